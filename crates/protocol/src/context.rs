@@ -1,0 +1,82 @@
+//! Contexts: live interpreters whose variables last from cell to cell.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    Python,
+    Node,
+    Bash,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ContextSpec {
+    /// Chosen by the host, as an exec's id is.
+    pub id: String,
+    pub language: Language,
+    #[serde(default)]
+    pub cwd: Option<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub user: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ContextInfo {
+    pub id: String,
+    pub language: Language,
+    pub pid: u32,
+    /// Cells run so far.
+    pub cells: u64,
+    pub busy: bool,
+    /// How often its interpreter had to be started anew (restart, crash, a deadline it would not obey).
+    pub restarts: u32,
+}
+
+/// One cell. The code is the frame's body.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CellSpec {
+    pub context: String,
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+    pub output_limit: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CellReport {
+    pub status: CellStatus,
+    /// Counts the cells of this context, from 1.
+    pub number: u64,
+    pub error: Option<Traceback>,
+    pub duration_ms: u64,
+    pub dropped_bytes: u64,
+    /// The interpreter did not survive; the context has a new one, without variables.
+    pub restarted: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CellStatus {
+    Ok,
+    /// The code raised; see the traceback.
+    Error,
+    Interrupted,
+    Timeout,
+    OutOfMemory,
+    OutputLimit,
+    /// The interpreter ended in the middle of the cell.
+    Died,
+}
+
+/// An exception as data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traceback {
+    pub name: String,
+    pub value: String,
+    /// The text a person would have seen, without colours.
+    pub text: String,
+}

@@ -1,0 +1,56 @@
+//! Files.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteMode {
+    /// A new file beside it, renamed over it at the end: a reader sees the old or the new, never half.
+    Replace,
+    Append,
+    /// Refused if the path exists.
+    CreateNew,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub path: String,
+    pub name: String,
+    pub kind: EntryKind,
+    pub size: u64,
+    /// Permission bits, `0o755` for instance.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub modified_unix_ms: i64,
+    /// Where a symbolic link points.
+    pub target: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+/// Something changed under a watched path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    pub path: String,
+    pub kind: ChangeKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    Created,
+    Modified,
+    Removed,
+    Renamed,
+    Attributes,
+    /// Events came faster than they could be told; look again.
+    Overflow,
+}
