@@ -43,7 +43,8 @@ pub fn encode<T: Serialize>(message: &T, body: &[u8]) -> Result<Vec<u8>, FrameEr
 
     let mut out = vec![0; cobs::max_encoding_length(total) + 2];
     let written = cobs::encode(&raw, &mut out[1..]);
-    out.truncate(written + 2);
+    out.truncate(written + 1);
+    out.push(0);
     Ok(out)
 }
 
@@ -133,6 +134,18 @@ mod tests {
             frames.extend(decoder.push::<ToHost>(&second));
             let good: Vec<_> = frames.into_iter().flatten().collect();
             assert_eq!(good.last().unwrap().body, b"kept", "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_frame_of_any_length_is_whole_without_its_successor() {
+        for length in 0..1100 {
+            for byte in [0u8, 7] {
+                let bytes = encode(&data(1), &vec![byte; length]).unwrap();
+                let frames = Decoder::new().push::<ToHost>(&bytes);
+                assert_eq!(frames.len(), 1, "{length} bytes of {byte}");
+                assert_eq!(frames[0].as_ref().unwrap().body.len(), length);
+            }
         }
     }
 

@@ -182,7 +182,7 @@ pub enum Event {
         bytes: u64,
     },
     Changed(Change),
-    /// A tunnel is connected.
+    /// A tunnel is connected, or a watch in place.
     Connected,
 }
 
