@@ -1,0 +1,11 @@
+//! The launcher on its own, for callers whose own binary cannot play that part (this crate's tests).
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == sandling_vmm::jail::ARGUMENT) {
+        return sandling_vmm::jail::main();
+    }
+    eprintln!("sandling-jail is started by sandling, not by hand");
+    ExitCode::from(2)
+}

@@ -1,0 +1,157 @@
+//! What stands between a guest and the host: each layer as it was seen on the live process, not as it was meant.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::accelerator::Accelerator;
+use crate::cgroup::Cgroup;
+pub use crate::cgroup::{CgroupLimits, CgroupVersion};
+use crate::jail::{Landlock, Requirement};
+
+/// The control group that limits a machine, and what it limits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupBoundary {
+    pub version: CgroupVersion,
+    pub controllers: Vec<String>,
+}
+
+/// The layers around one machine. A field is true only if the layer was seen in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Boundary {
+    pub accelerator: Accelerator,
+    pub user_namespace: bool,
+    pub mount_namespace: bool,
+    pub network_namespace: bool,
+    pub pid_namespace: bool,
+    pub ipc_namespace: bool,
+    pub unprivileged_user: bool,
+    pub no_capabilities: bool,
+    pub no_new_privs: bool,
+    pub seccomp: bool,
+    pub landlock: Landlock,
+    pub cgroup: Option<CgroupBoundary>,
+}
+
+impl Boundary {
+    /// Looks at a running program from outside.
+    pub(crate) fn observe(
+        pid: i32,
+        accelerator: Accelerator,
+        landlock: Landlock,
+        cgroup: Option<&Cgroup>,
+    ) -> io::Result<Self> {
+        let status = Status::read(pid)?;
+        let apart = |kind| is_apart(pid, kind);
+        Ok(Self {
+            accelerator,
+            user_namespace: apart("user")?,
+            mount_namespace: apart("mnt")?,
+            network_namespace: apart("net")?,
+            pid_namespace: apart("pid")?,
+            ipc_namespace: apart("ipc")?,
+            unprivileged_user: status.is_unprivileged(),
+            no_capabilities: status.has_no_capabilities(),
+            no_new_privs: status.is("NoNewPrivs", "1"),
+            seccomp: status.is("Seccomp", "2"),
+            landlock,
+            cgroup: cgroup
+                .filter(|cgroup| is_member(pid, cgroup))
+                .map(|cgroup| CgroupBoundary { version: cgroup.version, controllers: cgroup.controllers.clone() }),
+        })
+    }
+
+    /// The layers without which no machine may run, and which are not there. Landlock and control groups are welcome
+    /// but not demanded.
+    pub fn missing(&self, user_namespace: Requirement) -> Vec<&'static str> {
+        let layers = [
+            ("user namespace", self.user_namespace || user_namespace == Requirement::IfAvailable),
+            ("mount namespace", self.mount_namespace),
+            ("network namespace", self.network_namespace),
+            ("pid namespace", self.pid_namespace),
+            ("ipc namespace", self.ipc_namespace),
+            ("unprivileged user", self.unprivileged_user),
+            ("no capabilities", self.no_capabilities),
+            ("no_new_privs", self.no_new_privs),
+            ("seccomp", self.seccomp),
+        ];
+        layers.into_iter().filter(|(_, in_force)| !in_force).map(|(name, _)| name).collect()
+    }
+}
+
+fn is_apart(pid: i32, kind: &str) -> io::Result<bool> {
+    let theirs = fs::read_link(format!("/proc/{pid}/ns/{kind}"))?;
+    Ok(theirs != fs::read_link(format!("/proc/self/ns/{kind}"))?)
+}
+
+fn is_member(pid: i32, cgroup: &Cgroup) -> bool {
+    let lists = cgroup.directories.iter().map(|directory| fs::read_to_string(directory.join("cgroup.procs")));
+    lists.into_iter().all(|list| list.is_ok_and(|list| list.lines().any(|line| line == pid.to_string())))
+}
+
+/// `/proc/PID/status`.
+struct Status(HashMap<String, String>);
+
+impl Status {
+    fn read(pid: i32) -> io::Result<Self> {
+        Ok(Self::parse(&fs::read_to_string(format!("/proc/{pid}/status"))?))
+    }
+
+    fn parse(text: &str) -> Self {
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        Self(lines.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect())
+    }
+
+    fn is(&self, key: &str, value: &str) -> bool {
+        self.0.get(key).is_some_and(|have| have == value)
+    }
+
+    fn is_unprivileged(&self) -> bool {
+        let none_is_root = |key| {
+            let ids = self.0.get(key)?.split_whitespace().map(str::parse::<u32>).collect::<Result<Vec<_>, _>>().ok()?;
+            Some(ids.len() == 4 && !ids.contains(&0))
+        };
+        none_is_root("Uid") == Some(true) && none_is_root("Gid") == Some(true)
+    }
+
+    fn has_no_capabilities(&self) -> bool {
+        ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"].iter().all(|set| self.is(set, "0000000000000000"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JAILED: &str = "Name:\tqemu\nUid:\t700001\t700001\t700001\t700001\nGid:\t700001\t700001\t700001\t700001\n\
+        CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n\
+        CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n";
+
+    #[test]
+    fn a_jailed_process_is_recognised_by_its_status() {
+        let status = Status::parse(JAILED);
+        assert!(status.is_unprivileged() && status.has_no_capabilities());
+        assert!(status.is("NoNewPrivs", "1") && status.is("Seccomp", "2"));
+    }
+
+    #[test]
+    fn one_root_id_or_one_capability_is_enough_to_say_no() {
+        assert!(!Status::parse(&JAILED.replace("Uid:\t700001\t700001", "Uid:\t700001\t0")).is_unprivileged());
+        assert!(!Status::parse(&JAILED.replace("Bnd:\t0", "Bnd:\t1")).has_no_capabilities());
+        assert!(!Status::parse("").is_unprivileged());
+        assert!(!Status::parse("").has_no_capabilities());
+    }
+
+    #[test]
+    fn this_very_process_is_in_no_jail() {
+        let pid = std::process::id() as i32;
+        let seen = Boundary::observe(pid, Accelerator::Tcg, Landlock::Absent, None).unwrap();
+        let missing = seen.missing(Requirement::Required);
+        for layer in ["mount namespace", "network namespace", "pid namespace", "user namespace", "no capabilities"] {
+            assert!(missing.contains(&layer) || layer == "no capabilities" && !rustix::process::geteuid().is_root());
+        }
+        assert!(!seen.missing(Requirement::IfAvailable).contains(&"user namespace"));
+    }
+}

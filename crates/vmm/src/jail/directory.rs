@@ -1,0 +1,85 @@
+//! The directory of one machine, and who may touch what in it.
+//!
+//! ```text
+//! DIR/machine.json   the caller's record; out of reach of keeper and program
+//! DIR/keeper/        sockets, deadline, logs, exit.json; out of reach of the program
+//! DIR/vm/            the program's own files, its /vm; whatever is in there may be hostile
+//! ```
+//!
+//! The split matters: a QEMU that was taken over must not be able to name the process that the caller will kill, to
+//! move its own deadline, or to put a link where the caller expects a socket.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+const NAMES: [&str; 2] = [MachineDir::KEEPER, MachineDir::FILES];
+
+/// A machine's directory on the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineDir(PathBuf);
+
+impl MachineDir {
+    pub(super) const KEEPER: &'static str = "keeper";
+    pub(super) const FILES: &'static str = "vm";
+    pub(super) const DEADLINE: &'static str = "deadline";
+    pub(super) const EXIT: &'static str = "exit.json";
+    pub(super) const CONSOLE_LOG: &'static str = "console.log";
+    pub(super) const PROGRAM_LOG: &'static str = "qemu.log";
+
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Makes what is missing. Idempotent; the caller puts the disk overlay into [`Self::files`] afterwards.
+    pub fn create(&self) -> io::Result<()> {
+        for name in NAMES {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(self.0.join(name))?;
+        }
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The program's own directory. Never follow a link in it.
+    pub fn files(&self) -> PathBuf {
+        self.0.join(Self::FILES)
+    }
+
+    pub fn keeper(&self) -> PathBuf {
+        self.0.join(Self::KEEPER)
+    }
+
+    pub fn record(&self) -> PathBuf {
+        self.0.join("machine.json")
+    }
+
+    pub fn deadline(&self) -> PathBuf {
+        self.keeper().join(Self::DEADLINE)
+    }
+
+    pub fn exit_report(&self) -> PathBuf {
+        self.keeper().join(Self::EXIT)
+    }
+
+    /// The newest part of what the guest printed; the part before it, if any, is in `console.log.1`.
+    pub fn console_log(&self) -> PathBuf {
+        self.keeper().join(Self::CONSOLE_LOG)
+    }
+
+    /// What the program itself printed.
+    pub fn program_log(&self) -> PathBuf {
+        self.keeper().join(Self::PROGRAM_LOG)
+    }
+
+    /// Replaces a file in one step, so that a reader sees the old text or the new one.
+    pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(".new");
+        fs::write(&fresh, text)?;
+        fs::rename(&fresh, path)
+    }
+}

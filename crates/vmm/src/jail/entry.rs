@@ -1,0 +1,141 @@
+//! The launcher: the steps from a fresh process to a jailed program and its keeper.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use rustix::fs::{Access, Mode, OFlags, access, open};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid, umask};
+
+use super::keeper::Keeper;
+use super::landlock_rules::Landlock;
+use super::log::BoundedLog;
+use super::memory_open::MemoryOpen;
+use super::program::{self, Message};
+use super::resources::Resources;
+use super::spec::{Report, Spec, Step, StepError};
+use super::{LAYERS, MachineDir, filesystem, identity, limits, seccomp};
+
+/// Killed first when the host runs out of memory, before whoever started us.
+const OOM_SCORE_ADJUSTMENT: &str = "500";
+
+/// What a binary does when its first argument is [`super::ARGUMENT`], before it starts any thread.
+pub fn main() -> ExitCode {
+    let keeper = match set_up() {
+        Ok((keeper, landlock)) => {
+            let _ = report(&Report::Started { pid: keeper.pid.as_raw_pid(), landlock });
+            keeper
+        }
+        Err(StepError { step, error }) => {
+            // Nobody to tell is nobody to care.
+            let _ = report(&Report::Failed { step, reason: error.to_string() });
+            return ExitCode::FAILURE;
+        }
+    };
+    match let_go_of_standard_streams().and_then(|()| keeper.run()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn report(report: &Report) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, report)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+fn set_up() -> Result<(Keeper, Landlock), StepError> {
+    forget_caller().step("leaving the caller's session")?;
+    let spec = read_spec().step("reading the description of the jail")?;
+    for cgroup in &spec.cgroups {
+        fs::write(cgroup.join("cgroup.procs"), "0").step(format!("joining {}", cgroup.display()))?;
+    }
+    // Best effort: a host without /proc has no such knob.
+    let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJUSTMENT);
+    limits::make_room_for_executable().step("making room for the program's descriptor")?;
+    let resources = Resources::open(&spec)?;
+    identity::enter_namespaces(spec.uid)?;
+    filesystem::enter(&spec)?;
+    identity::drop_privileges(spec.uid, spec.user_namespace)?;
+    for layer in &spec.program.layers {
+        let path = format!("{LAYERS}/{}", layer.name);
+        access(path, Access::READ_OK).step(format!("reading the layer {} as the machine's user", layer.name))?;
+    }
+    start(&spec, resources)
+}
+
+/// Only the three standard streams stay; the caller's other descriptors are none of our business.
+fn forget_caller() -> io::Result<()> {
+    // SAFETY: nothing in this process has opened a descriptor yet.
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    setsid()?;
+    umask(Mode::from_raw_mode(0o022));
+    Ok(())
+}
+
+/// One line; what follows it is for the keeper, so the reader must not read ahead past it. It does not: the caller
+/// writes nothing more until we have reported.
+fn read_spec() -> io::Result<Spec> {
+    let mut line = String::new();
+    BufReader::new(io::stdin()).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+fn start(spec: &Spec, resources: Resources) -> Result<(Keeper, Landlock), StepError> {
+    let (ours, childs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .step("making a connection to the program")?;
+    // SAFETY: this process has one thread, so the child may go on like any process.
+    let pid = match unsafe { libc::fork() } {
+        0 => {
+            drop(ours);
+            program::run(spec, &resources, &childs)
+        }
+        pid => Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(io::Error::last_os_error).step("forking")?,
+    };
+    drop(childs);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).step("watching the program")?;
+    rustix::io::write(&ours, b"g").step("greeting the program")?;
+    let (landlock, questions) = wait_until_it_runs(&ours)?;
+    seccomp::install_for_keeper().map_err(io::Error::other).step("installing the keeper's seccomp filter")?;
+    let keeper = make_keeper(pid, pidfd, questions, resources).step("opening logs")?;
+    Ok((keeper, landlock))
+}
+
+fn wait_until_it_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepError> {
+    let mut ready = None;
+    while let Some((message, fd)) = program::receive(child).step("hearing from the program")? {
+        match message {
+            Message::Ready { landlock } => ready = fd.map(|questions| (landlock, questions)),
+            Message::Failed { step, reason } => return Err(io::Error::other(reason)).step(step),
+        }
+    }
+    ready.ok_or_else(|| io::Error::other("it ended before it was ready")).step("starting the program")
+}
+
+fn make_keeper(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resources) -> io::Result<Keeper> {
+    let Resources { keeper_dir, memory, console, program_output, .. } = resources;
+    let log = |fd: OwnedFd, name| Ok::<_, io::Error>((fd, BoundedLog::create(keeper_dir.try_clone()?, name)?));
+    Ok(Keeper {
+        pid,
+        pidfd,
+        memory_open: MemoryOpen::new(questions, memory),
+        console: console.map(|fd| log(fd, MachineDir::CONSOLE_LOG)).transpose()?,
+        output: Some(log(program_output, MachineDir::PROGRAM_LOG)?),
+        caller: Some(io::stdin().as_fd().try_clone_to_owned()?.into()),
+        directory: keeper_dir,
+    })
+}
+
+/// The caller's pipes must not stay open for as long as the program runs.
+fn let_go_of_standard_streams() -> io::Result<()> {
+    let nowhere = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    rustix::stdio::dup2_stderr(&nowhere)?;
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! The program's file system: an empty one, into which only what was named is bound.
+//!
+//! ```text
+//! /usr/bin/PROGRAM, the loader, shared libraries, the program's data   read-only
+//! /dev/{null,zero,urandom}, and kvm if asked for
+//! /layers/NAME                                                          read-only
+//! /vm                                                                   the machine's own, the only place to write
+//! ```
+//!
+//! There is no `/proc` and no `/sys`. The root itself is read-only and the host's tree is detached.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, chown, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
+};
+use rustix::process::{chdir, pivot_root};
+
+use super::spec::{Layer, Spec, Step, StepError};
+use super::{FILES, LAYERS, MEMORY, MachineDir};
+
+const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const NOT_EXECUTABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+
+/// Builds the new root and moves into it.
+pub(super) fn enter(spec: &Spec) -> Result<(), StepError> {
+    let directory = MachineDir::new(&spec.directory);
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).step("making mounts private")?;
+    // Over keeper/: the one directory that surely exists, is ours, and is not the source of any binding.
+    let root = directory.keeper();
+    let options = c"size=256k,nr_inodes=512,mode=0755";
+    mount("tmpfs", &root, "tmpfs", MountFlags::NOSUID, options).step("mounting an empty root")?;
+    chdir(&root).step("entering the empty root")?;
+
+    for path in library_paths().iter().chain([&spec.program.path]).chain(&spec.program.data) {
+        mirror(path).step(format!("binding {}", path.display()))?;
+    }
+    bind_devices(spec).step("binding devices")?;
+    bind(&directory.files(), FILES, NOT_EXECUTABLE | libc::MOUNT_ATTR_NODEV).step("binding the machine's files")?;
+    for layer in &spec.program.layers {
+        bind_layer(layer).step(format!("binding the layer {}", layer.name))?;
+    }
+    if let Some(memory) = &spec.program.memory {
+        bind(memory, MEMORY, READ_ONLY | NOT_EXECUTABLE).step("binding the memory")?;
+    }
+    // One level only: what is mounted on top keeps its own attributes.
+    set_attributes(Path::new("."), libc::MOUNT_ATTR_RDONLY | NOT_EXECUTABLE, 0).step("sealing the root")?;
+    pivot_root(".", ".").step("changing the root")?;
+    unmount(".", UnmountFlags::DETACH).step("detaching the host's tree")?;
+    chdir("/").step("entering the new root")
+}
+
+/// Where a dynamic program finds its loader and its libraries, on distributions with and without a merged `/usr`.
+pub(super) fn library_paths() -> Vec<PathBuf> {
+    let multiarch = |base: &str| {
+        let narrow = Path::new(base).join("x86_64-linux-gnu");
+        if narrow.is_dir() { narrow } else { PathBuf::from(base) }
+    };
+    let is_link = |path: &str| Path::new(path).is_symlink();
+    let lib = if is_link("/lib") { PathBuf::from("/lib") } else { multiarch("/lib") };
+    let candidates = [lib, "/lib64".into(), multiarch("/usr/lib"), "/usr/lib64".into(), "/etc/ld.so.cache".into()];
+    candidates.into_iter().filter(|path| path.symlink_metadata().is_ok()).collect()
+}
+
+/// Puts a path of the host at the same place of the new root: a link as a link, anything else bound read-only.
+fn mirror(path: &Path) -> io::Result<()> {
+    if path.is_symlink() {
+        let place = inside(path);
+        make_parent(&place)?;
+        return symlink(fs::read_link(path)?, place);
+    }
+    if !path.exists() {
+        return Ok(());
+    }
+    bind(path, path, READ_ONLY)
+}
+
+fn bind_layer(layer: &Layer) -> io::Result<()> {
+    let plain = !layer.name.is_empty() && !layer.name.starts_with('.') && !layer.name.contains('/');
+    if !plain {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a layer's name must be a plain file name"));
+    }
+    bind(&layer.path, Path::new(LAYERS).join(&layer.name), READ_ONLY | NOT_EXECUTABLE)
+}
+
+fn bind_devices(spec: &Spec) -> io::Result<()> {
+    for device in ["/dev/null", "/dev/zero", "/dev/urandom"] {
+        bind(Path::new(device), device, NOT_EXECUTABLE)?;
+    }
+    match spec.uid {
+        _ if !spec.program.kvm => Ok(()),
+        // The host's node belongs to root or to a group; the machine's user gets a node of its own.
+        Some(uid) => {
+            let device = fs::metadata("/dev/kvm")?.rdev();
+            mknodat(CWD, "dev/kvm", FileType::CharacterDevice, Mode::from_raw_mode(0o600), device)?;
+            chown("dev/kvm", Some(uid), Some(uid))
+        }
+        None => bind(Path::new("/dev/kvm"), "/dev/kvm", NOT_EXECUTABLE),
+    }
+}
+
+fn bind(source: &Path, target: impl AsRef<Path>, attributes: u64) -> io::Result<()> {
+    let place = inside(target.as_ref());
+    make_parent(&place)?;
+    if source.is_dir() {
+        fs::create_dir_all(&place)?;
+    } else {
+        fs::File::create(&place)?;
+    }
+    mount_bind_recursive(source, &place)?;
+    set_attributes(&place, attributes, libc::AT_RECURSIVE)
+}
+
+/// Adds attributes and never removes any, which is what the kernel allows in a user namespace, too.
+fn set_attributes(place: &Path, attributes: u64, flags: i32) -> io::Result<()> {
+    let path = std::ffi::CString::new(place.as_os_str().as_encoded_bytes())?;
+    let wanted = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: a NUL-terminated path and a structure of the size that is passed with it.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const wanted,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The working directory is the new root until it is pivoted to.
+fn inside(path: &Path) -> PathBuf {
+    path.strip_prefix("/").unwrap_or(path).to_owned()
+}
+
+fn make_parent(place: &Path) -> io::Result<()> {
+    place.parent().map_or(Ok(()), fs::create_dir_all)
+}

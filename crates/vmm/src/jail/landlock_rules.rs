@@ -1,0 +1,79 @@
+//! Landlock: the same file system again, as a rule that holds even for a process that could change its mounts.
+
+use std::fmt;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope,
+};
+use serde::{Deserialize, Serialize};
+
+use super::filesystem::library_paths;
+use super::spec::Program;
+use super::{FILES, LAYERS};
+
+/// The newest generation of Landlock whose rights are asked for; an older kernel enforces those it knows.
+const WANTED: ABI = ABI::V6;
+
+/// The loader is executed by the kernel, together with the program.
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// How much of the Landlock rules the kernel enforces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Landlock {
+    Full,
+    /// An older kernel: some of the rights cannot be restricted.
+    Partial,
+    Absent,
+}
+
+impl fmt::Display for Landlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Partial => "partial",
+            Self::Absent => "absent",
+        })
+    }
+}
+
+/// Restricts this process to what the jail's file system is meant for. Best effort, and says how far that went.
+pub(super) fn restrict(program: &Program) -> Result<Landlock, RulesetError> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let execute = AccessFs::ReadFile | AccessFs::Execute;
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let own = read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
+
+    let mut rules = vec![(program.path.as_path(), execute), (Path::new(LOADER), execute)];
+    let libraries = library_paths();
+    let readable = libraries.iter().chain(&program.data).map(|path| path.as_path());
+    rules.extend(readable.chain([Path::new(LAYERS)]).map(|path| (path, read)));
+    rules.extend([(Path::new("/dev"), device), (Path::new(FILES), own)]);
+
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(WANTED))?
+        .handle_access(AccessNet::from_all(WANTED))?
+        .scope(Scope::from_all(WANTED))?
+        .create()?;
+    for (path, access) in rules {
+        ruleset = add_rule(ruleset, path, access)?;
+    }
+    Ok(match ruleset.restrict_self()?.ruleset {
+        RulesetStatus::FullyEnforced => Landlock::Full,
+        RulesetStatus::PartiallyEnforced => Landlock::Partial,
+        RulesetStatus::NotEnforced => Landlock::Absent,
+    })
+}
+
+/// A path that is not there needs no rule.
+fn add_rule(
+    ruleset: landlock::RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<landlock::RulesetCreated, RulesetError> {
+    let Ok(opened) = PathFd::new(path) else { return Ok(ruleset) };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(WANTED) };
+    ruleset.add_rule(PathBeneath::new(opened, access))
+}

@@ -1,0 +1,188 @@
+//! The caller's side: starts the launcher, tells it what to build, and hears what became of it.
+
+use std::io::{self, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::geteuid;
+
+use super::config::JailConfig;
+use super::landlock_rules::Landlock;
+use super::spec::{KEEP, Program, Report, SEEN, Spec};
+use super::{ARGUMENT, MachineDir};
+use crate::cgroup::Cgroup;
+use crate::process::Process;
+
+/// Building a jail takes milliseconds; a host on which it takes this long is not well.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long the dead may take to be gone.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("root must give every machine a user of its own, other than root")]
+    NoUser,
+    #[error("cannot prepare the directory of the machine")]
+    Directory(#[source] io::Error),
+    #[error("cannot find out about control groups")]
+    Cgroup(#[source] io::Error),
+    #[error("cannot start the launcher {}", launcher.display())]
+    Spawn { launcher: std::path::PathBuf, source: io::Error },
+    #[error("the jail could not be built: {step}: {reason}")]
+    Setup { step: String, reason: String },
+    #[error("the launcher gave no answer")]
+    NoAnswer(#[source] io::Error),
+}
+
+/// The two processes behind a jailed program, and the group that limits them.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    pub program: Process,
+    pub keeper: Process,
+    pub cgroup: Option<Cgroup>,
+}
+
+/// A jailed program, running. Dropped before [`Jailed::keep`] it is ended.
+#[derive(Debug)]
+pub struct Jailed {
+    processes: Arc<Processes>,
+    landlock: Landlock,
+    keep: Option<ChildStdin>,
+}
+
+impl Jailed {
+    pub fn pid(&self) -> i32 {
+        self.processes.program.pid()
+    }
+
+    pub fn keeper_pid(&self) -> i32 {
+        self.processes.keeper.pid()
+    }
+
+    pub fn landlock(&self) -> Landlock {
+        self.landlock
+    }
+
+    pub(crate) fn processes(&self) -> &Arc<Processes> {
+        &self.processes
+    }
+
+    /// Lets the program outlive this value, and this process. To be called when it is written down somewhere.
+    pub fn keep(&mut self) -> io::Result<()> {
+        match self.keep.take() {
+            Some(mut keeper) => keeper.write_all(KEEP),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Jailed {
+    fn drop(&mut self) {
+        if self.keep.take().is_none() {
+            return;
+        }
+        let Processes { program, keeper, cgroup } = &*self.processes;
+        let _ = program.kill();
+        eventually(|| keeper.has_ended());
+        keeper.reap();
+        if let Some(cgroup) = cgroup {
+            eventually(|| cgroup.remove().is_ok());
+        }
+    }
+}
+
+/// The dead are gone in a millisecond or two; a drop has nothing better to do than to wait for that.
+fn eventually(mut done: impl FnMut() -> bool) {
+    let given_up = Instant::now() + END_LIMIT;
+    while !done() && Instant::now() < given_up {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Starts a program in a jail of its own. Blocks for the milliseconds that takes.
+pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) -> Result<Jailed, LaunchError> {
+    let uid = geteuid().is_root().then(|| config.uid.filter(|uid| *uid != 0).ok_or(LaunchError::NoUser)).transpose()?;
+    directory.create().map_err(LaunchError::Directory)?;
+    remove_old_report(directory).map_err(LaunchError::Directory)?;
+    let path = directory.path().canonicalize().map_err(LaunchError::Directory)?;
+    let cgroup = Cgroup::create(&path, &config.limits.cgroup).map_err(LaunchError::Cgroup)?;
+    let spec = Spec {
+        program: program.clone(),
+        directory: path,
+        uid,
+        limits: config.limits.clone(),
+        user_namespace: config.user_namespace,
+        cgroups: cgroup.iter().flat_map(|cgroup| cgroup.directories.clone()).collect(),
+    };
+    start(&spec, config, cgroup.clone()).inspect_err(|_| {
+        if let Some(cgroup) = cgroup {
+            let _ = cgroup.remove();
+        }
+    })
+}
+
+fn remove_old_report(directory: &MachineDir) -> io::Result<()> {
+    match std::fs::remove_file(directory.exit_report()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jailed, LaunchError> {
+    let mut child = Command::new(&config.launcher)
+        .arg(ARGUMENT)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|source| LaunchError::Spawn { launcher: config.launcher.clone(), source })?;
+    let started = converse(&mut child, spec).and_then(|(pid, landlock, mut keep)| {
+        let program = Process::open(pid).map_err(LaunchError::NoAnswer)?;
+        let keeper = Process::open(child.id() as i32).map_err(LaunchError::NoAnswer)?;
+        keep.write_all(SEEN).map_err(LaunchError::NoAnswer)?;
+        let processes = Arc::new(Processes { program, keeper, cgroup });
+        Ok(Jailed { processes, landlock, keep: Some(keep) })
+    });
+    if started.is_err() {
+        // The launcher's own child dies with it.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    started
+}
+
+fn converse(child: &mut Child, spec: &Spec) -> Result<(i32, Landlock, ChildStdin), LaunchError> {
+    let (Some(mut to_launcher), Some(mut from_launcher)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(LaunchError::NoAnswer(io::ErrorKind::BrokenPipe.into()));
+    };
+    let mut line = serde_json::to_vec(spec).map_err(|error| LaunchError::NoAnswer(error.into()))?;
+    line.push(b'\n');
+    to_launcher.write_all(&line).map_err(LaunchError::NoAnswer)?;
+    match read_report(&mut from_launcher).map_err(LaunchError::NoAnswer)? {
+        Report::Started { pid, landlock } => Ok((pid, landlock, to_launcher)),
+        Report::Failed { step, reason } => Err(LaunchError::Setup { step, reason }),
+    }
+}
+
+fn read_report(from_launcher: &mut ChildStdout) -> io::Result<Report> {
+    let given_up = Instant::now() + START_LIMIT;
+    let mut line = Vec::new();
+    let mut buffer = [0; 4096];
+    while !line.ends_with(b"\n") {
+        let left = given_up.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        if poll(&mut [PollFd::new(from_launcher, PollFlags::IN)], Some(&left))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match from_launcher.read(&mut buffer)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => line.extend_from_slice(&buffer[..length]),
+        }
+    }
+    Ok(serde_json::from_slice(&line)?)
+}

@@ -1,0 +1,150 @@
+//! The child of the launcher, from its birth to the moment it becomes the program.
+
+use std::convert::Infallible;
+use std::ffi::CString;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+
+use super::landlock_rules::{self, Landlock};
+use super::resources::Resources;
+use super::spec::{Program, Spec, Step, StepError};
+use super::{FIRST_INHERITED, limits, seccomp};
+
+/// The only descriptor that may ever be executed.
+///
+/// It is close-on-exec, and above the program's limit of descriptors, which it cannot raise: once the program runs,
+/// nothing can have this number again. So the exec that starts the program is its last.
+pub(super) const EXEC_FD: i32 = 1000;
+
+const LARGEST_MESSAGE: usize = 4096;
+
+/// What the child tells the keeper. After `Ready` the end of the connection means that the program runs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Message {
+    Ready { landlock: Landlock },
+    Failed { step: String, reason: String },
+}
+
+/// Becomes the program, or tells the keeper why not.
+pub(super) fn run(spec: &Spec, resources: &Resources, keeper: &OwnedFd) -> ! {
+    let Err(failure) = become_program(spec, resources, keeper);
+    let message = Message::Failed { step: failure.step, reason: failure.error.to_string() };
+    // If even this cannot be said, the keeper sees how the child ended.
+    let _ = send(keeper, &message, None);
+    // SAFETY: ends the process at once, without running what the launcher registered for its own end.
+    unsafe { libc::_exit(1) }
+}
+
+fn become_program(spec: &Spec, resources: &Resources, keeper: &OwnedFd) -> Result<Infallible, StepError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).step("tying the program to its keeper")?;
+    // A keeper that died before that line would go unnoticed; one that is silent now is dead.
+    wait_for_keeper(keeper).step("hearing from the keeper")?;
+    place_descriptors(resources).step("placing descriptors")?;
+    let _executable = open_executable(&spec.program).step("opening the program")?;
+    limits::apply(&spec.limits).step("setting resource limits")?;
+    let landlock =
+        landlock_rules::restrict(&spec.program).map_err(io::Error::other).step("restricting paths (Landlock)")?;
+    let questions = seccomp::install_answered().step("installing a seccomp filter")?;
+    send(keeper, &Message::Ready { landlock }, Some(&questions)).step("telling the keeper")?;
+    seccomp::install_final().map_err(io::Error::other).step("installing the seccomp filters")?;
+    Err(execute(&spec.program)).step("executing the program")
+}
+
+fn wait_for_keeper(keeper: &OwnedFd) -> io::Result<()> {
+    let mut byte = [0u8; 1];
+    match rustix::io::read(keeper, &mut byte)? {
+        1 => Ok(()),
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+/// Standard input from nowhere, output to the log, and the inherited ones behind them.
+fn place_descriptors(resources: &Resources) -> io::Result<()> {
+    let nowhere = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    place(&nowhere, 0)?;
+    place(&resources.output, 1)?;
+    place(&resources.output, 2)?;
+    for (fd, number) in resources.inherit.iter().zip(FIRST_INHERITED..) {
+        place(fd, number)?;
+    }
+    Ok(())
+}
+
+fn place(fd: &OwnedFd, number: i32) -> io::Result<()> {
+    // SAFETY: two descriptor numbers; whatever had the second one is of no use to this process any more.
+    if unsafe { libc::dup2(fd.as_raw_fd(), number) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn open_executable(program: &Program) -> io::Result<OwnedFd> {
+    let file = open(&program.path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: two descriptor numbers, the second of which is in use by nobody.
+    if unsafe { libc::dup3(file.as_raw_fd(), EXEC_FD, libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just created, and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(EXEC_FD) })
+}
+
+/// With an empty environment. Returns only if it failed.
+fn execute(program: &Program) -> io::Error {
+    let path = program.path.as_os_str().as_encoded_bytes().to_vec();
+    let words = std::iter::once(path).chain(program.arguments.iter().map(|word| word.clone().into_bytes()));
+    let words = match words.map(CString::new).collect::<Result<Vec<_>, _>>() {
+        Ok(words) => words,
+        Err(error) => return error.into(),
+    };
+    let arguments: Vec<_> = words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
+    let environment = [std::ptr::null::<libc::c_char>()];
+    // SAFETY: NULL-terminated arrays of NUL-terminated strings, all alive during the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            EXEC_FD,
+            c"".as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    io::Error::last_os_error()
+}
+
+fn send(keeper: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
+    if !fds.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    sendmsg(keeper, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The next message of the child, with the descriptor it may carry; `None` once it runs, or is dead.
+pub(super) fn receive(child: &OwnedFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+    let mut text = [0; LARGEST_MESSAGE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let length = recvmsg(child, &mut [IoSliceMut::new(&mut text)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    if length == 0 {
+        return Ok(None);
+    }
+    let fd = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    Ok(Some((serde_json::from_slice(&text[..length])?, fd)))
+}

@@ -1,0 +1,99 @@
+//! Everything the launcher opens while it still has the caller's rights and the caller's view of the files.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, chown, fchown};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, open, openat, unlinkat};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::MachineDir;
+use super::spec::{Inherit, Spec, Step, StepError};
+
+/// Above every descriptor number that the program is given, so that moving one into place never closes another.
+const ABOVE_INHERITED: i32 = 100;
+
+pub(super) struct Resources {
+    /// For the program, in order.
+    pub inherit: Vec<OwnedFd>,
+    pub output: OwnedFd,
+    /// For the keeper.
+    pub keeper_dir: OwnedFd,
+    pub memory: Option<OwnedFd>,
+    pub console: Option<OwnedFd>,
+    pub program_output: OwnedFd,
+}
+
+impl Resources {
+    pub fn open(spec: &Spec) -> Result<Self, StepError> {
+        let directory = MachineDir::new(&spec.directory);
+        if let Some(uid) = spec.uid {
+            hand_over(&directory, uid).step("giving the machine's directory to its user")?;
+        }
+        let keeper_dir =
+            open(directory.keeper(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).step("opening keeper/")?;
+        let mut console = None;
+        let mut inherit = Vec::new();
+        for wanted in &spec.program.inherit {
+            let fd = match wanted {
+                Inherit::Listen { name } => listener(&keeper_dir, name).step(format!("listening at {name}"))?,
+                Inherit::Read { path } => read_only(path).step(format!("opening {}", path.display()))?,
+                Inherit::Console => {
+                    let (ours, theirs) = stream_pair().step("making the console")?;
+                    console = Some(ours);
+                    theirs
+                }
+            };
+            inherit.push(fcntl_dupfd_cloexec(&fd, ABOVE_INHERITED).step("numbering descriptors")?);
+        }
+        let memory = spec.program.memory.as_deref();
+        let memory = memory.map(|path| read_only(path).step(format!("opening {}", path.display()))).transpose()?;
+        let (program_output, output) = pipe_with(PipeFlags::CLOEXEC).step("making the log pipe")?;
+        let output = fcntl_dupfd_cloexec(&output, ABOVE_INHERITED).step("numbering descriptors")?;
+        Ok(Self { inherit, output, keeper_dir, memory, console, program_output })
+    }
+}
+
+/// Root makes the directory; keeper and program work in it as the machine's own user.
+fn hand_over(directory: &MachineDir, uid: u32) -> io::Result<()> {
+    chown(directory.keeper(), Some(uid), Some(uid))?;
+    let files = directory.files();
+    chown(&files, Some(uid), Some(uid))?;
+    for entry in fs::read_dir(&files)? {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = open(entry?.path(), flags, Mode::empty()).map(fs::File::from) else { continue };
+        let metadata = file.metadata()?;
+        // A second name could be a file outside this directory: that one is not ours to give away.
+        if metadata.is_file() && metadata.nlink() == 1 {
+            fchown(&file, Some(uid), Some(uid))?;
+        }
+    }
+    Ok(())
+}
+
+fn read_only(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Bound relative to its directory: the absolute path may be longer than a socket address can hold.
+fn listener(keeper_dir: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    match unlinkat(keeper_dir, name, rustix::fs::AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let before = openat(CWD, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::process::fchdir(keeper_dir)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrUnix::new(name)?)?;
+    listen(&socket, 16)?;
+    rustix::process::fchdir(before)?;
+    Ok(socket)
+}
+
+fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}

@@ -1,0 +1,76 @@
+//! Machines that an earlier caller started: taking them over, or ending them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::command_line::QMP_SOCKET;
+use super::connect::connect;
+use super::control::remove_sockets;
+use super::death;
+use super::error::MachineError;
+use super::handle::Machine;
+use super::record::{Orphan, Record};
+use crate::cgroup::Cgroup;
+use crate::jail::{MachineDir, Processes};
+use crate::process::{Identity, Process};
+use crate::qmp::Qmp;
+
+/// QEMU serves one caller at a time; an earlier one that still lives would make us wait in vain.
+const GREETING_LIMIT: Duration = Duration::from_secs(5);
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+impl Machine {
+    /// Takes over the machine in this directory; `None` if none runs there.
+    pub async fn adopt(dir: MachineDir) -> Result<Option<Self>, MachineError> {
+        let Some(record) = Record::read(&dir)? else { return Ok(None) };
+        let Some(processes) = open(&record)? else { return Ok(None) };
+        let processes = Arc::new(processes);
+        let stream = connect(&dir.keeper(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
+        let qmp = Qmp::negotiate(stream, GREETING_LIMIT).await?;
+        let died = death::watch(processes.clone(), dir.clone());
+        Ok(Some(Self { dir, qmp, processes, boundary: record.boundary, died }))
+    }
+}
+
+/// The processes of a machine that runs in this directory, whoever started it.
+pub fn find_orphan(dir: &MachineDir) -> Result<Option<Orphan>, MachineError> {
+    let Some(record) = Record::read(dir)? else { return Ok(None) };
+    let running = alive(&record.qemu)?.is_some() || alive(&record.keeper)?.is_some();
+    Ok(running.then_some(Orphan { qemu_pid: record.qemu.pid, keeper_pid: record.keeper.pid }))
+}
+
+/// Ends whatever an earlier caller left running in this directory, and says whether there was anything.
+pub async fn kill_leftover(dir: &MachineDir) -> Result<bool, MachineError> {
+    let Some(record) = Record::read(dir)? else {
+        // Without a record nothing runs, but a group without processes may be left.
+        if let Ok(Some(cgroup)) = Cgroup::left_behind(dir.path()) {
+            death::remove(&cgroup).await;
+        }
+        return Ok(false);
+    };
+    let mut found = false;
+    // The keeper last: as long as it lives it writes down how QEMU ended.
+    for identity in [&record.qemu, &record.keeper] {
+        let Some(process) = identity.open().map_err(MachineError::Process)? else { continue };
+        found |= !process.has_ended();
+        process.kill().map_err(MachineError::Process)?;
+        let ended = tokio::time::timeout(END_LIMIT, process.ended()).await;
+        ended.map_err(|_| MachineError::WillNotEnd)?.map_err(MachineError::Process)?;
+        process.reap();
+    }
+    if let Some(cgroup) = &record.cgroup {
+        death::remove(cgroup).await;
+    }
+    remove_sockets(dir);
+    Ok(found)
+}
+
+fn open(record: &Record) -> Result<Option<Processes>, MachineError> {
+    let (Some(program), Some(keeper)) = (alive(&record.qemu)?, alive(&record.keeper)?) else { return Ok(None) };
+    Ok(Some(Processes { program, keeper, cgroup: record.cgroup.clone() }))
+}
+
+fn alive(identity: &Identity) -> Result<Option<Process>, MachineError> {
+    let process = identity.open().map_err(MachineError::Process)?;
+    Ok(process.filter(|process| !process.has_ended()))
+}

@@ -1,0 +1,208 @@
+//! QEMU's command line, and what of the host it gets to see.
+//!
+//! The same devices in the same order at boot and at restore: device state names them by their place.
+
+use std::path::PathBuf;
+
+use super::config::{Hardware, MachineConfig, Start};
+use crate::accelerator::Accelerator;
+use crate::jail::{FILES, FIRST_INHERITED, Inherit, LAYERS, Layer, MEMORY, Program};
+
+pub(super) const QMP_SOCKET: &str = "qmp.sock";
+pub(super) const CONTROL_SOCKET: &str = "control.sock";
+
+/// The name under which QMP knows the root disk, whatever overlay is on top of it.
+pub(super) const DISK: &str = "disk";
+
+/// The virtio-serial port by which the guest finds its control channel.
+const CONTROL_PORT: &str = "sandling.control";
+
+/// QEMU's firmware; in Debian the second holds what the first only links to.
+const DATA: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
+
+/// Translated code per machine. Enough for an interpreter at work; the default, a gigabyte, would be the guest's to
+/// fill.
+const TRANSLATION_MIB: u32 = 128;
+
+const QMP_FD: i32 = FIRST_INHERITED;
+const CONTROL_FD: i32 = FIRST_INHERITED + 1;
+const CONSOLE_FD: i32 = FIRST_INHERITED + 2;
+const STATE_FD: i32 = FIRST_INHERITED + 3;
+
+/// The program to jail for this machine.
+pub(super) fn program(config: &MachineConfig) -> Program {
+    let mut inherit = vec![
+        Inherit::Listen { name: QMP_SOCKET.to_owned() },
+        Inherit::Listen { name: CONTROL_SOCKET.to_owned() },
+        Inherit::Console,
+    ];
+    let mut layers = config.disk.backing.clone();
+    let memory = match &config.start {
+        Start::Boot { kernel, initrd, .. } => {
+            layers.push(Layer { name: "kernel".to_owned(), path: kernel.clone() });
+            layers.push(Layer { name: "initrd".to_owned(), path: initrd.clone() });
+            None
+        }
+        Start::Restore { memory, state } => {
+            inherit.push(Inherit::Read { path: state.clone() });
+            Some(memory.clone())
+        }
+    };
+    Program {
+        path: config.qemu.clone(),
+        arguments: arguments(config),
+        data: DATA.iter().map(PathBuf::from).collect(),
+        layers,
+        memory,
+        inherit,
+        kvm: config.hardware.accelerator == Accelerator::Kvm,
+    }
+}
+
+fn arguments(config: &MachineConfig) -> Vec<String> {
+    let mut options = hardware(&config.hardware);
+    options.push(("object", memory_backend(&config.start, config.hardware.memory_mib)));
+    options.extend(channels());
+    options.extend(disks(&config.disk.overlay));
+    options.extend([("display", "none".to_owned()), ("L", DATA[0].to_owned())]);
+    options.extend(beginning(&config.start));
+    let mut words: Vec<_> = options.into_iter().flat_map(|(option, value)| [format!("-{option}"), value]).collect();
+    words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
+    if matches!(config.start, Start::Restore { .. }) {
+        // Loaded, and stopped until it is told to continue.
+        words.push("-S".to_owned());
+    }
+    words
+}
+
+type Options = Vec<(&'static str, String)>;
+
+fn hardware(hardware: &Hardware) -> Options {
+    let off = "usb=off,sata=off,smbus=off,vmport=off,mem-merge=off";
+    vec![
+        ("machine", format!("q35,memory-backend=memory,{off},suppress-vmdesc=on")),
+        ("accel", accelerator_option(hardware.accelerator)),
+        ("cpu", format!("{},vmx=off,svm=off", hardware.cpu_model)),
+        ("smp", hardware.vcpus.to_string()),
+        ("m", hardware.memory_mib.to_string()),
+    ]
+}
+
+fn channels() -> Options {
+    vec![
+        ("chardev", format!("socket,id=qmp,fd={QMP_FD},server=on,wait=off")),
+        ("mon", "chardev=qmp,mode=control".to_owned()),
+        ("chardev", format!("socket,id=console,fd={CONSOLE_FD}")),
+        ("serial", "chardev:console".to_owned()),
+        ("chardev", format!("socket,id=control,fd={CONTROL_FD},server=on,wait=off")),
+        ("device", "virtio-serial-pci".to_owned()),
+        ("device", format!("virtserialport,chardev=control,name={CONTROL_PORT}")),
+    ]
+}
+
+/// The root disk, and a controller into which volumes can be plugged later.
+fn disks(overlay: &str) -> Options {
+    let file = format!("{FILES}/{}", escape(overlay));
+    vec![
+        ("drive", format!("if=none,id={DISK},file={file},format=qcow2,cache=unsafe,discard=unmap")),
+        ("device", format!("virtio-blk-pci,drive={DISK}")),
+        ("device", "virtio-scsi-pci,id=scsi".to_owned()),
+    ]
+}
+
+fn beginning(start: &Start) -> Options {
+    match start {
+        Start::Boot { command_line, .. } => vec![
+            ("kernel", format!("{LAYERS}/kernel")),
+            ("initrd", format!("{LAYERS}/initrd")),
+            ("append", command_line.clone()),
+        ],
+        // Device state is written without a configuration section, so none may be expected.
+        Start::Restore { .. } => vec![
+            ("global", "migration.send-configuration=off".to_owned()),
+            ("global", "migration.x-events=on".to_owned()),
+            ("incoming", format!("fd:{STATE_FD}")),
+        ],
+    }
+}
+
+fn accelerator_option(accelerator: Accelerator) -> String {
+    match accelerator {
+        Accelerator::Kvm => "kvm".to_owned(),
+        Accelerator::Tcg => format!("tcg,thread=multi,tb-size={TRANSLATION_MIB}"),
+    }
+}
+
+/// Shared while a machine boots, so that the file is its memory; private afterwards, so that the file never changes.
+fn memory_backend(start: &Start, mib: u32) -> String {
+    let (path, share) = match start {
+        Start::Boot { .. } => (format!("{FILES}/{}", MachineConfig::MEMORY), "on"),
+        Start::Restore { .. } => (MEMORY.to_owned(), "off"),
+    };
+    format!("memory-backend-file,id=memory,size={mib}M,mem-path={path},share={share}")
+}
+
+/// A comma inside a value is written twice.
+fn escape(value: &str) -> String {
+    value.replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jail::{JailConfig, MachineDir};
+    use crate::machine::Disk;
+
+    fn config(start: Start, accelerator: Accelerator) -> MachineConfig {
+        MachineConfig {
+            dir: MachineDir::new("/nowhere"),
+            hardware: Hardware { accelerator, cpu_model: "max".into(), vcpus: 2, memory_mib: 256 },
+            start,
+            disk: Disk { overlay: "a,b.qcow2".into(), backing: Vec::new() },
+            jail: JailConfig::new(None).unwrap(),
+            qemu: MachineConfig::QEMU.into(),
+            deadline_ms: None,
+        }
+    }
+
+    fn boot() -> Start {
+        Start::Boot { kernel: "/k".into(), initrd: "/i".into(), command_line: "quiet".into() }
+    }
+
+    fn restore() -> Start {
+        Start::Restore { memory: "/m".into(), state: "/s".into() }
+    }
+
+    fn devices(program: &Program) -> Vec<String> {
+        let words = &program.arguments;
+        words.iter().zip(&words[1..]).filter(|(option, _)| *option == "-device").map(|(_, v)| v.clone()).collect()
+    }
+
+    #[test]
+    fn boot_and_restore_have_the_same_devices() {
+        let booted = program(&config(boot(), Accelerator::Tcg));
+        let restored = program(&config(restore(), Accelerator::Tcg));
+        assert_eq!(devices(&booted), devices(&restored));
+        assert_eq!(devices(&booted).len(), 4);
+    }
+
+    #[test]
+    fn shared_memory_is_never_mapped_shared() {
+        let words = program(&config(restore(), Accelerator::Tcg)).arguments.join(" ");
+        assert!(words.contains("mem-path=/layers/memory,share=off"), "{words}");
+        assert!(!words.contains("share=on"), "{words}");
+    }
+
+    #[test]
+    fn guests_get_no_virtualisation_and_kvm_only_its_own_device() {
+        let kvm = program(&config(boot(), Accelerator::Kvm));
+        assert!(kvm.kvm && kvm.arguments.contains(&"max,vmx=off,svm=off".to_owned()));
+        assert!(!program(&config(boot(), Accelerator::Tcg)).kvm);
+    }
+
+    #[test]
+    fn a_comma_in_a_file_name_is_no_option() {
+        let words = program(&config(boot(), Accelerator::Tcg)).arguments.join(" ");
+        assert!(words.contains("file=/vm/a,,b.qcow2,format"), "{words}");
+    }
+}

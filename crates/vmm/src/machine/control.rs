@@ -1,0 +1,123 @@
+//! The verbs of a running machine.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open};
+use serde_json::{Value, json};
+
+use super::command_line::{CONTROL_SOCKET, DISK, QMP_SOCKET};
+use super::config::MachineConfig;
+use super::death::Death;
+use super::error::MachineError;
+use super::handle::Machine;
+use crate::jail::{FILES, MachineDir};
+
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+impl Machine {
+    /// Lets the guest run.
+    pub async fn cont(&self) -> Result<(), MachineError> {
+        self.command("cont", json!({})).await.map(drop)
+    }
+
+    /// Stops the guest's vCPUs and brings its disk up to date.
+    pub async fn stop(&self) -> Result<(), MachineError> {
+        self.command("stop", json!({})).await.map(drop)
+    }
+
+    /// What QEMU says it is doing: `running`, `paused`, `inmigrate`, …
+    pub async fn status(&self) -> Result<String, MachineError> {
+        let answer = self.command("query-status", json!({})).await?;
+        Ok(answer.get("status").and_then(Value::as_str).unwrap_or("unknown").to_owned())
+    }
+
+    /// Writes the state of all devices, without memory, to a file in [`MachineDir::files`], and sees it to the disk.
+    /// The machine must be stopped. The memory of a machine that was booted is seen to the disk as well.
+    pub async fn save_state(&self, name: &str) -> Result<(), MachineError> {
+        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+        if !plain {
+            return Err(MachineError::NotAFileName { name: name.to_owned() });
+        }
+        self.command("xen-save-devices-state", json!({ "filename": format!("{FILES}/{name}") })).await?;
+        let files = self.dir.files();
+        let (state, memory) = (files.join(name), files.join(MachineConfig::MEMORY));
+        let synced = tokio::task::spawn_blocking(move || {
+            sync(&state)?;
+            if memory.symlink_metadata().is_ok() { sync(&memory) } else { Ok(()) }
+        });
+        synced.await.map_err(|error| MachineError::Process(io::Error::other(error)))?
+    }
+
+    /// Makes the root disk larger; the guest's kernel learns of it at once.
+    pub async fn resize_disk(&self, bytes: u64) -> Result<(), MachineError> {
+        self.command("block_resize", json!({ "device": DISK, "size": bytes })).await.map(drop)
+    }
+
+    /// Sets, moves or removes the moment (Unix time in milliseconds) at which the keeper ends the machine.
+    pub fn set_deadline(&self, deadline_ms: Option<u64>) -> Result<(), MachineError> {
+        write_deadline(&self.dir, deadline_ms)
+    }
+
+    /// Ends the machine now, waits until nothing of it runs, and clears away its sockets. Its files stay.
+    pub async fn end(&self) -> Result<Death, MachineError> {
+        self.processes.program.kill().map_err(MachineError::Process)?;
+        self.await_end().await
+    }
+
+    /// Lets QEMU close its disk properly before it ends. For a machine whose overlay is to be kept.
+    pub async fn quit(&self) -> Result<Death, MachineError> {
+        // QEMU may be gone before it has answered.
+        let _ = self.qmp.execute("quit", json!({}), COMMAND_LIMIT).await;
+        let mut died = self.died();
+        if tokio::time::timeout(END_LIMIT, died.wait_for(Option::is_some)).await.is_err() {
+            return self.end().await;
+        }
+        self.await_end().await
+    }
+
+    async fn await_end(&self) -> Result<Death, MachineError> {
+        let mut died = self.died();
+        let death = match tokio::time::timeout(END_LIMIT, died.wait_for(Option::is_some)).await {
+            Ok(Ok(death)) => death.clone().unwrap_or(Death::KeeperLost),
+            _ => return Err(MachineError::WillNotEnd),
+        };
+        remove_sockets(&self.dir);
+        Ok(death)
+    }
+
+    async fn command(&self, command: &str, arguments: Value) -> Result<Value, MachineError> {
+        Ok(self.qmp.execute(command, arguments, COMMAND_LIMIT).await?)
+    }
+}
+
+pub(super) fn remove_sockets(dir: &MachineDir) {
+    for name in [QMP_SOCKET, CONTROL_SOCKET] {
+        let _ = fs::remove_file(dir.keeper().join(name));
+    }
+}
+
+pub(super) fn write_deadline(dir: &MachineDir, deadline_ms: Option<u64>) -> Result<(), MachineError> {
+    let path = dir.deadline();
+    let written = match deadline_ms {
+        Some(deadline) => MachineDir::replace(&path, &deadline.to_string()),
+        None => match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        },
+    };
+    written.map_err(|source| MachineError::File { step: "write", path, source })
+}
+
+/// To the disk, and readable: a saved file becomes a layer of machines that run as other users. No link is followed,
+/// since QEMU could have put one there.
+fn sync(path: &Path) -> Result<(), MachineError> {
+    let failed = |source| MachineError::File { step: "sync", path: path.to_owned(), source };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644)).map_err(|error| failed(error.into()))?;
+    rustix::fs::fsync(&file).map_err(|error| failed(error.into()))
+}

@@ -1,0 +1,107 @@
+//! Noticing, at once, that a machine has ended, and finding out why.
+
+use std::fmt;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::cgroup::Cgroup;
+use crate::jail::{ExitReport, MachineDir, Processes};
+
+/// How long the keeper may take, after QEMU's end, to write down how it ended.
+const KEEPER_LIMIT: Duration = Duration::from_secs(2);
+
+/// The kernel lets go of a dead process's group a moment after the process.
+const CGROUP_PATIENCE: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(25),
+    Duration::from_millis(100),
+];
+
+/// Why a machine ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Death {
+    /// QEMU ended by itself: code 0 when the guest powered off, rebooted or panicked.
+    Exited { code: i32 },
+    /// QEMU was killed, by whomever.
+    Signalled { signal: i32 },
+    /// The keeper ended it at its deadline.
+    Deadline,
+    /// The keeper was killed, and QEMU with it; nobody wrote down more.
+    KeeperLost,
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited { code } => write!(f, "QEMU exited with code {code}"),
+            Self::Signalled { signal } => write!(f, "QEMU was killed by signal {signal}"),
+            Self::Deadline => f.write_str("its deadline passed"),
+            Self::KeeperLost => f.write_str("its keeper was killed"),
+        }
+    }
+}
+
+impl From<ExitReport> for Death {
+    fn from(report: ExitReport) -> Self {
+        match report {
+            ExitReport::Exited { code } => Self::Exited { code },
+            ExitReport::Signalled { signal } => Self::Signalled { signal },
+            ExitReport::Deadline => Self::Deadline,
+            ExitReport::Abandoned => Self::KeeperLost,
+        }
+    }
+}
+
+/// Tells on the returned channel when the machine has ended and nothing of it runs any more.
+pub(super) fn watch(processes: Arc<Processes>, dir: MachineDir) -> watch::Receiver<Option<Death>> {
+    let (tell, died) = watch::channel(None);
+    tokio::spawn(async move {
+        let death = wait(&processes, &dir).await;
+        // Nobody may be interested any more; the processes were still ours to bury.
+        let _ = tell.send(Some(death));
+    });
+    died
+}
+
+/// Waits for both processes, clears away what the kernel still has of them, and reads why.
+async fn wait(processes: &Processes, dir: &MachineDir) -> Death {
+    let Processes { program: qemu, keeper, cgroup } = processes;
+    tokio::select! {
+        _ = qemu.ended() => {}
+        _ = keeper.ended() => {}
+    }
+    if tokio::time::timeout(KEEPER_LIMIT, keeper.ended()).await.is_err() {
+        let _ = keeper.kill();
+        let _ = tokio::time::timeout(KEEPER_LIMIT, keeper.ended()).await;
+    }
+    // Usually gone already: the kernel kills it with its keeper.
+    let _ = qemu.kill();
+    let _ = tokio::time::timeout(KEEPER_LIMIT, qemu.ended()).await;
+    keeper.reap();
+    if let Some(cgroup) = cgroup {
+        remove(cgroup).await;
+    }
+    read_report(dir)
+}
+
+pub(super) async fn remove(cgroup: &Cgroup) {
+    for pause in CGROUP_PATIENCE {
+        tokio::time::sleep(pause).await;
+        if cgroup.remove().is_ok() {
+            return;
+        }
+    }
+    tracing::warn!(directories = ?cgroup.directories, "a control group could not be removed");
+}
+
+fn read_report(dir: &MachineDir) -> Death {
+    let report = fs::read(dir.exit_report()).ok().and_then(|text| serde_json::from_slice::<ExitReport>(&text).ok());
+    report.map_or(Death::KeeperLost, Death::from)
+}

@@ -1,0 +1,28 @@
+//! A virtual machine: one jailed QEMU, its disk, its memory, and the connection to it.
+//!
+//! A [`Machine`] is a handle. The machine itself outlives it and the process that holds it, and ends when it is told
+//! to, when its deadline passes, when its guest powers off, or when QEMU or its keeper dies; [`Machine::died`] tells.
+
+mod adopt;
+mod command_line;
+mod config;
+mod connect;
+mod control;
+mod death;
+mod emulator;
+mod error;
+mod handle;
+mod record;
+mod start;
+mod usage;
+
+pub use adopt::{find_orphan, kill_leftover};
+pub use config::{Disk, Hardware, MachineConfig, Start};
+pub use death::Death;
+pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};
+pub use error::MachineError;
+pub use handle::Machine;
+pub use record::Orphan;
+pub use usage::Usage;
+
+pub use crate::jail::{Layer, MachineDir};

@@ -1,0 +1,55 @@
+//! `machine.json`: what a later caller must know to take over, or end, a machine it did not start.
+
+use std::fs;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::MachineError;
+use crate::boundary::Boundary;
+use crate::cgroup::Cgroup;
+use crate::jail::{MachineDir, Processes};
+use crate::process::Identity;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub qemu: Identity,
+    pub keeper: Identity,
+    pub cgroup: Option<Cgroup>,
+    pub boundary: Boundary,
+}
+
+/// A machine that runs although its caller is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphan {
+    pub qemu_pid: i32,
+    pub keeper_pid: i32,
+}
+
+impl Record {
+    pub fn new(processes: &Processes, boundary: Boundary) -> Self {
+        Self {
+            qemu: processes.program.identity().clone(),
+            keeper: processes.keeper.identity().clone(),
+            cgroup: processes.cgroup.clone(),
+            boundary,
+        }
+    }
+
+    pub fn write(&self, dir: &MachineDir) -> Result<(), MachineError> {
+        let path = dir.record();
+        let failed = |source| MachineError::File { step: "write", path: path.clone(), source };
+        let text = serde_json::to_string(self).map_err(|error| failed(error.into()))?;
+        MachineDir::replace(&path, &text).map_err(failed)
+    }
+
+    /// `None` if there is no record, or none that can be understood: then nothing was ever started, since nothing is
+    /// kept before it is recorded.
+    pub fn read(dir: &MachineDir) -> Result<Option<Self>, MachineError> {
+        match fs::read(dir.record()) {
+            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(MachineError::File { step: "read", path: dir.record(), source }),
+        }
+    }
+}

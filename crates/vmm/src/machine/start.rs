@@ -1,0 +1,147 @@
+//! Starting a machine: jail, connect, load, look at the boundary, and only then let it outlive us.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{broadcast, watch};
+
+use super::command_line::{self, QMP_SOCKET};
+use super::config::MachineConfig;
+use super::connect::connect;
+use super::death::{self, Death};
+use super::error::MachineError;
+use super::handle::Machine;
+use super::record::Record;
+use crate::boundary::Boundary;
+use crate::jail::{self, Jailed, MachineDir, Processes};
+use crate::qmp::{Event, Qmp};
+
+/// QEMU is up in some 50 ms; on a host with many others starting it may take its time.
+const GREETING_LIMIT: Duration = Duration::from_secs(60);
+const LOAD_LIMIT: Duration = Duration::from_secs(60);
+const STATUS_LIMIT: Duration = Duration::from_secs(30);
+
+/// A closed connection and a dead process are one event, seen from two sides at slightly different times.
+const DEATH_PATIENCE: Duration = Duration::from_millis(500);
+const LOG_TAIL_BYTES: usize = 2048;
+
+impl Machine {
+    /// Starts a machine with its kernel. It runs when this returns.
+    pub async fn boot(config: MachineConfig) -> Result<Self, MachineError> {
+        let starting = Starting::launch(config).await?;
+        let qmp = starting.unless_it_dies(starting.greet()).await?;
+        starting.finish(qmp)
+    }
+
+    /// Starts a machine from saved memory and device state. It is loaded, and stopped, when this returns.
+    pub async fn restore(config: MachineConfig) -> Result<Self, MachineError> {
+        let starting = Starting::launch(config).await?;
+        let qmp = starting.unless_it_dies(starting.greet()).await?;
+        starting.unless_it_dies(await_loaded(&qmp)).await?;
+        starting.finish(qmp)
+    }
+}
+
+/// A machine that is not ready yet. Dropped, or left behind by a caller that dies, it is ended.
+struct Starting {
+    config: MachineConfig,
+    jailed: Jailed,
+    died: watch::Receiver<Option<Death>>,
+}
+
+impl Starting {
+    async fn launch(config: MachineConfig) -> Result<Self, MachineError> {
+        let program = command_line::program(&config);
+        let (dir, jail) = (config.dir.clone(), config.jail.clone());
+        let deadline = config.deadline_ms;
+        let launched = tokio::task::spawn_blocking(move || {
+            prepare(&dir, deadline)?;
+            jail::launch(&program, &dir, &jail).map_err(MachineError::Launch)
+        });
+        let jailed = launched.await.map_err(|error| MachineError::Process(io::Error::other(error)))??;
+        let died = death::watch(jailed.processes().clone(), config.dir.clone());
+        Ok(Self { config, jailed, died })
+    }
+
+    /// The socket was bound before QEMU ran, so the connection is made at once and the greeting comes when it comes.
+    async fn greet(&self) -> Result<Qmp, MachineError> {
+        let stream = connect(&self.config.dir.keeper(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
+        Ok(Qmp::negotiate(stream, GREETING_LIMIT).await?)
+    }
+
+    /// Does a step; if QEMU dies meanwhile, that is the error, with its last words.
+    async fn unless_it_dies<T>(&self, step: impl Future<Output = Result<T, MachineError>>) -> Result<T, MachineError> {
+        let mut died = self.died.clone();
+        let error = tokio::select! {
+            done = step => match done {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            },
+            _ = died.wait_for(Option::is_some) => MachineError::WillNotEnd,
+        };
+        let death = tokio::time::timeout(DEATH_PATIENCE, died.wait_for(Option::is_some)).await;
+        let death = death.ok().and_then(|death| death.ok().and_then(|death| death.clone()));
+        Err(death.map_or(error, |death| MachineError::DiedEarly { death, log: program_log(&self.config.dir) }))
+    }
+
+    /// Recorded first, kept second: at no moment does something outlive us that nobody could find.
+    fn finish(mut self, qmp: Qmp) -> Result<Machine, MachineError> {
+        let boundary = self.boundary()?;
+        let processes = self.jailed.processes().clone();
+        Record::new(&processes, boundary.clone()).write(&self.config.dir)?;
+        self.jailed.keep().map_err(MachineError::Process)?;
+        Ok(Machine { dir: self.config.dir, qmp, processes, boundary, died: self.died })
+    }
+
+    fn boundary(&self) -> Result<Boundary, MachineError> {
+        let Processes { program, cgroup, .. } = &**self.jailed.processes();
+        let accelerator = self.config.hardware.accelerator;
+        let boundary = Boundary::observe(program.pid(), accelerator, self.jailed.landlock(), cgroup.as_ref())
+            .map_err(MachineError::Process)?;
+        let missing = boundary.missing(self.config.jail.user_namespace);
+        if missing.is_empty() { Ok(boundary) } else { Err(MachineError::BoundaryMissing { missing }) }
+    }
+}
+
+/// Told by an event, unless loading was over before we could listen.
+async fn await_loaded(qmp: &Qmp) -> Result<(), MachineError> {
+    let events = qmp.events();
+    let answer = qmp.execute("query-status", json!({}), STATUS_LIMIT).await?;
+    if answer.get("status").and_then(Value::as_str) != Some("inmigrate") {
+        return Ok(());
+    }
+    let loaded = tokio::time::timeout(LOAD_LIMIT, load_completed(events)).await;
+    loaded.unwrap_or_else(|_| Err(not_loaded("it took too long")))
+}
+
+async fn load_completed(mut events: broadcast::Receiver<Event>) -> Result<(), MachineError> {
+    loop {
+        match events.recv().await {
+            Ok(Event { name, data }) if name == "MIGRATION" => match data.get("status").and_then(Value::as_str) {
+                Some("completed") => return Ok(()),
+                Some(status @ ("failed" | "cancelled")) => return Err(not_loaded(status)),
+                _ => {}
+            },
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return Err(not_loaded("QEMU closed the connection")),
+        }
+    }
+}
+
+fn not_loaded(status: &str) -> MachineError {
+    MachineError::NotLoaded { status: status.to_owned() }
+}
+
+fn prepare(dir: &MachineDir, deadline_ms: Option<u64>) -> Result<(), MachineError> {
+    let failed = |source| MachineError::File { step: "create", path: dir.path().to_owned(), source };
+    dir.create().map_err(failed)?;
+    super::control::write_deadline(dir, deadline_ms)
+}
+
+/// The end of what QEMU printed, for a person.
+fn program_log(dir: &MachineDir) -> String {
+    let log = std::fs::read(dir.program_log()).unwrap_or_default();
+    let tail = &log[log.len().saturating_sub(LOG_TAIL_BYTES)..];
+    String::from_utf8_lossy(tail).trim().to_owned()
+}

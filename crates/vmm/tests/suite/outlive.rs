@@ -1,0 +1,99 @@
+//! Machines whose caller is gone: they run on, end at their deadline, can be taken over and can be ended.
+//!
+//! A caller that dies is this test binary, started again for one of the tests that are marked as ignored.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use sandling_vmm::jail::MachineDir;
+use sandling_vmm::machine::{self, Death, Machine};
+
+use crate::fixture::*;
+
+const NAME_VARIABLE: &str = "SANDLING_TEST_NAME";
+const DEADLINE_VARIABLE: &str = "SANDLING_TEST_DEADLINE_MS";
+
+/// Starts this binary again for one test, with the same template.
+fn start_caller(test: &str, name: &str, deadline_ms: Option<u64>) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]).env(TEMPLATE_VARIABLE, &TEMPLATE.dir);
+    command.env(NAME_VARIABLE, name).env(WORK_VARIABLE, &*WORK).stdout(Stdio::null());
+    command.envs(deadline_ms.map(|deadline| (DEADLINE_VARIABLE, deadline.to_string())));
+    command.spawn().unwrap()
+}
+
+fn named() -> String {
+    std::env::var(NAME_VARIABLE).expect("started by another test")
+}
+
+#[tokio::test]
+#[ignore = "the part of a caller that dies; started by other tests"]
+async fn caller_that_dies_with_a_machine_running() {
+    let mut config = restore_config(&named()).await;
+    config.deadline_ms = std::env::var(DEADLINE_VARIABLE).ok().and_then(|deadline| deadline.parse().ok());
+    let machine = Machine::restore(config).await.unwrap();
+    machine.cont().await.unwrap();
+    std::process::abort();
+}
+
+#[tokio::test]
+#[ignore = "the part of a caller that dies; started by other tests"]
+async fn caller_that_dies_in_the_middle() {
+    let config = restore_config(&named()).await;
+    tokio::select! {
+        _ = Machine::restore(config) => panic!("too fast to be interrupted"),
+        () = tokio::time::sleep(Duration::from_millis(20)) => std::process::abort(),
+    }
+}
+
+fn die_with_machine(name: &str, deadline_ms: Option<u64>) -> MachineDir {
+    let mut caller = start_caller("outlive::caller_that_dies_with_a_machine_running", name, deadline_ms);
+    let status = caller.wait().unwrap();
+    assert!(!status.success() && status.code().is_none(), "the caller dies by a signal: {status}");
+    MachineDir::new(WORK.join(name))
+}
+
+#[tokio::test]
+async fn a_machine_outlives_its_caller_and_is_taken_over() {
+    let dir = die_with_machine("adopted", None);
+    let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
+    let machine = Machine::adopt(dir.clone()).await.unwrap().expect("still running");
+    assert_eq!((machine.pid(), machine.keeper_pid()), (orphan.qemu_pid, orphan.keeper_pid));
+    assert_eq!(machine.status().await.unwrap(), "running");
+    assert!(machine.boundary().seccomp);
+    assert_eq!(Guest::connect(&machine).await.ask("echo new master").await, "new master");
+    assert_eq!(machine.end().await.unwrap(), Death::Signalled { signal: 9 });
+    assert_eq!(machine::find_orphan(&dir).unwrap(), None);
+    assert!(Machine::adopt(dir).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_deadline_holds_although_nobody_is_left() {
+    let dir = die_with_machine("deadline-alone", Some(now_ms() + 6000));
+    let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
+    eventually("QEMU ends", Duration::from_secs(20), || !is_alive(orphan.qemu_pid));
+    eventually("its keeper, too", Duration::from_secs(5), || !is_alive(orphan.keeper_pid));
+    let report = std::fs::read_to_string(dir.exit_report()).unwrap();
+    assert_eq!(report, r#"{"reason":"deadline"}"#);
+    assert!(!machine::kill_leftover(&dir).await.unwrap(), "nothing was left to kill");
+}
+
+#[tokio::test]
+async fn what_a_dead_caller_left_is_ended() {
+    let dir = die_with_machine("leftover", None);
+    let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
+    assert!(machine::kill_leftover(&dir).await.unwrap());
+    assert!(!is_alive(orphan.qemu_pid) && !is_alive(orphan.keeper_pid));
+    assert!(!machine::kill_leftover(&dir).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_caller_that_dies_in_the_middle_of_a_start_leaves_nothing() {
+    let mut caller = start_caller("outlive::caller_that_dies_in_the_middle", "middle", None);
+    assert!(caller.wait().unwrap().code().is_none(), "the caller dies by a signal");
+    let dir = MachineDir::new(WORK.join("middle"));
+    let keeper = dir.keeper();
+    eventually("no keeper is left", Duration::from_secs(10), || !any_process_holds(&keeper));
+    assert_eq!(machine::find_orphan(&dir).unwrap(), None);
+    assert!(!machine::kill_leftover(&dir).await.unwrap());
+}

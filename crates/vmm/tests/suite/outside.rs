@@ -1,0 +1,150 @@
+//! The live process, looked at from outside.
+
+use std::collections::HashMap;
+use std::fs;
+
+use sandling_vmm::jail::Landlock;
+use sandling_vmm::machine::Machine;
+
+use crate::fixture::*;
+
+fn proc(pid: i32, file: &str) -> String {
+    fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap()
+}
+
+fn status(pid: i32) -> HashMap<String, String> {
+    let text = proc(pid, "status");
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect()
+}
+
+async fn machine(name: &str) -> Machine {
+    Machine::restore(restore_config(name).await).await.unwrap()
+}
+
+#[tokio::test]
+async fn qemu_and_its_keeper_have_no_privilege() {
+    let machine = machine("privilege").await;
+    for pid in [machine.pid(), machine.keeper_pid()] {
+        let status = status(pid);
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(status[set], "0000000000000000", "{set} of {pid}");
+        }
+        assert_eq!(status["NoNewPrivs"], "1");
+        assert_eq!(status["Seccomp"], "2");
+        for ids in [&status["Uid"], &status["Gid"]] {
+            assert!(ids.split_whitespace().all(|id| id.parse::<u32>().unwrap() > 0), "{ids}");
+        }
+    }
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn as_root_every_machine_has_a_user_of_its_own() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can give machines users of their own");
+        return;
+    }
+    let (first, second) = (machine("user-1").await, machine("user-2").await);
+    let (first_status, second_status) = (status(first.pid()), status(second.pid()));
+    assert_ne!(first_status["Uid"], second_status["Uid"]);
+    assert_eq!(first_status["Groups"], "");
+    first.end().await.unwrap();
+    second.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn qemu_lives_in_namespaces_of_its_own() {
+    let machine = machine("namespaces").await;
+    let link = |pid: &str, kind| fs::read_link(format!("/proc/{pid}/ns/{kind}")).unwrap();
+    for kind in ["user", "mnt", "net", "pid", "ipc", "uts", "cgroup"] {
+        assert_ne!(link(&machine.pid().to_string(), kind), link("self", kind), "{kind}");
+    }
+    assert_eq!(status(machine.pid())["NSpid"].split_whitespace().last(), Some("1"), "it is alone with itself");
+    let interfaces = proc(machine.pid(), "net/dev").lines().skip(2).count();
+    assert_eq!(interfaces, 1, "only lo");
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn only_what_was_named_is_mounted() {
+    let machine = machine("mounts").await;
+    let mounts = proc(machine.pid(), "mountinfo");
+    for line in mounts.lines() {
+        let fields: Vec<_> = line.split(' ').collect();
+        let (place, options) = (fields[4], fields[5]);
+        let known = ["/", "/usr/", "/lib", "/etc/ld.so.cache", "/dev/", "/layers/", "/vm"];
+        assert!(known.iter().any(|known| place == *known || known.len() > 1 && place.starts_with(known)), "{line}");
+        assert!(options.contains("nosuid"), "{line}");
+        let writable = place == "/vm" || place.starts_with("/dev/");
+        assert!(writable || options.split(',').any(|option| option == "ro"), "{line}");
+    }
+    for absent in ["/proc", "/sys", "/home", "/root", "/tmp", "/dev/kvm"] {
+        assert!(!mounts.lines().any(|line| line.split(' ').nth(4) == Some(absent)), "{absent}");
+    }
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn qemu_has_no_descriptor_of_the_callers() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let leaked = secret.as_file().try_clone().unwrap();
+    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
+    let machine = machine("descriptors").await;
+    let allowed = ["socket:", "pipe:", "anon_inode:", "/dev/null", "/vm/", "/layers/"];
+    for pid in [machine.pid(), machine.keeper_pid()] {
+        for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
+            let target = fs::read_link(entry.path()).unwrap().to_string_lossy().into_owned();
+            assert_ne!(target, secret.path().to_string_lossy());
+            let own = target.contains("/descriptors/") || target.contains("template/memory");
+            let expected = allowed.iter().any(|prefix| target.starts_with(prefix)) || own || target == "/keeper";
+            assert!(expected || target.starts_with("/memfd"), "{pid} has {target}");
+        }
+    }
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn qemu_knows_nothing_of_the_callers_environment() {
+    let machine = machine("environment").await;
+    assert_eq!(proc(machine.pid(), "environ"), "");
+    assert_eq!(proc(machine.keeper_pid(), "environ"), "");
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn limits_are_set() {
+    let mut config = restore_config("limits").await;
+    config.jail.limits.file_bytes = 1 << 30;
+    let machine = Machine::restore(config).await.unwrap();
+    let limits = proc(machine.pid(), "limits");
+    let limit = |name: &str| {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        let mut numbers = line[name.len()..].split_whitespace().map(str::to_owned);
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    };
+    assert_eq!(limit("Max file size"), ("1073741824".into(), "1073741824".into()));
+    assert_eq!(limit("Max core file size"), ("0".into(), "0".into()));
+    assert_eq!(limit("Max open files"), ("512".into(), "512".into()));
+    assert_eq!(limit("Max processes"), ("256".into(), "256".into()));
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_boundary_says_what_is_there() {
+    let mut config = restore_config("boundary").await;
+    config.jail.limits.cgroup.memory_bytes = Some(1 << 30);
+    let machine = Machine::restore(config).await.unwrap();
+    let boundary = machine.boundary();
+    assert!(boundary.missing(sandling_vmm::jail::Requirement::Required).is_empty());
+    let survey = sandling_vmm::jail::survey();
+    let host_has = |name| survey.iter().any(|layer| layer.name == name && layer.available);
+    assert_eq!(boundary.landlock != Landlock::Absent, host_has("landlock"));
+    assert_eq!(boundary.cgroup.is_some(), host_has("cgroup"));
+    if let Some(cgroup) = &boundary.cgroup {
+        assert!(cgroup.controllers.contains(&"memory".to_owned()), "{cgroup:?}");
+    }
+    let text = serde_json::to_value(boundary).unwrap();
+    assert_eq!(text["accelerator"], "tcg");
+    machine.end().await.unwrap();
+}
