@@ -1,0 +1,238 @@
+"""A context: cells that run one after another in one `__main__`, whose values and errors go back as data.
+
+What user code can do to its own process must not reach the peer as anything but its own failure: the control socket
+is under a private descriptor and closed in forked children, an interrupt is never raised within these files, and what
+is printed travels by descriptors 1 and 2 alone.
+"""
+
+import __future__
+
+import _ast
+import builtins
+import fcntl
+import os
+import signal
+import socket
+import sys
+
+import python_results
+from python_traceback import describe, is_driver, report, show_source
+
+ONLY_AST = 0x400
+ALLOW_TOP_LEVEL_AWAIT = 0x2000
+CO_COROUTINE = 0x80
+FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
+
+
+class Context:
+    def __init__(self, control, main, reseed, open_standard_streams):
+        self.control = control
+        self.namespace = main.__dict__
+        self.reseed = reseed
+        self.open_standard_streams = open_standard_streams
+        self.pid = os.getpid()
+        self.compiler_flags = ALLOW_TOP_LEVEL_AWAIT
+        self.loop = None
+        self.running = False
+        self.interrupt_waits = False
+        self.reading = False
+        self.more_to_read = False
+        self.own_sigint = self.on_interrupt
+        self.user_sigint = None
+        self.socket_flags = fcntl.fcntl(control.socket.fileno(), fcntl.F_GETFL)
+
+    def serve(self):
+        """Runs cells until the agent goes away."""
+        self.prepare_process()
+        self.control.send({"activated": True})
+        while True:
+            message = self.control.receive()
+            if message is None:
+                return
+            if "reseed" in message:
+                self.reseed(bytes.fromhex(message["reseed"]))
+            elif "cell" in message:
+                self.run(message["cell"], message["code"])
+
+    def prepare_process(self):
+        # Nobody types here: a read must end at once, whatever descriptor 0 was.
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        self.repair_streams()
+        sys.argv = [""]
+        builtins.display = self.display
+        python_results.watch_pyplot(self.show)
+        os.register_at_fork(after_in_child=self.control.socket.close)
+        signal.signal(signal.SIGINT, self.own_sigint)
+        # While a cell runs, the kernel says by this signal that a message waits. By default it is ignored, so it can
+        # hurt no program started from here; and it does not break other libraries' system calls.
+        signal.signal(signal.SIGURG, self.on_message)
+        signal.siginterrupt(signal.SIGURG, False)
+        fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETOWN, self.pid)
+        fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETSIG, signal.SIGURG)
+
+    def run(self, number, source):
+        """One cell, from its code to its `done`."""
+        answers, problem = [], None
+        self.begin()
+        try:
+            value = self.evaluate(f"<cell {number}>", source)
+            self.leave_if_forked(None)
+            if value is not None:
+                answers.append({"result": python_results.bundle(value)})
+        except BaseException as caught:
+            problem = caught
+        self.leave_if_forked(problem)
+        try:
+            answers += [{"result": figure} for figure in python_results.take_figures()]
+        except BaseException as caught:
+            problem = problem or caught
+        self.running = False
+        self.finish()
+        error = problem and describe(problem)
+        status = "interrupted" if isinstance(problem, KeyboardInterrupt) else "error" if problem else "ok"
+        self.control.send(*answers, {"done": number, "status": status, "error": error})
+
+    def begin(self):
+        if self.user_sigint is not None:
+            signal.signal(signal.SIGINT, self.user_sigint)
+        self.interrupt_waits = False
+        self.running = True
+        fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETFL, self.socket_flags | os.O_ASYNC)
+        # What came after the cell and before this line raised no signal.
+        self.on_message()
+
+    def finish(self):
+        fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETFL, self.socket_flags)
+        # Between cells an interrupt has nothing to interrupt, and a handler of the user's might raise.
+        handler = signal.getsignal(signal.SIGINT)
+        self.user_sigint = None
+        if handler is not self.own_sigint:
+            signal.signal(signal.SIGINT, self.own_sigint)
+            if handler is not signal.default_int_handler:
+                self.user_sigint = handler
+        flush(sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+        if getattr(sys.stdout, "closed", True) or getattr(sys.stderr, "closed", True):
+            self.repair_streams()
+
+    def repair_streams(self):
+        """New standard streams, by lines, so that progress is seen while a cell runs."""
+        self.open_standard_streams()
+        if sys.stdout is not None:
+            sys.stdout.reconfigure(line_buffering=True)
+
+    def evaluate(self, name, source):
+        """Runs the code and answers the value of a last expression that no `;` follows."""
+        show_source(name, source)
+        tree = compile(source, name, "exec", self.compiler_flags | ONLY_AST, True)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
+        steps = []
+        if tree.body:
+            steps.append(compile(tree, name, "exec", self.compiler_flags, True))
+            self.compiler_flags |= steps[0].co_flags & FUTURES
+        if last is not None:
+            steps.append(compile(_ast.Expression(last.value), name, "eval", self.compiler_flags, True))
+        self.raise_waiting_interrupt()
+        value = None
+        if any(step.co_flags & CO_COROUTINE for step in steps):
+            value = self.run_in_loop(steps)
+        else:
+            for step in steps:
+                value = eval(step, self.namespace)
+        return None if ";" in source and last is not None and is_silenced(source, last) else value
+
+    def run_in_loop(self, steps):
+        """Runs a cell that awaits, in the one event loop of this context."""
+        import asyncio
+
+        async def run():
+            for step in steps:
+                value = eval(step, self.namespace)
+                if step.co_flags & CO_COROUTINE:
+                    value = await value
+            return value
+
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        task = self.loop.create_task(run())
+        try:
+            return self.loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():
+                task.cancel()
+                self.loop.run_until_complete(asyncio.wait([task]))
+            raise
+
+    def display(self, *values, raw=False, **_ignored):
+        """Shows values as rich results; with `raw`, dictionaries from MIME type to content."""
+        if os.getpid() == self.pid:
+            make = python_results.fit if raw else python_results.bundle
+            self.control.send(*[{"result": make(value)} for value in values])
+        self.raise_waiting_interrupt()
+
+    def show(self):
+        """Stands in for `matplotlib.pyplot.show`."""
+        if os.getpid() == self.pid:
+            self.control.send(*[{"result": figure} for figure in python_results.take_figures()])
+        self.raise_waiting_interrupt()
+
+    def on_interrupt(self, _signal, frame):
+        if not self.running:
+            return
+        self.interrupt_waits = True
+        if not self.reading and not is_driver(frame):
+            self.raise_waiting_interrupt()
+
+    def raise_waiting_interrupt(self):
+        if self.interrupt_waits:
+            self.interrupt_waits = False
+            raise KeyboardInterrupt
+
+    def on_message(self, _signal=None, frame=None):
+        """Reseeds at once; whatever else has come waits for its turn."""
+        self.more_to_read = True
+        if not self.running or self.reading:
+            return
+        self.reading = True
+        while self.more_to_read:
+            self.more_to_read = False
+            try:
+                self.control.fill(socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                pass
+            for message in self.control.take("reseed"):
+                self.reseed(bytes.fromhex(message["reseed"]))
+        self.reading = False
+        if frame is not None and not is_driver(frame):
+            self.raise_waiting_interrupt()
+
+    def leave_if_forked(self, problem):
+        """Ends a child that the cell forked and that came to the cell's end: only its parent answers."""
+        if os.getpid() == self.pid:
+            return
+        status = 0
+        if isinstance(problem, SystemExit) and (problem.code is None or isinstance(problem.code, int)):
+            status = (problem.code or 0) & 0xFF
+        elif problem is not None:
+            status = 1
+            flush(sys.stdout)
+            report(problem)
+        flush(sys.stdout, sys.stderr)
+        os._exit(status)
+
+
+def is_silenced(source, last):
+    """Whether the last expression is followed by a `;`. What may stand between are the brackets around it."""
+    lines = source.encode().splitlines(True)[last.value.end_lineno - 1 :]
+    rest = b"".join(lines)[last.value.end_col_offset :]
+    return rest.lstrip(b" \t\r\n\f\\)").startswith(b";")
+
+
+def flush(*streams):
+    for stream in streams:
+        try:
+            stream.flush()
+        except Exception:  # Closed, replaced by something that cannot, or nobody reads.
+            pass

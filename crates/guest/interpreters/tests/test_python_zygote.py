@@ -1,0 +1,73 @@
+import os
+import resource
+import socket
+import unittest
+
+from support import InterpreterTest, Process
+
+
+class ZygoteTest(InterpreterTest):
+    def test_imports_are_done_before_it_is_ready_and_failures_are_named(self):
+        zygote = self.zygote(["colorsys", "no_such_module", "xml.dom.minidom", "os.path.nothing"])
+        self.assertEqual(zygote.ready, {"ready": True, "failed_imports": ["no_such_module", "os.path.nothing"]})
+        spare = self.opened(zygote.fork())
+        spare.run_script("import sys; print([name in sys.modules for name in ('colorsys', 'xml.dom.minidom')])")
+        self.assertEqual(spare.stdout, b"[True, True]\n")
+
+    def test_a_spare_is_an_orphan_with_streams_of_its_own(self):
+        zygote = self.zygote()
+        spares = [self.opened(zygote.fork()) for _ in range(3)]
+        for number, spare in enumerate(spares):
+            code = "import os; print(os.getppid(), os.getpid(), input())"
+            self.assertEqual(spare.run_script(code, stdin=b"%d\n" % number), 0)
+            self.assertEqual(spare.stdout.decode(), f"{os.getpid()} {spare.pid} {number}\n")
+
+    def test_a_spare_may_become_a_context(self):
+        spare = self.opened(self.zygote().fork())
+        self.assertEqual(spare.activate("context"), {"activated": True})
+        self.assertEqual(spare.cell("x = 2").results, [])
+        self.assertEqual(spare.cell("x * 21").text, "42")
+        self.assertEqual(
+            spare.cell("import os; sorted(map(int, os.listdir('/proc/self/fd')))").text, "[0, 1, 2, 3, 100]"
+        )
+
+    def test_what_a_spare_does_does_not_reach_the_next(self):
+        zygote = self.zygote()
+        self.opened(zygote.fork()).run_script("import builtins, json; builtins.print = json.dumps = None")
+        spare = self.opened(zygote.fork())
+        self.assertEqual(spare.run_script("import json; print(json.dumps([]))"), 0, spare.stderr)
+
+    def test_it_survives_a_fork_that_fails(self):
+        zygote = self.zygote()
+        before = resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE)
+        # With room for 3 descriptors those of the spare do not arrive; with room for 8, there is none for a pipe.
+        for room in (3, 8):
+            resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE, (room, before[1]))
+            spare = self.opened(Process())
+            spare.status = 0
+            socket.send_fds(zygote.control, [b'{"fork":true}\n'], spare.theirs)
+            self.assertIn("could not fork", zygote.receive()["failed"])
+            spare.close_theirs()
+        resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE, before)
+        self.assertEqual(self.opened(zygote.fork()).run_script("pass"), 0)
+
+    def test_it_keeps_no_descriptor_and_no_child(self):
+        zygote = self.zygote()
+        count = lambda: len(os.listdir(f"/proc/{zygote.pid}/fd"))  # noqa: E731
+        before = count()
+        for _ in range(20):
+            self.opened(zygote.fork())
+        self.assertEqual(count(), before)
+        with open(f"/proc/{zygote.pid}/task/{zygote.pid}/children") as children:
+            self.assertEqual(children.read(), "")
+
+    def test_it_ends_when_the_agent_goes_away_and_its_spares_live_on(self):
+        zygote = self.zygote()
+        spare = self.opened(zygote.fork())
+        zygote.control.close()
+        self.assertEqual(zygote.wait(), 0)
+        self.assertEqual(spare.run_script("print(1)"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,61 @@
+//! The order of things.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{machine, mounts, ramdisk};
+use crate::agent::{Agent, Setup};
+use crate::cgroup::{self, Cgroups};
+use crate::console;
+use crate::usage;
+
+/// Our own files, on a file system in memory.
+const FOLDER: &str = "/run/sandling";
+
+/// Why a machine cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    #[error("cannot {step}: {source}")]
+    Step { step: String, source: std::io::Error },
+    #[error("the disk {0} did not appear")]
+    NoDisk(&'static str),
+}
+
+/// An error together with what was being done.
+pub trait During<T> {
+    fn during(self, step: impl FnOnce() -> String) -> Result<T, BootError>;
+}
+
+impl<T, E: Into<std::io::Error>> During<T> for Result<T, E> {
+    fn during(self, step: impl FnOnce() -> String) -> Result<T, BootError> {
+        self.map_err(|error| BootError::Step { step: step(), source: error.into() })
+    }
+}
+
+/// Boots and serves. If it cannot, it says why and waits: the host sees the console and ends the machine.
+pub fn boot_and_serve() -> ! {
+    match boot() {
+        Ok(agent) => agent.serve(),
+        Err(error) => loop {
+            console::say(&format!("the sandbox cannot start: {error}"));
+            std::thread::sleep(Duration::from_secs(10));
+        },
+    }
+}
+
+fn boot() -> Result<Agent, BootError> {
+    if Path::new(ramdisk::MODULES).exists() {
+        ramdisk::move_to_disk()?;
+    }
+    mounts::mount_all()?;
+    console::use_kernel_log();
+    machine::settle()?;
+    machine::make_names_changeable(Path::new(FOLDER))?;
+    let cgroups = Cgroups::new(Path::new(cgroup::ROOT), usage::memory_available_bytes());
+    // A machine without them still runs commands; it only limits them less well.
+    let cgroups = cgroups.unwrap_or_else(|error| {
+        console::say(&format!("no control groups: {error}"));
+        Cgroups::default()
+    });
+    Agent::new(Setup::machine(Path::new(FOLDER), cgroups)).during(|| "start the agent".to_owned())
+}

@@ -1,0 +1,205 @@
+//! Starting a command.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use sandling_protocol::{Event, ExecSpec, Failure, Language, Program, Stdin as StdinSpec, StreamId, TerminalSize};
+
+use super::output::Output;
+use super::plan::{self, Plan, Setting};
+use super::record::{Exec, Pipe, Pipes};
+use super::stdin::Stdin;
+use crate::agent::{Agent, Owner};
+use crate::cgroup::Cgroup;
+use crate::clock;
+use crate::failure::{io_failure, launch_failure};
+use crate::interpreters::Script;
+use crate::streams::Kind;
+use crate::sys::fds;
+use crate::sys::launch::launch;
+use crate::sys::poller::{Interest, Source};
+use crate::timers::Timer;
+
+/// Our ends of a command's descriptors.
+pub struct Ends {
+    pub pipes: Pipes,
+    pub stdin: Stdin,
+}
+
+/// The command's ends, closed on our side once it runs.
+struct TheirEnds {
+    /// Absent: nothing to read.
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+/// A process that runs, or will as soon as its interpreter is there.
+pub struct Started {
+    pub pid: Option<u32>,
+    pub ends: Ends,
+    pub cgroup: Option<Cgroup>,
+    pub interpreter: Option<u64>,
+}
+
+impl Agent {
+    /// Starts a command and attaches to it, or only attaches if its id is known.
+    pub fn run(&mut self, stream: StreamId, spec: ExecSpec, code: &[u8]) -> Result<(), Failure> {
+        plan::check_id(&spec.id)?;
+        if let Some(key) = self.execs.key_of(&spec.id) {
+            self.view(stream, key, 0, true);
+            return Ok(());
+        }
+        let key = self.execs.next_key();
+        let setting = Setting::new(&self.variables, spec.user.as_deref(), &spec.env, spec.cwd.as_deref())?;
+        let started = self.start(key, &spec, &setting, code)?;
+        self.record(key, &spec, code, started)?;
+        self.view(stream, key, 0, false);
+        Ok(())
+    }
+
+    fn start(&mut self, key: u64, spec: &ExecSpec, setting: &Setting, code: &[u8]) -> Result<Started, Failure> {
+        let plan = match &spec.program {
+            Program::Shell(line) => Plan::shell(line)?,
+            Program::Argv(argv) => Plan::argv(argv, &setting.variables)?,
+            Program::Code { language: Language::Bash, args } => Plan::bash_code(code, args)?,
+            Program::Code { language, args } => {
+                let script = Script::new(*language, code, args)?;
+                return self.start_script(key, &script, setting, spec.terminal, spec.stdin);
+            }
+        };
+        self.start_program(&plan, setting, spec.terminal, spec.stdin)
+    }
+
+    /// Starts a program with pipes, or with a terminal.
+    pub fn start_program(
+        &mut self,
+        plan: &Plan,
+        setting: &Setting,
+        terminal: Option<TerminalSize>,
+        stdin: StdinSpec,
+    ) -> Result<Started, Failure> {
+        let (ends, theirs) = match terminal {
+            Some(size) => terminal_ends(size, setting),
+            None => pipe_ends(stdin),
+        }
+        .map_err(|error| io_failure("a pipe for the command", &error))?;
+        let cgroup = self.cgroups.take();
+        let stdin = theirs.stdin.as_ref().unwrap_or(&self.null).as_fd();
+        let mut ready = plan.launch(setting, [stdin, theirs.stdout.as_fd(), theirs.stderr.as_fd()])?;
+        ready.extra = plan.extra.as_ref().map(|fd| fd.as_fd());
+        ready.controls_terminal = terminal.is_some();
+        ready.cgroup = cgroup.as_ref().map(Cgroup::procs);
+        match launch(&ready) {
+            Ok(pid) => Ok(Started { pid: Some(pid), ends, cgroup, interpreter: None }),
+            Err(error) => {
+                if let Some(cgroup) = cgroup {
+                    self.cgroups.give_back(cgroup);
+                }
+                Err(launch_failure(plan.name(), &setting.directory, &error))
+            }
+        }
+    }
+
+    fn record(&mut self, key: u64, spec: &ExecSpec, code: &[u8], started: Started) -> Result<(), Failure> {
+        let Started { pid, ends: Ends { pipes, stdin }, cgroup, interpreter } = started;
+        let exec = Exec {
+            key,
+            id: spec.id.clone(),
+            command: plan::describe(spec, code),
+            pid,
+            started_unix_ms: clock::unix_ms(),
+            started: Instant::now(),
+            output: Output::new(spec.output_limit, spec.on_limit),
+            pipes,
+            stdin,
+            cgroup,
+            ended_by_us: None,
+            ending: None,
+            exit: None,
+            output_end: 0,
+            viewers: Vec::new(),
+            held_up: false,
+            interpreter,
+        };
+        let watched = watch(&self.poller, &exec);
+        self.execs.insert(exec);
+        if let Some(pid) = pid {
+            self.children.insert(pid, Owner::Exec(key));
+        }
+        if let Some(timeout) = spec.timeout_ms {
+            self.timers.set(Duration::from_millis(timeout), Timer::ExecDeadline(key));
+        }
+        watched.map_err(|error| io_failure("waiting for the command", &error))
+    }
+
+    /// Opens a stream on a command.
+    pub fn view(&mut self, stream: StreamId, key: u64, from: u64, existing: bool) {
+        let Some(exec) = self.execs.get(key) else {
+            return;
+        };
+        exec.viewers.push(stream);
+        let position = from.min(exec.output.log.end());
+        if let Some(pid) = exec.pid {
+            self.streams.event(stream, Event::Started { pid, existing });
+        }
+        if let Some(open) = self.streams.get(stream) {
+            open.kind = Kind::Viewer { exec: key, position, existing };
+        }
+        self.pump_viewer(stream);
+    }
+
+    /// A command's interpreter is there.
+    pub fn exec_has_process(&mut self, key: u64, pid: u32) {
+        let Some(exec) = self.execs.get(key) else {
+            return;
+        };
+        exec.pid = Some(pid);
+        self.children.insert(pid, Owner::Exec(key));
+        for stream in exec.viewers.clone() {
+            let Some(Kind::Viewer { existing, .. }) = self.streams.get(stream).map(|open| &open.kind) else {
+                continue;
+            };
+            let existing = *existing;
+            self.streams.event(stream, Event::Started { pid, existing });
+        }
+    }
+}
+
+fn watch(poller: &crate::sys::poller::Poller, exec: &Exec) -> std::io::Result<()> {
+    for (pipe, source) in [(Pipe::First, Source::ExecStdout(exec.key)), (Pipe::Second, Source::ExecStderr(exec.key))] {
+        if let Some((fd, _)) = exec.pipes.fd(pipe) {
+            poller.add(fd, source, Interest::Read)?;
+        }
+    }
+    Ok(())
+}
+
+fn pipe_ends(stdin: StdinSpec) -> std::io::Result<(Ends, TheirEnds)> {
+    let (stdout, their_stdout) = fds::pipe()?;
+    let (stderr, their_stderr) = fds::pipe()?;
+    fds::set_nonblocking(&stdout)?;
+    fds::set_nonblocking(&stderr)?;
+    let (stdin, their_stdin) = match stdin {
+        StdinSpec::Closed => (Stdin::closed(), None),
+        StdinSpec::Open => {
+            let (theirs, ours) = fds::pipe()?;
+            fds::set_nonblocking(&ours)?;
+            (Stdin::pipe(ours), Some(theirs))
+        }
+    };
+    let pipes = Pipes::Apart { stdout: Some(stdout), stderr: Some(stderr) };
+    Ok((Ends { pipes, stdin }, TheirEnds { stdin: their_stdin, stdout: their_stdout, stderr: their_stderr }))
+}
+
+fn terminal_ends(size: TerminalSize, setting: &Setting) -> std::io::Result<(Ends, TheirEnds)> {
+    let (ours, theirs) = fds::terminal(size)?;
+    if let Some(ids) = setting.user.change() {
+        // The user must be able to open the terminal again by its name.
+        rustix::fs::fchown(&theirs, Some(rustix::fs::Uid::from_raw(ids.uid)), None)?;
+    }
+    fds::set_nonblocking(&ours)?;
+    let writer = ours.try_clone()?;
+    let theirs = TheirEnds { stdin: Some(theirs.try_clone()?), stdout: theirs.try_clone()?, stderr: theirs };
+    Ok((Ends { pipes: Pipes::Terminal(Some(ours)), stdin: Stdin::terminal(writer) }, theirs))
+}

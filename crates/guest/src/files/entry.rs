@@ -1,0 +1,42 @@
+//! What there is to say about a file.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use sandling_protocol::{Entry, EntryKind, Failure};
+
+use super::path::about;
+
+/// A link is followed, and told; a link to nothing is itself.
+pub fn stat(path: &Path) -> Result<Entry, Failure> {
+    let own = fs::symlink_metadata(path).map_err(about(path))?;
+    let followed = if own.is_symlink() { fs::metadata(path).ok() } else { None };
+    let mut entry = entry(path, &followed.unwrap_or(own));
+    entry.target = link_of(path);
+    Ok(entry)
+}
+
+pub fn entry(path: &Path, metadata: &Metadata) -> Entry {
+    let kind = match metadata.file_type() {
+        kind if kind.is_file() => EntryKind::File,
+        kind if kind.is_dir() => EntryKind::Directory,
+        kind if kind.is_symlink() => EntryKind::Symlink,
+        _ => EntryKind::Other,
+    };
+    Entry {
+        path: path.to_string_lossy().into_owned(),
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        kind,
+        size: metadata.len(),
+        mode: metadata.permissions().mode() & 0o7777,
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        modified_unix_ms: metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000,
+        target: if kind == EntryKind::Symlink { link_of(path) } else { None },
+    }
+}
+
+fn link_of(path: &Path) -> Option<String> {
+    path.read_link().ok().map(|target| target.to_string_lossy().into_owned())
+}

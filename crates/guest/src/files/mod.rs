@@ -1,0 +1,14 @@
+//! Files: every request about them, on worker threads.
+
+mod change;
+mod copy;
+mod entry;
+mod list;
+mod path;
+mod read;
+mod remove;
+mod serve;
+mod watch;
+mod write;
+
+pub use serve::serve;

@@ -1,0 +1,139 @@
+//! Making a restored guest itself: its clock, its randomness, its names.
+//!
+//! On the way of every create, so it starts nothing and waits for nothing. Interpreters are not waited for either:
+//! the line that reseeds them is in their socket before any line that makes them run code.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use sandling_protocol::{Failure, FailureKind, Identity, Proof};
+
+use crate::agent::{Agent, Home};
+use crate::clock;
+use crate::console;
+use crate::failure::{failure, io_failure};
+
+/// `_IOW('R', 3, int[2])`: credits entropy to the kernel's generator.
+const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
+/// `_IO('R', 7)`: makes the generator use it at once.
+const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
+
+const LEAST_ENTROPY_BYTES: usize = 32;
+const MOST_ENTROPY_BYTES: usize = 512;
+
+pub const MACHINE_ID: &str = "machine-id";
+pub const BOOT_ID: &str = "boot-id";
+pub const HOSTNAME: &str = "hostname";
+
+/// What the kernel takes: a header and the bytes.
+#[repr(C)]
+struct Pool {
+    entropy_bits: libc::c_int,
+    bytes: libc::c_int,
+    data: [u8; MOST_ENTROPY_BYTES],
+}
+
+impl Agent {
+    pub fn identify(&mut self, identity: Identity) -> Result<Proof, Failure> {
+        let entropy = from_hex(&identity.entropy).filter(|entropy| entropy.len() >= LEAST_ENTROPY_BYTES);
+        let entropy =
+            entropy.ok_or_else(|| failure(FailureKind::Invalid, "entropy must be 32 bytes or more, in hex"))?;
+        let mut kernel_reseeded = false;
+        // A machine that is somebody else's keeps its clock and names.
+        if self.home == Home::Machine {
+            clock::set_unix_nanos(identity.unix_nanos).map_err(|error| io_failure("setting the clock", &error))?;
+            kernel_reseeded = reseed_kernel(&entropy).inspect_err(|e| console::say(&format!("no reseed: {e}"))).is_ok();
+            write_names(&self.folder, &identity).map_err(|error| io_failure("setting the names", &error))?;
+            let limited = self.cgroups.limit_pids(identity.limits.pids);
+            limited.map_err(|error| io_failure("setting the limits", &error))?;
+        }
+        self.variables = identity.env;
+        let (interpreters, interpreters_reseeded) = self.reseed_interpreters();
+        let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let unix_nanos = clock::unix_nanos();
+        Ok(Proof { unix_nanos, kernel_reseeded, interpreters, interpreters_reseeded, hostname })
+    }
+
+    /// Tells every live interpreter to reseed; returns how many there are and how many were told.
+    fn reseed_interpreters(&mut self) -> (u32, u32) {
+        let mut count = (0, 0);
+        // A script does not listen: it is a process like any other, with whatever state it had.
+        let listening = self.interpreters.iter_mut().filter(|interpreter| interpreter.listens());
+        let keys: Vec<u64> = listening.map(|interpreter| interpreter.key).collect();
+        for key in keys {
+            count.0 += 1;
+            self.tell(key, reseed_line().as_bytes());
+            count.1 += u32::from(self.interpreters.get(key).is_some());
+        }
+        count
+    }
+}
+
+/// The line that reseeds an interpreter.
+pub fn reseed_line() -> String {
+    format!("{{\"reseed\":\"{}\"}}", fresh_entropy())
+}
+
+/// New randomness for one interpreter, from the kernel.
+pub fn fresh_entropy() -> String {
+    let mut bytes = [0u8; LEAST_ENTROPY_BYTES];
+    // The kernel's generator is ready long before this and then gives so few bytes at once, without fail.
+    let _ = getrandom(&mut bytes, GetRandomFlags::empty());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn reseed_kernel(entropy: &[u8]) -> io::Result<()> {
+    let mut data = [0; MOST_ENTROPY_BYTES];
+    let length = entropy.len().min(MOST_ENTROPY_BYTES);
+    data[..length].copy_from_slice(&entropy[..length]);
+    let pool = Pool { entropy_bits: (length * 8) as libc::c_int, bytes: length as libc::c_int, data };
+    let device = File::options().write(true).open("/dev/urandom")?;
+    // SAFETY: `pool` has the layout of `rand_pool_info` and holds as many bytes as it says; the second takes none.
+    let failed = unsafe {
+        libc::ioctl(device.as_raw_fd(), RNDADDENTROPY, &raw const pool) != 0
+            || libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG) != 0
+    };
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The files are what `/etc` and `/proc` show; see [`crate::boot`].
+fn write_names(folder: &Path, identity: &Identity) -> io::Result<()> {
+    rustix::system::sethostname(identity.hostname.as_bytes())?;
+    for (file, value) in
+        [(MACHINE_ID, &identity.machine_id), (BOOT_ID, &identity.boot_id), (HOSTNAME, &identity.hostname)]
+    {
+        fs::write(folder.join(file), format!("{value}\n"))?;
+    }
+    Ok(())
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let value = |digit: u8| (digit as char).to_digit(16);
+    digits.chunks_exact(2).map(|pair| Some((value(pair[0])? * 16 + value(pair[1])?) as u8)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_is_read_strictly() {
+        assert_eq!(from_hex("00fF10").unwrap(), [0, 255, 16]);
+        assert_eq!(from_hex("0"), None);
+        assert_eq!(from_hex("zz"), None);
+        assert_eq!(from_hex("+1"), None);
+    }
+
+    #[test]
+    fn fresh_entropy_is_fresh() {
+        assert_eq!(fresh_entropy().len(), 64);
+        assert_ne!(fresh_entropy(), fresh_entropy());
+    }
+}

@@ -1,0 +1,293 @@
+//! A cell: code sent to a context's interpreter, and what it prints and shows while it runs.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use sandling_protocol::{CellSpec, CellStatus, Failure, FailureKind, OnLimit, Part, StreamId};
+
+use super::activation::text_of;
+use super::context::Context;
+use super::message::{Message, Status};
+use crate::agent::{Agent, READ_BYTES};
+use crate::exec::output::{Log, Memory, Output, Verdict};
+use crate::failure::failure;
+use crate::streams::{Kind, Pumped};
+use crate::sys::fds::{self, Got};
+use crate::sys::poller::{Interest, Source};
+use crate::timers::Timer;
+
+/// How long a cell that was asked to stop may take.
+const GRACE: Duration = Duration::from_secs(1);
+
+const NUDGE: Duration = Duration::from_millis(100);
+
+/// Rich results of one cell, all together.
+const MOST_RESULT_BYTES: u64 = 32 * 1024 * 1024;
+
+/// What is kept of output printed between cells.
+const BETWEEN_BYTES: u64 = 64 * 1024;
+
+pub struct Cell {
+    pub number: u64,
+    /// Absent when nobody listens any more.
+    pub stream: Option<StreamId>,
+    pub output: Output,
+    pub result_bytes: u64,
+    pub started: Instant,
+    /// Why it was asked to stop, if it was.
+    pub stopping: Option<CellStatus>,
+    held_up: bool,
+}
+
+impl Cell {
+    pub fn is_held_up(&self) -> bool {
+        self.held_up
+    }
+}
+
+impl Agent {
+    pub fn run_cell(&mut self, stream: StreamId, spec: &CellSpec, code: &[u8]) -> Result<(), Failure> {
+        let code = text_of(code)?;
+        let context = self.contexts.find(&spec.context)?;
+        if context.cell.is_some() {
+            return Err(failure(FailureKind::Busy, format!("context {:?} is running a cell", spec.context)));
+        }
+        let key = context.key();
+        if context.interpreter.is_none() {
+            context.restarts += 1;
+            self.start_interpreter(key)?;
+        }
+        let context = self.contexts.find(&spec.context)?;
+        context.cells += 1;
+        let number = context.cells;
+        let mut output = Output::new(spec.output_limit, OnLimit::Kill);
+        take_all(&mut output, &context.between);
+        context.between = Log::new();
+        let started = Instant::now();
+        context.cell = Some(Cell {
+            number,
+            stream: Some(stream),
+            output,
+            result_bytes: 0,
+            started,
+            stopping: None,
+            held_up: false,
+        });
+        let interpreter = context.interpreter;
+        if let Some(open) = self.streams.get(stream) {
+            open.kind = Kind::Cell { context: key, position: 0 };
+        }
+        if let Some(timeout) = spec.timeout_ms {
+            self.timers.set(Duration::from_millis(timeout), Timer::CellDeadline(key, number));
+        }
+        if let Some(interpreter) = interpreter {
+            let line = serde_json::json!({ "cell": number, "code": code }).to_string();
+            self.tell(interpreter, line.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// A context's interpreter has said something.
+    pub fn context_said(&mut self, key: u64, message: &Message<'_>) {
+        if let Some(reason) = &message.failed {
+            return self.context_refused(key, reason);
+        }
+        if message.activated {
+            return self.context_is_ready(key);
+        }
+        if let Some(result) = message.result {
+            self.cell_result(key, result.get());
+        }
+        let running = self.contexts.get(key).and_then(|context| context.cell.as_ref()).map(|cell| cell.number);
+        if let (Some(number), Some(status)) = (message.done, message.status)
+            && running == Some(number)
+        {
+            let status = match status {
+                Status::Ok => CellStatus::Ok,
+                Status::Error => CellStatus::Error,
+                Status::Interrupted => CellStatus::Interrupted,
+            };
+            self.drain_context(key);
+            self.end_cell(key, status, message.error.clone(), false);
+        }
+    }
+
+    fn cell_result(&mut self, key: u64, result: &str) {
+        self.drain_context(key);
+        let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) else {
+            return;
+        };
+        cell.result_bytes += result.len() as u64 + 1;
+        if cell.result_bytes > MOST_RESULT_BYTES {
+            cell.output.dropped_bytes += result.len() as u64 + 1;
+            return;
+        }
+        cell.output.take_uncounted(Part::Results, format!("{result}\n").as_bytes());
+        self.pump_cell(key);
+    }
+
+    /// A context has printed something.
+    pub fn context_readable(&mut self, key: u64, part: Part) {
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        let Some(fd) = stream_of(context, part).as_ref() else {
+            return;
+        };
+        match fds::read(fd, &mut self.buffer) {
+            Got::NothingYet => {}
+            Got::End => *stream_of(context, part) = None,
+            Got::Bytes(length) => {
+                let verdict = take(context, part, &self.buffer[..length], Memory::Enough);
+                if verdict == Verdict::OverLimit {
+                    self.stop_cell(key, CellStatus::OutputLimit);
+                }
+                self.pump_cell(key);
+            }
+        }
+    }
+
+    /// Reads everything a context has printed up to now.
+    pub fn drain_context(&mut self, key: u64) {
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        for part in [Part::Stdout, Part::Stderr] {
+            let mut left = stream_of(context, part).as_ref().map_or(0, fds::waiting);
+            while left > 0
+                && let Some(fd) = stream_of(context, part)
+            {
+                let most = left.min(self.buffer.len());
+                let Got::Bytes(length) = fds::read(fd, &mut self.buffer[..most]) else {
+                    break;
+                };
+                // Too much of it is dropped, and not worth stopping a cell that has ended.
+                take(context, part, &self.buffer[..length], Memory::LastBytes);
+                left = left.saturating_sub(length);
+            }
+        }
+    }
+
+    /// Sends the stream of the running cell what it has not seen.
+    pub fn pump_cell(&mut self, key: u64) {
+        let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) else {
+            return;
+        };
+        let Some(stream) = cell.stream else {
+            return self.hold_up_cell(key, None);
+        };
+        let Some(Kind::Cell { position, .. }) = self.streams.get(stream).map(|open| &open.kind) else {
+            return;
+        };
+        let position = *position;
+        let (pumped, now) = self.streams.pump(stream, &cell.output.log, position);
+        cell.output.sent = cell.output.sent.max(now);
+        if let Some(Kind::Cell { position, .. }) = self.streams.get(stream).map(|open| &mut open.kind) {
+            *position = now;
+        }
+        if pumped == Pumped::NeedsRoom {
+            self.starved.insert(stream);
+        }
+        self.hold_up_cell(key, Some(now));
+    }
+
+    /// Nobody listens to a cell any more; it runs on.
+    pub fn cell_listener_left(&mut self, key: u64) {
+        if let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) {
+            cell.stream = None;
+        }
+        self.pump_cell(key);
+    }
+
+    /// Stops reading what a cell prints while its stream would lose bytes by it.
+    fn hold_up_cell(&mut self, key: u64, position: Option<u64>) {
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        let Some(cell) = &mut context.cell else {
+            return;
+        };
+        let wait = |position| cell.output.should_wait_for(position, Memory::Enough, READ_BYTES as u64);
+        let hold_up = position.is_some_and(wait);
+        if hold_up == std::mem::replace(&mut cell.held_up, hold_up) {
+            return;
+        }
+        set_reading(&self.poller, context, !hold_up);
+    }
+
+    /// Asks a cell to stop, and sees to it that it does.
+    pub fn stop_cell(&mut self, key: u64, reason: CellStatus) {
+        let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) else {
+            return;
+        };
+        if cell.stopping.is_some() {
+            return;
+        }
+        cell.stopping = Some(reason);
+        let number = cell.number;
+        self.timers.set(GRACE, Timer::CellGrace(key, number));
+        self.nudge_cell(key, number);
+    }
+
+    /// Interrupts a cell that is to stop, again and again until it does.
+    pub fn nudge_cell(&mut self, key: u64, number: u64) {
+        if self.runs_cell(key, number) {
+            self.signal_context(key, libc::SIGINT);
+            self.timers.set(NUDGE, Timer::CellNudge(key, number));
+        }
+    }
+
+    pub fn cell_deadline(&mut self, key: u64, number: u64) {
+        if self.runs_cell(key, number) {
+            self.stop_cell(key, CellStatus::Timeout);
+        }
+    }
+
+    pub fn cell_grace_is_over(&mut self, key: u64, number: u64) {
+        if self.runs_cell(key, number) {
+            self.signal_context(key, libc::SIGKILL);
+        }
+    }
+
+    fn runs_cell(&mut self, key: u64, number: u64) -> bool {
+        self.contexts.get(key).and_then(|context| context.cell.as_ref()).is_some_and(|cell| cell.number == number)
+    }
+}
+
+/// Reads a context's pipes, or leaves them alone.
+pub fn set_reading(poller: &crate::sys::poller::Poller, context: &Context, read: bool) {
+    let key = context.key();
+    for (fd, source) in [(&context.stdout, Source::ContextStdout(key)), (&context.stderr, Source::ContextStderr(key))] {
+        match fd {
+            Some(fd) if read => drop(poller.add(fd, source, Interest::Read)),
+            Some(fd) => poller.remove(fd),
+            None => {}
+        }
+    }
+}
+
+fn stream_of(context: &mut Context, part: Part) -> &mut Option<OwnedFd> {
+    match part {
+        Part::Stderr => &mut context.stderr,
+        _ => &mut context.stdout,
+    }
+}
+
+fn take(context: &mut Context, part: Part, bytes: &[u8], memory: Memory) -> Verdict {
+    match &mut context.cell {
+        Some(cell) => cell.output.take(part, bytes, memory),
+        None => {
+            context.between.append(part, bytes);
+            context.between.trim(BETWEEN_BYTES);
+            Verdict::Within
+        }
+    }
+}
+
+fn take_all(output: &mut Output, log: &Log) {
+    let mut position = log.start();
+    while let Some((part, bytes)) = log.read(position, READ_BYTES) {
+        output.take(part, &bytes, Memory::Enough);
+        position += bytes.len() as u64;
+    }
+}

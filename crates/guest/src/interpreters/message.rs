@@ -1,0 +1,62 @@
+//! What drivers say, one line each.
+
+use sandling_protocol::Traceback;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The words of all messages; a line has those of one.
+#[derive(Debug, Default, Deserialize)]
+pub struct Message<'a> {
+    /// A zygote or spare is ready.
+    #[serde(default)]
+    pub ready: bool,
+    #[serde(default)]
+    pub failed_imports: Vec<String>,
+    /// A zygote has forked a spare, or a spare says who it is.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// A context is ready for cells, or a script is about to run.
+    #[serde(default)]
+    pub activated: bool,
+    #[serde(default)]
+    pub failed: Option<String>,
+    /// A script is over, with this status, or by the signal of this number below zero; its process soon will be.
+    #[serde(default)]
+    pub ended: Option<i32>,
+    /// A rich result: MIME type to string.
+    #[serde(default, borrow)]
+    pub result: Option<&'a RawValue>,
+    /// The cell with this number has ended.
+    #[serde(default)]
+    pub done: Option<u64>,
+    #[serde(default)]
+    pub status: Option<Status>,
+    #[serde(default)]
+    pub error: Option<Traceback>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Ok,
+    Error,
+    Interrupted,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_contract_is_understood() {
+        let read = |line| serde_json::from_str::<Message>(line).unwrap();
+        assert!(read(r#"{"ready":true,"failed_imports":["x"]}"#).ready);
+        assert_eq!(read(r#"{"pid": 7}"#).pid, Some(7));
+        assert_eq!(read(r#"{"failed":"no such directory"}"#).failed.unwrap(), "no such directory");
+        assert_eq!(read(r#"{"ended":-2}"#).ended, Some(-2));
+        assert_eq!(read(r#"{"result": {"text/plain":"é\n"}}"#).result.unwrap().get(), r#"{"text/plain":"é\n"}"#);
+        let done = read(r#"{"done":3,"status":"error","error":{"name":"E","value":"v","text":"t"}}"#);
+        assert_eq!((done.done, done.status, done.error.unwrap().name.as_str()), (Some(3), Some(Status::Error), "E"));
+        assert_eq!(read(r#"{"done":4,"status":"ok","error":null}"#).error, None);
+    }
+}

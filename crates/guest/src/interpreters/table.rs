@@ -1,0 +1,80 @@
+//! All interpreters that have a control socket, whatever they are for.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use sandling_protocol::{Language, StreamId};
+
+use super::control::Control;
+use super::lane::Lane;
+use crate::cgroup::Cgroup;
+
+#[derive(Default)]
+pub struct Interpreters {
+    all: HashMap<u64, Interpreter>,
+    pub lanes: HashMap<Language, Lane>,
+    last_key: u64,
+}
+
+pub struct Interpreter {
+    pub key: u64,
+    pub language: Language,
+    pub role: Role,
+    /// Absent while a zygote is forking it.
+    pub pid: Option<u32>,
+    pub control: Control,
+    /// Our ends of its standard streams, until somebody takes them.
+    pub streams: Option<Streams>,
+    pub cgroup: Option<Cgroup>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Zygote,
+    Spare,
+    Script { exec: u64 },
+    Context { context: u64 },
+}
+
+pub struct Streams {
+    pub stdin: OwnedFd,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+}
+
+impl Interpreter {
+    /// Whether it reads what it is told, whenever that is.
+    pub fn listens(&self) -> bool {
+        !matches!(self.role, Role::Script { .. })
+    }
+}
+
+impl Interpreters {
+    pub fn next_key(&mut self) -> u64 {
+        self.last_key += 1;
+        self.last_key
+    }
+
+    pub fn insert(&mut self, interpreter: Interpreter) {
+        self.all.insert(interpreter.key, interpreter);
+    }
+
+    pub fn get(&mut self, key: u64) -> Option<&mut Interpreter> {
+        self.all.get_mut(&key)
+    }
+
+    pub fn remove(&mut self, key: u64) -> Option<Interpreter> {
+        self.all.remove(&key)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Interpreter> {
+        self.all.values_mut()
+    }
+
+    /// Nobody listens for this any more.
+    pub fn forget_waiting(&mut self, stream: StreamId) {
+        for lane in self.lanes.values_mut() {
+            lane.forget_waiting(stream);
+        }
+    }
+}

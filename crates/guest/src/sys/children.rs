@@ -1,0 +1,78 @@
+//! Children: when they end, and how.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use rustix::process::{Pid, Signal, WaitOptions};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Code(i32),
+    Signal(i32),
+}
+
+/// A descriptor that becomes readable when a child ends. SIGCHLD is blocked from now on, for threads yet to come too.
+pub fn watch() -> io::Result<OwnedFd> {
+    // SAFETY: `set` is initialised by sigemptyset before any other use, and outlives the calls that read it.
+    let fd = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        if libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: signalfd has just returned this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The next child that has ended, reaped.
+pub fn next_ended() -> Option<(u32, Ending)> {
+    loop {
+        let (pid, status) = rustix::process::wait(WaitOptions::NOHANG).ok()??;
+        let ending = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Ending::Code(code),
+            (_, Some(signal)) => Ending::Signal(signal),
+            _ => continue,
+        };
+        return Some((pid.as_raw_nonzero().get() as u32, ending));
+    }
+}
+
+/// Signals a process group by its leader, or the leader alone where it has not yet made its group.
+///
+/// Only for a child that has not been reaped: until then its number cannot belong to anybody else.
+pub fn signal_group(pid: u32, signal: i32) -> io::Result<()> {
+    let (Some(pid), Some(signal)) = (Pid::from_raw(pid as i32), signal_of(signal)) else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    match rustix::process::kill_process_group(pid, signal) {
+        Err(rustix::io::Errno::SRCH) => Ok(rustix::process::kill_process(pid, signal)?),
+        // A leader that has left its own group is still ours to end.
+        Ok(()) if signal == Signal::KILL => {
+            let _ = rustix::process::kill_process(pid, signal);
+            Ok(())
+        }
+        result => Ok(result?),
+    }
+}
+
+pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
+    match (Pid::from_raw(pid as i32), signal_of(signal)) {
+        (Some(pid), Some(signal)) => Ok(rustix::process::kill_process(pid, signal)?),
+        _ => Err(io::Error::from(io::ErrorKind::InvalidInput)),
+    }
+}
+
+fn signal_of(number: i32) -> Option<Signal> {
+    Signal::from_named_raw(number).or_else(|| {
+        let realtime = (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number);
+        // SAFETY: the number is within the range of real-time signals that libc leaves to applications.
+        realtime.then(|| unsafe { Signal::from_raw_unchecked(number) })
+    })
+}

@@ -1,0 +1,247 @@
+//! Starting a program.
+//!
+//! By hand, because neither `posix_spawn` nor `std::process` can change user and enter a cgroup without a full
+//! fork: the child shares our memory until it execs (as vfork's does), so nothing is copied, however much output we
+//! hold. Between the two it does nothing but system calls.
+//!
+//! The caller waits until the program runs or could not; a program on a file system that hangs holds it up.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+/// Everything the child needs, prepared before it exists.
+pub struct Launch<'a> {
+    /// Where the program may be, tried in order.
+    pub programs: Vec<CString>,
+    pub arguments: Vec<CString>,
+    pub environment: Vec<CString>,
+    pub directory: CString,
+    /// Absent: our own.
+    pub user: Option<Ids>,
+    pub stdio: [BorrowedFd<'a>; 3],
+    /// Becomes descriptor 3.
+    pub extra: Option<BorrowedFd<'a>>,
+    /// Stdin is a terminal, to be the controlling one.
+    pub controls_terminal: bool,
+    /// A `cgroup.procs` file to enter by.
+    pub cgroup: Option<BorrowedFd<'a>>,
+    pub niceness: i32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ids {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
+/// Why a program did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("cannot start a process")]
+    Clone(#[source] io::Error),
+    #[error("cannot prepare the new process")]
+    Prepare(#[source] io::Error),
+    #[error("cannot become the user")]
+    User(#[source] io::Error),
+    #[error("cannot enter the working directory")]
+    Directory(#[source] io::Error),
+    #[error("cannot execute the program")]
+    Execute(#[source] io::Error),
+}
+
+const STACK_BYTES: usize = 64 * 1024;
+
+#[derive(Clone, Copy)]
+enum Step {
+    Prepare,
+    User,
+    Directory,
+    Execute,
+}
+
+/// The child's view: plain pointers and numbers, and where it reports its failure.
+struct Child {
+    programs: Vec<*const c_char>,
+    arguments: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+    directory: *const c_char,
+    user: Option<(u32, u32, *const u32, usize)>,
+    stdio: [RawFd; 3],
+    extra: Option<RawFd>,
+    controls_terminal: bool,
+    cgroup: Option<RawFd>,
+    niceness: i32,
+    failure: Option<(Step, c_int)>,
+}
+
+/// Starts the program as the leader of a session of its own and returns its process id.
+pub fn launch(plan: &Launch<'_>) -> Result<u32, LaunchError> {
+    let mut child = Child {
+        programs: pointers(&plan.programs),
+        arguments: pointers(&plan.arguments),
+        environment: pointers(&plan.environment),
+        directory: plan.directory.as_ptr(),
+        user: plan.user.as_ref().map(|ids| (ids.uid, ids.gid, ids.groups.as_ptr(), ids.groups.len())),
+        stdio: plan.stdio.map(|fd| fd.as_raw_fd()),
+        extra: plan.extra.map(|fd| fd.as_raw_fd()),
+        controls_terminal: plan.controls_terminal,
+        cgroup: plan.cgroup.map(|fd| fd.as_raw_fd()),
+        niceness: plan.niceness,
+        failure: None,
+    };
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: `stack` and `child` outlive the call, because CLONE_VFORK suspends us until the child has exec'ed or
+    // exited; the stack is aligned, grows down from its end and is ours alone; `run` makes system calls only.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(stack.capacity()).cast::<c_void>();
+        libc::clone(run, top, flags, (&raw mut child).cast())
+    };
+    if pid < 0 {
+        return Err(LaunchError::Clone(io::Error::last_os_error()));
+    }
+    let Some((step, errno)) = child.failure else {
+        return Ok(pid as u32);
+    };
+    // SAFETY: waits for the child that has just failed; a null status pointer is allowed.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    let source = io::Error::from_raw_os_error(errno);
+    Err(match step {
+        Step::Prepare => LaunchError::Prepare(source),
+        Step::User => LaunchError::User(source),
+        Step::Directory => LaunchError::Directory(source),
+        Step::Execute => LaunchError::Execute(source),
+    })
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+extern "C" fn run(argument: *mut c_void) -> c_int {
+    // SAFETY: `launch` passes a pointer to a `Child` that it keeps alive and does not touch while we run.
+    let child = unsafe { &mut *argument.cast::<Child>() };
+    let step = child.prepare().and_then(|()| child.become_user()).and_then(|()| child.execute());
+    if let Err(step) = step {
+        // SAFETY: errno is this thread's, and the suspended parent does not use it meanwhile.
+        child.failure = Some((step, unsafe { *libc::__errno_location() }));
+    }
+    // SAFETY: ends the child without running anything of the parent's.
+    unsafe { libc::_exit(127) }
+}
+
+impl Child {
+    fn prepare(&self) -> Result<(), Step> {
+        // SAFETY: system calls on descriptors and constants that are valid for the child's whole life.
+        unsafe {
+            libc::setsid();
+            for (number, fd) in self.stdio.iter().chain(&self.extra).enumerate() {
+                if libc::dup2(*fd, number as c_int) < 0 {
+                    return Err(Step::Prepare);
+                }
+            }
+            if self.controls_terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                return Err(Step::Prepare);
+            }
+            if let Some(cgroup) = self.cgroup
+                && libc::write(cgroup, c"0".as_ptr().cast(), 1) < 0
+            {
+                return Err(Step::Prepare);
+            }
+            self.leave_our_ways();
+        }
+        Ok(())
+    }
+
+    /// Undoes what holds for the agent and would surprise a program. Best effort: none of it is worth not starting.
+    unsafe fn leave_our_ways(&self) {
+        // SAFETY: system calls with constants; the signal set is initialised by sigemptyset before it is read.
+        unsafe {
+            if self.niceness != 0 {
+                libc::setpriority(libc::PRIO_PROCESS, 0, self.niceness);
+            }
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        }
+    }
+
+    fn become_user(&self) -> Result<(), Step> {
+        let Some((uid, gid, groups, count)) = self.user else {
+            return Ok(());
+        };
+        // The raw calls: glibc's wrappers would change every thread of the parent, whose memory we share.
+        // SAFETY: `groups` points to `count` numbers that outlive the child's use of them.
+        let failed = unsafe {
+            libc::syscall(libc::SYS_setgroups, count, groups) < 0
+                || libc::syscall(libc::SYS_setresgid, gid, gid, gid) < 0
+                || libc::syscall(libc::SYS_setresuid, uid, uid, uid) < 0
+        };
+        if failed { Err(Step::User) } else { Ok(()) }
+    }
+
+    fn execute(&self) -> Result<(), Step> {
+        // SAFETY: all three arrays end with a null pointer and, like the strings, outlive the calls.
+        unsafe {
+            if libc::chdir(self.directory) < 0 {
+                return Err(Step::Directory);
+            }
+            let mut denied = false;
+            for program in self.programs.iter().take_while(|p| !p.is_null()) {
+                libc::execve(*program, self.arguments.as_ptr(), self.environment.as_ptr());
+                match *libc::__errno_location() {
+                    libc::ENOENT | libc::ENOTDIR => {}
+                    libc::EACCES => denied = true,
+                    _ => return Err(Step::Execute),
+                }
+            }
+            *libc::__errno_location() = if denied { libc::EACCES } else { libc::ENOENT };
+        }
+        Err(Step::Execute)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn plan<'a>(program: &str, stdio: [BorrowedFd<'a>; 3]) -> Launch<'a> {
+        Launch {
+            programs: vec![CString::new("/nonexistent/x").unwrap(), CString::new(program).unwrap()],
+            arguments: vec![CString::new("x").unwrap()],
+            environment: vec![],
+            directory: CString::new("/").unwrap(),
+            user: None,
+            stdio,
+            extra: None,
+            controls_terminal: false,
+            cgroup: None,
+            niceness: 0,
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_said_to_be_missing() {
+        let null = crate::sys::fds::dev_null().unwrap();
+        let fd = null.as_fd();
+        match launch(&plan("/nonexistent/y", [fd, fd, fd])) {
+            Err(LaunchError::Execute(error)) => assert_eq!(error.kind(), io::ErrorKind::NotFound),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_second_place_is_tried_after_the_first() {
+        let null = crate::sys::fds::dev_null().unwrap();
+        let fd = null.as_fd();
+        let pid = launch(&plan("/bin/true", [fd, fd, fd])).unwrap();
+        let mut status = 0;
+        // SAFETY: waits for our own child; the status pointer is valid.
+        assert_eq!(unsafe { libc::waitpid(pid as i32, &mut status, 0) }, pid as i32);
+        assert_eq!(status, 0);
+    }
+}
