@@ -1,0 +1,79 @@
+//! Builds the guest agent as a static binary and tells the crate where it is.
+//!
+//! The agent is another target with other flags than the host's binary, so a nested cargo builds it, in a target
+//! directory of its own (the outer cargo holds the lock of the usual one). `SANDLING_GUEST_BINARY=PATH` at build
+//! time brings an agent built elsewhere instead.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const OVERRIDE: &str = "SANDLING_GUEST_BINARY";
+
+fn main() {
+    println!("cargo::rerun-if-env-changed={OVERRIDE}");
+    let binary = match env::var_os(OVERRIDE) {
+        Some(path) => PathBuf::from(path),
+        None => build_guest(),
+    };
+    assert!(binary.is_file(), "there is no guest binary at {}", binary.display());
+    println!("cargo::rerun-if-changed={}", binary.display());
+    println!("cargo::rustc-env=SANDLING_GUEST={}", binary.display());
+}
+
+fn build_guest() -> PathBuf {
+    let workspace = directory("CARGO_MANIFEST_DIR").join("../..");
+    for input in ["crates/guest", "crates/protocol", "Cargo.toml", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={}", workspace.join(input).display());
+    }
+    let target_dir = target_dir(&directory("OUT_DIR")).join("guest");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(&workspace);
+    cargo.args(["build", "-p", "sandling-guest", "--release", "--target", TARGET, "--target-dir"]).arg(&target_dir);
+    forget_outer_cargo(&mut cargo);
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    // The initrd carries this file into every template; nobody debugs it from its own symbols there.
+    cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols").env("CARGO_PROFILE_RELEASE_DEBUG", "none");
+    let status = cargo.status().expect("cargo started this script, so it can be started again");
+    assert!(status.success(), "the guest agent did not build (see above)");
+    target_dir.join(TARGET).join("release/sandling-guest")
+}
+
+/// The outer cargo describes *this* build in the environment (flags, wrappers such as clippy's, the job server);
+/// none of it applies to the guest. Where registries and caches are does.
+fn forget_outer_cargo(cargo: &mut Command) {
+    const KEEP: [&str; 5] = ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_"];
+    const DROP: [&str; 14] = [
+        "RUSTFLAGS",
+        "RUSTC",
+        "RUSTDOC",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTC_LINKER",
+        "TARGET",
+        "HOST",
+        "OUT_DIR",
+        "OPT_LEVEL",
+        "PROFILE",
+        "DEBUG",
+        "NUM_JOBS",
+        "MAKEFLAGS",
+    ];
+    for (name, _) in env::vars_os() {
+        let Some(text) = name.to_str() else { continue };
+        let of_cargo = text.starts_with("CARGO") && !KEEP.iter().any(|kept| text.starts_with(kept));
+        if of_cargo || DROP.contains(&text) || text.starts_with("CLIPPY_") {
+            cargo.env_remove(text);
+        }
+    }
+}
+
+/// `<target>/<profile>/build/<package>/out` is where cargo puts `OUT_DIR`.
+fn target_dir(out_dir: &Path) -> PathBuf {
+    out_dir.ancestors().nth(4).expect("cargo puts OUT_DIR four levels below the target directory").to_owned()
+}
+
+fn directory(variable: &str) -> PathBuf {
+    PathBuf::from(env::var_os(variable).expect("cargo sets this for every build script"))
+}

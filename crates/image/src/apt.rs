@@ -1,0 +1,238 @@
+//! Debian's archive, asked without touching the host: an apt state of our own in a work directory.
+//!
+//! Where packages come from (mirrors, proxies, certificates) is the host's apt configuration, because that is what
+//! works on this machine. What the host has installed, pinned or last updated does not matter, and no privilege is
+//! needed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{BuildError, io_at};
+use crate::progress::{Progress, Report, Step};
+use crate::root::workspace::Workspace;
+use crate::tool::{Event, Tool, ToolError};
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// What an installation comes to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) packages: u64,
+    pub(crate) bytes: u64,
+}
+
+/// An apt whose lists are fresh.
+pub(crate) struct Apt {
+    dir: PathBuf,
+    suite: String,
+}
+
+impl Apt {
+    /// Downloads the package lists of `suite`.
+    pub(crate) fn update(workspace: &Workspace, suite: &str, report: Report<'_>) -> Result<Self, BuildError> {
+        let apt = Self { dir: workspace.share("apt", 0o755)?, suite: suite.to_owned() };
+        for directory in ["state", "state/lists", "state/lists/partial", "cache", "cache/archives/partial"] {
+            workspace.share(&format!("apt/{directory}"), 0o755)?;
+        }
+        workspace.write("apt/status", 0o644, "")?;
+        let sources = sources(suite)?;
+        if sources.is_empty() {
+            return Err(BuildError::NoMirror { suite: suite.to_owned() });
+        }
+        workspace.write("apt/sources.list", 0o644, &sources)?;
+        workspace.write("apt/apt.conf", 0o644, &apt.configuration())?;
+        let mut progress = Progress::of(Step::PackageLists, suite);
+        report(&progress);
+        apt.tool("apt-get").args(["update", "--error-on=any"]).follow(|event| {
+            if let Event::Line(line) = event {
+                progress.detail = line.to_owned();
+            }
+            report(&progress);
+        })?;
+        Ok(apt)
+    }
+
+    pub(crate) fn sources(&self) -> PathBuf {
+        self.dir.join("sources.list")
+    }
+
+    /// Finds out whether these can be installed on top of Debian's minimal system, and what all of it comes to.
+    pub(crate) fn plan(&self, packages: &BTreeSet<String>) -> Result<Plan, BuildError> {
+        let names = self.tool("apt-cache").arg("pkgnames").capture()?;
+        let known: BTreeSet<&str> = names.lines().collect();
+        let missing = packages.iter().filter(|name| !known.contains(name.as_str()));
+        let missing: Vec<String> = missing.map(|name| format!("`{name}`")).collect();
+        if !missing.is_empty() {
+            return Err(BuildError::NoSuchPackage { packages: missing, suite: self.suite.clone() });
+        }
+        // `--print-uris` stops before anything is fetched and, unlike `--simulate`, still says how much it would be.
+        let install = self.tool("apt-get").args(["install", "--print-uris", "--no-install-recommends", "--quiet"]);
+        let minimal = ["?essential", "?priority(required)", "apt", "usr-is-merged"];
+        let said = install.args(minimal).args(packages).capture().map_err(|error| self.refused(error))?;
+        let count = said.lines().find_map(newly_installed).unwrap_or(0);
+        Ok(Plan { packages: count, bytes: installed_bytes(&said).unwrap_or(0) })
+    }
+
+    /// A name can be known and still be nothing to install: a virtual package, or one with broken dependencies.
+    fn refused(&self, error: ToolError) -> BuildError {
+        match error {
+            ToolError::Failed { said, .. } => BuildError::NotInstallable { said, suite: self.suite.clone() },
+            other => other.into(),
+        }
+    }
+
+    /// Names of packages that match a regular expression.
+    pub(crate) fn search(&self, pattern: &str) -> Result<Vec<String>, BuildError> {
+        let found = self.tool("apt-cache").args(["search", "--names-only", pattern]).capture()?;
+        Ok(found.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+    }
+
+    pub(crate) fn version(&self, package: &str) -> Result<String, BuildError> {
+        let shown = self.tool("apt-cache").args(["show", "--no-all-versions", package]).capture()?;
+        let version = shown.lines().find_map(|line| line.strip_prefix("Version: "));
+        version.map(str::to_owned).ok_or_else(|| BuildError::NoSuchPackage {
+            packages: vec![format!("`{package}`")],
+            suite: self.suite.clone(),
+        })
+    }
+
+    /// Downloads a package's file into `directory`, checked by apt, and returns its path.
+    pub(crate) fn download(
+        &self,
+        package: &str,
+        directory: &Path,
+        mut on: impl FnMut(Event<'_>),
+    ) -> Result<PathBuf, BuildError> {
+        self.tool("apt-get").args(["download", package]).current_dir(directory).follow(&mut on)?;
+        let entries = fs::read_dir(directory).map_err(io_at("list", directory))?;
+        let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let file = files.find(|path| path.extension().is_some_and(|extension| extension == "deb"));
+        file.ok_or_else(|| BuildError::NoSuchPackage {
+            packages: vec![format!("`{package}`")],
+            suite: self.suite.clone(),
+        })
+    }
+
+    fn tool(&self, program: &'static str) -> Tool {
+        Tool::new(program).arg("-c").arg(self.dir.join("apt.conf"))
+    }
+
+    /// Read after the host's own configuration. The hooks that are cleared belong to the host's state.
+    fn configuration(&self) -> String {
+        let dir = self.dir.display();
+        format!(
+            r#"Dir::State "{dir}/state";
+Dir::State::status "{dir}/status";
+Dir::Cache "{dir}/cache";
+Dir::Etc::sourcelist "{dir}/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+APT::Sandbox::User "root";
+APT::Architecture "amd64";
+#clear APT::Architectures;
+#clear APT::Update;
+#clear Acquire::IndexTargets::deb::DEP-11;
+Acquire::Languages "none";
+"#
+        )
+    }
+}
+
+/// The host's settings of how to reach an archive, as lines that `mmdebstrap --aptopt` takes.
+pub(crate) fn host_options() -> Result<Vec<String>, ToolError> {
+    const REACH: [&str; 6] = [
+        "acquire::http::",
+        "acquire::https::",
+        "acquire::check-valid-until",
+        "acquire::check-date",
+        "acquire::retries",
+        "acquire::force",
+    ];
+    let dump = Tool::new("apt-config").arg("dump").capture()?;
+    let wanted = |line: &&str| REACH.iter().any(|prefix| line.to_ascii_lowercase().starts_with(prefix));
+    Ok(dump.lines().filter(wanted).filter(|line| !line.ends_with(" \"\";")).map(str::to_owned).collect())
+}
+
+/// One-line `sources.list` of the suite: the host's own mirrors.
+fn sources(suite: &str) -> Result<String, ToolError> {
+    let format = "$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)|$(ORIGIN)";
+    let targets = Tool::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]).capture()?;
+    let signed_by = if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
+    let own = host_sources(&targets, suite);
+    Ok(own.iter().map(|entry| format!("deb {signed_by}{entry}\n")).collect())
+}
+
+fn host_sources(targets: &str, suite: &str) -> Vec<String> {
+    let releases = [suite.to_owned(), format!("{suite}-updates"), format!("{suite}-security")];
+    let mut found = Vec::new();
+    for line in targets.lines() {
+        let [uri, release, codename, component, origin] = line.split('|').collect::<Vec<_>>()[..] else { continue };
+        // The Release file may not be there yet; the name in sources.list then has to do.
+        let of_suite = releases.iter().any(|name| name == codename || name == release);
+        // Only what can be reached from within the new system as well.
+        let reachable = uri.starts_with("http://") || uri.starts_with("https://");
+        if of_suite && reachable && (origin == "Debian" || origin.is_empty()) && !component.is_empty() {
+            found.push(format!("{uri} {release} {component}"));
+        }
+    }
+    // Updates without the release itself would install nothing.
+    let complete = found
+        .iter()
+        .any(|entry| entry.ends_with(" main") && !entry.contains("-updates ") && !entry.contains("-security "));
+    if complete { found } else { Vec::new() }
+}
+
+/// From `0 upgraded, 60 newly installed, 0 to remove and 1 not upgraded.`
+fn newly_installed(line: &str) -> Option<u64> {
+    let (before, _) = line.split_once(" newly installed, ")?;
+    before.split_whitespace().next_back()?.parse().ok()
+}
+
+/// From `After this operation, 955 MB of additional disk space will be used.`
+fn installed_bytes(said: &str) -> Option<u64> {
+    let line = said.lines().find(|line| line.starts_with("After this operation, "))?;
+    let mut words = line["After this operation, ".len()..].split_whitespace();
+    let number: f64 = words.next()?.replace(',', "").parse().ok()?;
+    let unit = match words.next()? {
+        "GB" => 1e9,
+        "MB" => 1e6,
+        "kB" => 1e3,
+        _ => 1.0,
+    };
+    Some((number * unit) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_mirrors_of_the_suite_are_used_and_nothing_else() {
+        let targets = "http://mirror.example/debian/|bookworm|bookworm|main|Debian\n\
+                       http://mirror.example/debian/|stable-updates|bookworm-updates|main|Debian\n\
+                       https://node.example/node_20.x/|nodistro|nodistro|main|. nodistro\n\
+                       cdrom://x/|bookworm|bookworm|main|Debian\n\
+                       http://other.example/|trixie|trixie|main|Debian\n";
+        let expected =
+            ["http://mirror.example/debian/ bookworm main", "http://mirror.example/debian/ stable-updates main"];
+        assert_eq!(host_sources(targets, "bookworm"), expected);
+    }
+
+    #[test]
+    fn a_host_without_the_whole_suite_has_no_mirrors_of_it() {
+        let targets = "http://other.example/ubuntu/|noble|noble|main|Ubuntu\n\
+                       http://mirror.example/debian-security/|bookworm-security|bookworm-security|main|Debian\n";
+        assert!(host_sources(targets, "bookworm").is_empty());
+    }
+
+    #[test]
+    fn apts_sentences_about_what_it_would_do_are_understood() {
+        assert_eq!(newly_installed("0 upgraded, 60 newly installed, 0 to remove and 1 not upgraded."), Some(60));
+        let said =
+            "Need to get 194 MB of archives.\nAfter this operation, 1,234 kB of additional disk space will be used.\n";
+        assert_eq!(installed_bytes(said), Some(1_234_000));
+        assert_eq!(installed_bytes("nothing of the kind"), None);
+    }
+}

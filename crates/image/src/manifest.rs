@@ -1,0 +1,132 @@
+//! What an image is: the recipe, the parts it was put together from, and the digests of all their files.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::digest::FileDigest;
+use crate::kernel::KernelOrigin;
+use crate::name::ContentId;
+use crate::recipe::Recipe;
+
+/// Raised when an older Sandling could misread a manifest.
+pub(crate) const FORMAT: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: u32,
+    pub id: ContentId,
+    pub recipe: Recipe,
+    pub root: Part,
+    pub kernel: Part,
+    pub initrd: Part,
+    pub kernel_origin: KernelOrigin,
+    /// What all of this was made from; another digest means that a build would make something else.
+    pub inputs: ContentId,
+    /// Debian packages in the root, and their versions.
+    pub packages: BTreeMap<String, String>,
+    pub created: Timestamp,
+}
+
+/// A directory of immutable files, named by what they contain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    pub id: ContentId,
+    /// By path within the part.
+    pub files: BTreeMap<String, FileDigest>,
+}
+
+/// Kept beside a part's files: how it was made, so that another image can use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Provenance {
+    Root { inputs: ContentId, packages: BTreeMap<String, String> },
+    Kernel { origin: KernelOrigin },
+    Initrd,
+}
+
+impl Part {
+    pub(crate) fn of(files: BTreeMap<String, FileDigest>) -> Self {
+        let listing: String =
+            files.iter().map(|(path, file)| format!("{} {} {path}\n", file.blake3, file.size)).collect();
+        Self { id: ContentId::of(listing.as_bytes()), files }
+    }
+
+    /// A manifest is read from a disk; this is whether its parts are still what their ids say.
+    pub(crate) fn is_consistent(&self) -> bool {
+        Self::of(self.files.clone()).id == self.id
+    }
+}
+
+impl Manifest {
+    /// The id covers what the image is, not when it was made.
+    pub(crate) fn computed_id(&self) -> ContentId {
+        let parts = [&self.root.id, &self.kernel.id, &self.initrd.id];
+        let essence =
+            serde_json::json!({ "format": self.format, "recipe": self.recipe, "parts": parts, "inputs": self.inputs });
+        ContentId::of(essence.to_string().as_bytes())
+    }
+
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.computed_id() == self.id
+            && [&self.root, &self.kernel, &self.initrd].iter().all(|part| part.is_consistent())
+    }
+
+    /// Bytes of all files as a program sees them; a sparse root takes less on the disk.
+    pub fn size(&self) -> u64 {
+        let parts = [&self.root, &self.kernel, &self.initrd];
+        parts.iter().flat_map(|part| part.files.values()).map(|file| file.size).sum()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::recipe::resolve;
+
+    pub(crate) fn sample() -> Manifest {
+        let file = |text: &str| FileDigest { size: 4, blake3: blake3::hash(text.as_bytes()).to_hex().to_string() };
+        let part = |name: &str| Part::of(BTreeMap::from([(name.to_owned(), file(name))]));
+        let mut manifest = Manifest {
+            format: FORMAT,
+            id: ContentId::of(b""),
+            recipe: resolve("base").unwrap().recipe,
+            root: part("root.img"),
+            kernel: part("vmlinuz"),
+            initrd: part("initrd"),
+            kernel_origin: KernelOrigin::Debian { package: "linux-image".into(), version: "6.12".into() },
+            inputs: ContentId::of(b"inputs"),
+            packages: BTreeMap::from([("bash".to_owned(), "5.2".to_owned())]),
+            created: Timestamp::now(),
+        };
+        manifest.id = manifest.computed_id();
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_survives_being_written_and_read() {
+        let manifest = sample();
+        let text = serde_json::to_string_pretty(&manifest).unwrap();
+        let read: Manifest = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, manifest);
+        assert!(read.is_consistent());
+    }
+
+    #[test]
+    fn a_changed_digest_or_recipe_no_longer_fits_the_id() {
+        let mut altered = sample();
+        altered.recipe.memory_mib += 1;
+        assert!(!altered.is_consistent());
+        let mut altered = sample();
+        altered.root.files.get_mut("root.img").unwrap().size += 1;
+        assert!(!altered.is_consistent());
+    }
+
+    #[test]
+    fn the_id_does_not_depend_on_the_time() {
+        let mut later = sample();
+        later.created = Timestamp::UNIX_EPOCH;
+        assert!(later.is_consistent());
+    }
+}

@@ -1,0 +1,125 @@
+//! The names of templates and the ids of images, parsed once.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::recipe::RecipeError;
+
+/// A template's name: 1 to 64 characters of `[A-Za-z0-9._-]`, the first one not a dot or a dash.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TemplateName(String);
+
+impl TemplateName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for TemplateName {
+    type Err = RecipeError;
+
+    fn from_str(text: &str) -> Result<Self, RecipeError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        // A name is a file's name and an argument: it must be neither hidden, `..`, nor an option.
+        let good = (1..=64).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with(['.', '-']);
+        if good { Ok(Self(text.to_owned())) } else { Err(RecipeError::BadName { name: text.to_owned() }) }
+    }
+}
+
+impl TryFrom<String> for TemplateName {
+    type Error = RecipeError;
+
+    fn try_from(text: String) -> Result<Self, RecipeError> {
+        text.parse()
+    }
+}
+
+impl From<TemplateName> for String {
+    fn from(name: TemplateName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for TemplateName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Names content: an image, or one part of it. 32 hexadecimal digits of a BLAKE3 digest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ContentId(String);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not 32 hexadecimal digits")]
+pub struct BadContentId(String);
+
+impl ContentId {
+    const LENGTH: usize = 32;
+
+    /// The id of whatever these bytes describe.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut hex = blake3::hash(bytes).to_hex().to_string();
+        hex.truncate(Self::LENGTH);
+        Self(hex)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ContentId {
+    type Err = BadContentId;
+
+    fn from_str(text: &str) -> Result<Self, BadContentId> {
+        let good = text.len() == Self::LENGTH && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if good { Ok(Self(text.to_owned())) } else { Err(BadContentId(text.to_owned())) }
+    }
+}
+
+impl TryFrom<String> for ContentId {
+    type Error = BadContentId;
+
+    fn try_from(text: String) -> Result<Self, BadContentId> {
+        text.parse()
+    }
+}
+
+impl From<ContentId> for String {
+    fn from(id: ContentId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for ContentId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_the_directory_or_look_like_options_are_refused() {
+        for bad in ["", ".", "..", ".hidden", "-x", "a/b", "a b", "ä", "a\0", &"x".repeat(65)] {
+            assert!(bad.parse::<TemplateName>().is_err(), "{bad:?} was accepted");
+        }
+        for good in ["base", "ubuntu-24.04", "A_b.c", &"x".repeat(64)] {
+            assert_eq!(good.parse::<TemplateName>().unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn a_content_id_is_not_a_path() {
+        assert!("../../../../etc/passwd0000000000".parse::<ContentId>().is_err());
+        let id = ContentId::of(b"x");
+        assert_eq!(id.as_str().parse::<ContentId>(), Ok(id));
+    }
+}

@@ -1,0 +1,63 @@
+//! What this host lacks to build templates, and what brings it.
+
+use crate::root::workspace::is_ordinary_user;
+use crate::tool::{TOOLS, find};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    pub what: String,
+    /// A command.
+    pub fix: String,
+}
+
+/// Empty if a build can start.
+pub fn preflight() -> Vec<Missing> {
+    let mut missing: Vec<Missing> = TOOLS
+        .iter()
+        .filter(|(program, _)| find(program).is_none())
+        .map(|(program, package)| lacks(program, package))
+        .collect();
+    if is_ordinary_user() {
+        if find("newuidmap").is_none() {
+            missing.push(lacks("newuidmap", "uidmap"));
+        }
+        missing.extend(without_subordinate_ids());
+    }
+    missing
+}
+
+fn lacks(program: &str, package: &str) -> Missing {
+    Missing { what: format!("the program `{program}`"), fix: format!("apt-get install {package}") }
+}
+
+/// An ordinary user's build needs more user ids than one, and the administrator hands them out.
+fn without_subordinate_ids() -> Option<Missing> {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok()?;
+    let listed = std::fs::read_to_string("/etc/subuid").unwrap_or_default();
+    let has = listed.lines().any(|line| line.split(':').next() == Some(user.as_str()));
+    (!has).then(|| Missing {
+        what: format!("subordinate user ids for `{user}` in /etc/subuid"),
+        fix: format!("sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_comes_with_the_command_that_brings_it() {
+        assert_eq!(
+            lacks("mke2fs", "e2fsprogs"),
+            Missing { what: "the program `mke2fs`".into(), fix: "apt-get install e2fsprogs".into() }
+        );
+    }
+
+    #[test]
+    fn it_names_no_program_that_is_here() {
+        for missing in preflight() {
+            let program = missing.what.trim_start_matches("the program `").trim_end_matches('`').to_owned();
+            assert!(find(&program).is_none(), "{missing:?}");
+        }
+    }
+}

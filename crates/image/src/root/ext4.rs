@@ -1,0 +1,98 @@
+//! A directory tree into a sparse ext4 image, with mke2fs.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::workspace::is_ordinary_user;
+use crate::error::{BuildError, io_at};
+use crate::progress::{Progress, Report, Step};
+use crate::tool::{Tool, ToolError};
+
+/// Part of a root's inputs.
+///
+/// No journal: a sandbox's disk is written with `cache=unsafe` and comes back only together with the memory that
+/// knows it, so a journal would guard against nothing and double what every sandbox writes and every fork copies.
+/// Inode tables are made now, or each sandbox's kernel would fill them in behind the user's back. Identifiers are
+/// fixed, so that they tell nothing about where or when an image was made.
+pub(crate) const MKE2FS_OPTIONS: [&str; 14] = [
+    "-q",
+    "-t",
+    "ext4",
+    "-O",
+    "^has_journal",
+    "-m",
+    "0",
+    "-L",
+    "sandling",
+    "-U",
+    "5a4d1196-0000-4000-8000-000000000001",
+    "-E",
+    "lazy_itable_init=0,root_owner=0:0,hash_seed=5a4d1196-0000-4000-8000-000000000002",
+    "-d",
+];
+
+/// Writes `tree` to a new file `image` of `disk_mib`.
+pub(crate) fn make_image(tree: &Path, image: &Path, disk_mib: u32, report: Report<'_>) -> Result<(), BuildError> {
+    let file = create_sparse(image, disk_mib).map_err(io_at("create", image))?;
+    let progress = Progress::of(Step::FileSystem, format!("{disk_mib} MiB, sparse"));
+    report(&progress);
+    // In the user namespace the tree's owners are the ones that the image needs, but the store cannot be entered
+    // there: the image comes along as an open file.
+    let tool = if is_ordinary_user() {
+        Tool::new("mmdebstrap").args(["--unshare-helper", "mke2fs"])
+    } else {
+        Tool::new("mke2fs")
+    };
+    let tool = tool.args(MKE2FS_OPTIONS).arg(tree).arg("/proc/self/fd/0").stdin(file);
+    tool.follow(|_| report(&progress)).map_err(|error| too_small(error, disk_mib))?;
+    fs::set_permissions(image, Permissions::from_mode(0o444)).map_err(io_at("protect", image))
+}
+
+fn create_sparse(image: &Path, disk_mib: u32) -> std::io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(image)?;
+    file.set_len(u64::from(disk_mib) << 20)?;
+    // Opened once more through /proc by another user id; the directory it is in keeps everyone else out.
+    file.set_permissions(Permissions::from_mode(0o666))?;
+    Ok(file)
+}
+
+/// mke2fs has its own words for a file system, as against a disk, that is full.
+fn too_small(error: ToolError, disk_mib: u32) -> BuildError {
+    match &error {
+        ToolError::Failed { said, .. } if said.contains("Could not allocate block in ext2 filesystem") => {
+            BuildError::DiskTooSmall { disk_mib }
+        }
+        _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_sparse_and_has_the_trees_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        fs::write(tree.join("hello"), "hello").unwrap();
+        let image = dir.path().join("root.img");
+        make_image(&tree, &image, 512, &mut |_| ()).unwrap();
+        let metadata = fs::metadata(&image).unwrap();
+        assert_eq!(metadata.len(), 512 << 20);
+        assert!(std::os::unix::fs::MetadataExt::blocks(&metadata) * 512 < 32 << 20);
+        let listed = Tool::new("debugfs").args(["-R", "cat /hello"]).arg(&image).capture().unwrap();
+        assert_eq!(listed, "hello");
+    }
+
+    #[test]
+    fn a_tree_that_does_not_fit_is_a_disk_too_small() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        fs::write(tree.join("large"), vec![7; 3 << 20]).unwrap();
+        let error = make_image(&tree, &dir.path().join("root.img"), 2, &mut |_| ()).unwrap_err();
+        assert!(matches!(error, BuildError::DiskTooSmall { disk_mib: 2 }), "{error}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Reads what mmdebstrap, apt and dpkg say, and counts it into progress.
+
+use crate::progress::{Progress, Step};
+
+/// Follows one run of `mmdebstrap --verbose`, which installs in two rounds: the essential packages, then the rest.
+/// Counts add up over both rounds.
+pub(super) struct Output {
+    /// How many there will be, as apt planned it.
+    packages: u64,
+    step: Step,
+    downloaded: u64,
+    unpacked: u64,
+    set_up: u64,
+    detail: String,
+}
+
+impl Output {
+    pub(super) fn new(packages: u64) -> Self {
+        Self { packages, step: Step::Download, downloaded: 0, unpacked: 0, set_up: 0, detail: String::new() }
+    }
+
+    pub(super) fn hear(&mut self, line: &str) {
+        if line.starts_with("Get:") {
+            self.downloaded += 1;
+            // Get:12 http://mirror suite/component arch NAME arch version [size]
+            self.at(Step::Download, line.split_whitespace().nth(4));
+        } else if self.downloaded == 0 {
+            // A placeholder that mmdebstrap installs before it begins, and takes away again.
+        } else if let Some(rest) = line.strip_prefix("Unpacking ") {
+            self.unpacked += 1;
+            self.at(Step::Install, rest.split_whitespace().next());
+        } else if let Some(rest) = line.strip_prefix("Setting up ") {
+            self.set_up += 1;
+            self.at(Step::Install, rest.split_whitespace().next());
+        } else if line.starts_with("I: running --customize-hook") {
+            self.at(Step::Customise, Some("users, caches, compiled Python"));
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        let (done, total) = match self.step {
+            Step::Download => (self.downloaded, self.packages),
+            Step::Install => (self.unpacked + self.set_up, 2 * self.packages),
+            _ => (0, 0),
+        };
+        // A package can be set up twice; a display must not be shown 101 %.
+        let (done, total) = (done.min(total), (total > 0).then_some(total));
+        Progress { step: self.step, done, total, detail: self.detail.clone() }
+    }
+
+    fn at(&mut self, step: Step, detail: Option<&str>) {
+        self.step = step;
+        self.detail = detail.unwrap_or_default().to_owned();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GET: &str = "Get:1 http://mirror.example/debian bookworm/main amd64 gcc-12-base amd64 12.2.0-14 [37.6 kB]";
+
+    #[test]
+    fn downloads_and_installations_are_counted() {
+        let mut output = Output::new(60);
+        output.hear("Unpacking usr-is-merged (1) ...");
+        output.hear(GET);
+        let expected = Progress { step: Step::Download, done: 1, total: Some(60), detail: "gcc-12-base".into() };
+        assert_eq!(output.progress(), expected);
+        output.hear("Unpacking gcc-12-base:amd64 (12.2.0-14) ...");
+        output.hear("Setting up gcc-12-base:amd64 (12.2.0-14) ...");
+        let expected = Progress { step: Step::Install, done: 2, total: Some(120), detail: "gcc-12-base:amd64".into() };
+        assert_eq!(output.progress(), expected);
+        output.hear("I: running --customize-hook directly: /x/customize-system.sh /x/tree");
+        assert_eq!(output.progress().step, Step::Customise);
+    }
+
+    #[test]
+    fn nothing_it_says_can_lead_past_the_end() {
+        let mut output = Output::new(1);
+        output.hear(GET);
+        for _ in 0..9 {
+            output.hear("Setting up a (1) ...");
+        }
+        assert_eq!(output.progress().done, 2);
+    }
+}

@@ -1,0 +1,36 @@
+//! What a finished tree says about itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::error::{BuildError, io_at};
+
+/// Installed packages and their versions.
+pub(crate) fn installed_packages(tree: &Path) -> Result<BTreeMap<String, String>, BuildError> {
+    let path = tree.join("var/lib/dpkg/status");
+    let status = fs::read_to_string(&path).map_err(io_at("read", &path))?;
+    Ok(parse_status(&status))
+}
+
+fn parse_status(status: &str) -> BTreeMap<String, String> {
+    let field = |paragraph: &str, name: &str| {
+        let line = paragraph.lines().find(|line| line.starts_with(name));
+        line.map(|line| line[name.len()..].trim().to_owned())
+    };
+    let installed = |paragraph: &&str| field(paragraph, "Status:").is_some_and(|status| status.ends_with(" installed"));
+    let paragraphs = status.split("\n\n").filter(installed);
+    paragraphs.filter_map(|paragraph| Some((field(paragraph, "Package:")?, field(paragraph, "Version:")?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_installed_packages_are_listed() {
+        let status = "Package: bash\nStatus: install ok installed\nVersion: 5.2.15-2+b13\nDescription: shell\n Version: x\n\n\
+                      Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n";
+        assert_eq!(parse_status(status), BTreeMap::from([("bash".to_owned(), "5.2.15-2+b13".to_owned())]));
+    }
+}

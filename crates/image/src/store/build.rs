@@ -1,0 +1,216 @@
+//! Building a template, or finding that there is nothing to build.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+use super::image::{INITRD, Image, ROOT_IMG};
+use super::lock::StoreLock;
+use super::parts::{Kind, Parts};
+use super::read::ImageStore;
+use super::{inputs, names};
+use crate::error::{BuildError, io_at};
+use crate::guest::GUEST;
+use crate::initrd;
+use crate::kernel::{self, KernelOrigin, OwnKernel};
+use crate::manifest::{FORMAT, Manifest, Part, Provenance};
+use crate::progress::{Progress, Report, Step};
+use crate::publish::{publish_dir, scratch_dir, write_json};
+use crate::recipe::Recipe;
+use crate::supply::Session;
+
+#[derive(Debug, Clone, Default)]
+pub struct BuildOptions {
+    /// Install the packages afresh, even if nothing that we know of changed.
+    pub force: bool,
+    /// Take Debian's newest kernel. Otherwise a template keeps the one it has.
+    pub upgrade: bool,
+    pub kernel: Option<OwnKernel>,
+}
+
+impl BuildOptions {
+    fn asks_for_nothing(&self) -> bool {
+        !self.force && !self.upgrade && self.kernel.is_none()
+    }
+}
+
+impl ImageStore {
+    /// The image of this recipe, built as far as its inputs changed. Blocks, for minutes if all is to be made.
+    pub fn ensure(&self, recipe: &Recipe, options: &BuildOptions, report: Report<'_>) -> Result<Image, BuildError> {
+        recipe.check()?;
+        if options.asks_for_nothing()
+            && let Some(image) = self.up_to_date(recipe)
+        {
+            return Ok(image);
+        }
+        let lock = StoreLock::acquire(&self.dir, report)?;
+        // Another builder may have made it while we waited.
+        if options.asks_for_nothing()
+            && let Some(image) = self.up_to_date(recipe)
+        {
+            return Ok(image);
+        }
+        self.sweep_scratch()?;
+        let session = self.supply.begin(&self.dir, recipe, lock.file())?;
+        let build = Build { store: self, parts: Parts::new(&self.dir), recipe, session: session.as_ref() };
+        build.run(options, report)
+    }
+
+    fn up_to_date(&self, recipe: &Recipe) -> Option<Image> {
+        let image = self.load(&recipe.name).ok()?;
+        (image.manifest.inputs == inputs::of_image(recipe, &image.manifest.kernel.id)).then_some(image)
+    }
+
+    /// With the lock held, whatever is there was left by a builder that is no more.
+    fn sweep_scratch(&self) -> Result<(), BuildError> {
+        let dir = self.dir.join("scratch");
+        for entry in fs::read_dir(&dir).map_err(io_at("list", &dir))?.flatten() {
+            fs::remove_dir_all(entry.path()).map_err(io_at("remove", &entry.path()))?;
+        }
+        Ok(())
+    }
+}
+
+struct Build<'a> {
+    store: &'a ImageStore,
+    parts: Parts,
+    recipe: &'a Recipe,
+    session: &'a dyn Session,
+}
+
+impl Build<'_> {
+    fn run(&self, options: &BuildOptions, report: Report<'_>) -> Result<Image, BuildError> {
+        let (root, packages) = self.root(options.force, report)?;
+        let (kernel, kernel_origin) = self.kernel(options, report)?;
+        let initrd = self.initrd(&kernel, report)?;
+        let mut manifest = Manifest {
+            format: FORMAT,
+            id: root.id.clone(),
+            recipe: self.recipe.clone(),
+            inputs: inputs::of_image(self.recipe, &kernel.id),
+            root,
+            kernel,
+            initrd,
+            kernel_origin,
+            packages,
+            created: Timestamp::now(),
+        };
+        manifest.id = manifest.computed_id();
+        self.publish(manifest)
+    }
+
+    fn root(&self, force: bool, report: Report<'_>) -> Result<(Part, BTreeMap<String, String>), BuildError> {
+        let wanted = inputs::of_root(self.recipe);
+        let made_from_it = |provenance| match provenance {
+            Provenance::Root { inputs, packages } if inputs == wanted => Some(packages),
+            _ => None,
+        };
+        if !force && let Some(found) = self.parts.find(Kind::Root, |_, provenance| made_from_it(provenance))? {
+            return Ok(found);
+        }
+        let (_guard, dir) = self.scratch()?;
+        let packages = self.session.root(&dir.join(ROOT_IMG), report)?;
+        let provenance = Provenance::Root { inputs: wanted, packages: packages.clone() };
+        Ok((self.parts.publish(Kind::Root, &dir, provenance, report)?, packages))
+    }
+
+    fn kernel(&self, options: &BuildOptions, report: Report<'_>) -> Result<(Part, KernelOrigin), BuildError> {
+        if let Some(own) = &options.kernel {
+            let (_guard, dir) = self.scratch()?;
+            kernel::from_files(own, &dir)?;
+            return self.publish_kernel(&dir, KernelOrigin::File, report);
+        }
+        if !options.upgrade
+            && let Some(found) = self.kernel_at_hand()?
+        {
+            return Ok(found);
+        }
+        self.newest_kernel(report)
+    }
+
+    /// The one this template has; for a new template, the newest of Debian's in the store.
+    fn kernel_at_hand(&self) -> Result<Option<(Part, KernelOrigin)>, BuildError> {
+        if let Ok(image) = self.store.inspect(&self.recipe.name) {
+            let current = image.manifest.kernel.id;
+            let found =
+                self.parts.find(
+                    Kind::Kernel,
+                    |part, provenance| {
+                        if part.id == current { kernel_origin(provenance) } else { None }
+                    },
+                )?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        let whole = self.parts.find_all(Kind::Kernel, |_, provenance| kernel_origin(provenance))?;
+        let debians = whole.into_iter().filter(|(_, origin)| *origin != KernelOrigin::File);
+        Ok(debians.max_by_key(|(_, origin)| age(origin)))
+    }
+
+    fn newest_kernel(&self, report: Report<'_>) -> Result<(Part, KernelOrigin), BuildError> {
+        let at_hand = self.parts.find_all(Kind::Kernel, |_, provenance| kernel_origin(provenance))?;
+        let known = |wanted: &KernelOrigin| at_hand.iter().any(|(_, origin)| origin == wanted);
+        let (_guard, dir) = self.scratch()?;
+        let newest = self.session.kernel(&dir, &known, report)?;
+        match at_hand.iter().find(|(_, origin)| *origin == newest) {
+            Some(found) => Ok(found.clone()),
+            None => self.publish_kernel(&dir, newest, report),
+        }
+    }
+
+    fn publish_kernel(
+        &self,
+        dir: &Path,
+        origin: KernelOrigin,
+        report: Report<'_>,
+    ) -> Result<(Part, KernelOrigin), BuildError> {
+        let provenance = Provenance::Kernel { origin: origin.clone() };
+        Ok((self.parts.publish(Kind::Kernel, dir, provenance, report)?, origin))
+    }
+
+    fn initrd(&self, kernel: &Part, report: Report<'_>) -> Result<Part, BuildError> {
+        report(&Progress::of(Step::Initrd, ""));
+        let archive = initrd::pack(&Kind::Kernel.dir(&self.store.dir, &kernel.id), GUEST)?;
+        let (_guard, dir) = self.scratch()?;
+        let path = dir.join(INITRD);
+        fs::write(&path, &archive).map_err(io_at("write", &path))?;
+        self.parts.publish(Kind::Initrd, &dir, Provenance::Initrd, report)
+    }
+
+    fn publish(&self, manifest: Manifest) -> Result<Image, BuildError> {
+        let image = Image::new(&self.store.dir, manifest);
+        // An image directory whose manifest was damaged would otherwise be kept as "already there".
+        if self.store.read_image(&image.id, None).is_err() && image.dir.exists() {
+            fs::remove_dir_all(&image.dir).map_err(io_at("remove", &image.dir))?;
+        }
+        let (_guard, dir) = self.scratch()?;
+        write_json(&dir.join("manifest.json"), &image.manifest).map_err(io_at("write a manifest in", &dir))?;
+        publish_dir(&dir, &image.dir).map_err(io_at("publish", &image.dir))?;
+        names::set(&self.store.dir, &self.recipe.name, &image.id).map_err(io_at("name", &image.dir))?;
+        Ok(image)
+    }
+
+    fn scratch(&self) -> Result<(TempDir, PathBuf), BuildError> {
+        let parent = self.store.dir.join("scratch");
+        scratch_dir(&parent).map_err(io_at("create a directory in", &parent))
+    }
+}
+
+fn kernel_origin(provenance: Provenance) -> Option<KernelOrigin> {
+    match provenance {
+        Provenance::Kernel { origin } => Some(origin),
+        _ => None,
+    }
+}
+
+/// Orders Debian's kernels by their version.
+fn age(origin: &KernelOrigin) -> Vec<u64> {
+    match origin {
+        KernelOrigin::Debian { package, version } => [kernel::numbers(package), kernel::numbers(version)].concat(),
+        KernelOrigin::File => Vec::new(),
+    }
+}

@@ -1,0 +1,66 @@
+//! One image, found whole.
+
+use std::path::{Path, PathBuf};
+
+use crate::digest::Depth;
+use crate::error::LoadError;
+use crate::kernel::VMLINUZ;
+use crate::manifest::Manifest;
+use crate::name::ContentId;
+use crate::store::parts::{Kind, Parts};
+
+pub(crate) const ROOT_IMG: &str = "root.img";
+pub(crate) const INITRD: &str = "initrd";
+
+/// A template's files, checked when it was loaded.
+#[derive(Debug, Clone)]
+pub struct Image {
+    pub id: ContentId,
+    pub dir: PathBuf,
+    pub manifest: Manifest,
+    store: PathBuf,
+}
+
+impl Image {
+    pub(crate) fn new(store: &Path, manifest: Manifest) -> Self {
+        let dir = store.join("images").join(manifest.id.as_str());
+        Self { id: manifest.id.clone(), dir, manifest, store: store.to_owned() }
+    }
+
+    /// The root disk, raw; never to be written to.
+    pub fn root_img(&self) -> PathBuf {
+        Kind::Root.dir(&self.store, &self.manifest.root.id).join(ROOT_IMG)
+    }
+
+    pub fn kernel(&self) -> PathBuf {
+        Kind::Kernel.dir(&self.store, &self.manifest.kernel.id).join(VMLINUZ)
+    }
+
+    pub fn initrd(&self) -> PathBuf {
+        Kind::Initrd.dir(&self.store, &self.manifest.initrd.id).join(INITRD)
+    }
+
+    /// Where a snapshot baked from this image goes; `key` says what it depends on besides the image. Make it elsewhere
+    /// and move it here with [`publish_dir`](crate::publish_dir).
+    pub fn baked_dir(&self, key: &str) -> PathBuf {
+        self.dir.join("baked").join(key)
+    }
+
+    /// Reads every file again.
+    pub fn verify_full(&self) -> Result<(), LoadError> {
+        self.verify(Depth::Full)
+    }
+
+    pub(crate) fn verify(&self, depth: Depth) -> Result<(), LoadError> {
+        let parts = Parts::new(&self.store);
+        let manifest = &self.manifest;
+        let all = [(Kind::Root, &manifest.root), (Kind::Kernel, &manifest.kernel), (Kind::Initrd, &manifest.initrd)];
+        for (kind, part) in all {
+            parts.verify(kind, part, depth).map_err(|mismatch| LoadError::Damaged {
+                name: manifest.recipe.name.clone(),
+                what: mismatch.to_string(),
+            })?;
+        }
+        Ok(())
+    }
+}

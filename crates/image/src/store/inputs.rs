@@ -1,0 +1,53 @@
+//! What a part or an image is made from, as a digest: equal inputs need no new build.
+
+use crate::guest::GUEST;
+use crate::name::ContentId;
+use crate::recipe::Recipe;
+use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS};
+use crate::root::ext4::MKE2FS_OPTIONS;
+use crate::{initrd, manifest};
+
+/// Of the root disk: only what its files depend on, so that templates that differ in memory or warmth share one.
+pub(super) fn of_root(recipe: &Recipe) -> ContentId {
+    let inputs = serde_json::json!({
+        "suite": recipe.suite,
+        "packages": recipe.packages,
+        "disk_mib": recipe.disk_mib,
+        "customize": CUSTOMIZE,
+        "dpkg": DPKG_OPTIONS,
+        "mke2fs": MKE2FS_OPTIONS,
+    });
+    ContentId::of(inputs.to_string().as_bytes())
+}
+
+/// Of a whole image, given the kernel it has.
+pub(super) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
+    let inputs = serde_json::json!({
+        "recipe": recipe,
+        "root": of_root(recipe),
+        "kernel": kernel,
+        "guest": blake3::hash(GUEST).to_hex().as_str(),
+        "formats": [manifest::FORMAT, initrd::FORMAT],
+    });
+    ContentId::of(inputs.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::resolve;
+
+    #[test]
+    fn a_roots_inputs_are_its_packages_and_disk_but_not_its_memory_or_name() {
+        let base = resolve("base").unwrap().recipe;
+        let mut other = Recipe::custom("other", &base, []).unwrap();
+        other.memory_mib *= 2;
+        other.warm.clear();
+        assert_eq!(of_root(&other), of_root(&base));
+        assert_ne!(of_image(&other, &of_root(&base)), of_image(&base, &of_root(&base)));
+        other.disk_mib += 1;
+        assert_ne!(of_root(&other), of_root(&base));
+        let more = Recipe::custom("more", &base, ["hello"]).unwrap();
+        assert_ne!(of_root(&more), of_root(&base));
+    }
+}

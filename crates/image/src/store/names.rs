@@ -1,0 +1,52 @@
+//! Which image a template's name stands for: the one thing in a store that changes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::{ContentId, TemplateName};
+use crate::publish::write_json;
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    image: ContentId,
+}
+
+fn directory(store: &Path) -> PathBuf {
+    store.join("names")
+}
+
+fn file(store: &Path, name: &TemplateName) -> PathBuf {
+    directory(store).join(format!("{name}.json"))
+}
+
+/// `None` if there is no such name; an error if there is one and it cannot be read.
+pub(super) fn get(store: &Path, name: &TemplateName) -> io::Result<Option<ContentId>> {
+    match fs::read(file(store, name)) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice::<Entry>(&bytes)?.image)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn set(store: &Path, name: &TemplateName, image: &ContentId) -> io::Result<()> {
+    write_json(&file(store, name), &Entry { image: image.clone() })
+}
+
+pub(super) fn unset(store: &Path, name: &TemplateName) -> io::Result<()> {
+    fs::remove_file(file(store, name))?;
+    fs::File::open(directory(store))?.sync_all()
+}
+
+/// In alphabetical order.
+pub(super) fn all(store: &Path) -> io::Result<Vec<TemplateName>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory(store))? {
+        let file = entry?.file_name();
+        names.extend(file.to_str().and_then(|file| file.strip_suffix(".json")).and_then(|name| name.parse().ok()));
+    }
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,160 @@
+//! Parts on the disk: published once, looked up by how they were made, checked before each use.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{Depth, FileDigest, Mismatch, Stamps, digest};
+use crate::error::{BuildError, io_at};
+use crate::manifest::{Part, Provenance};
+use crate::name::ContentId;
+use crate::progress::{Progress, Report, Step, while_waiting};
+use crate::publish::{publish_dir, write_json};
+
+const DESCRIPTION: &str = "part.json";
+/// Which of the part's files were read and found right, and when they last changed; goes when the part goes.
+const STAMPS: &str = "stamps";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Root,
+    Kernel,
+    Initrd,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 3] = [Kind::Root, Kind::Kernel, Kind::Initrd];
+
+    pub(crate) fn parent(self, store: &Path) -> PathBuf {
+        store.join(match self {
+            Kind::Root => "roots",
+            Kind::Kernel => "kernels",
+            Kind::Initrd => "initrds",
+        })
+    }
+
+    pub(crate) fn dir(self, store: &Path, id: &ContentId) -> PathBuf {
+        self.parent(store).join(id.as_str())
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Description {
+    part: Part,
+    provenance: Provenance,
+}
+
+pub(crate) struct Parts {
+    store: PathBuf,
+}
+
+impl Parts {
+    pub(crate) fn new(store: &Path) -> Self {
+        Self { store: store.to_owned() }
+    }
+
+    /// Names the finished files in `dir` by their content and puts them in their place.
+    pub(crate) fn publish(
+        &self,
+        kind: Kind,
+        dir: &Path,
+        provenance: Provenance,
+        report: Report<'_>,
+    ) -> Result<Part, BuildError> {
+        let mut files = BTreeMap::new();
+        for name in list(dir, "").map_err(io_at("list", dir))? {
+            let file = digest_reported(&dir.join(&name), report)?;
+            files.insert(name, file);
+        }
+        let description = Description { part: Part::of(files), provenance };
+        let place = kind.dir(&self.store, &description.part.id);
+        write_json(&dir.join(DESCRIPTION), &description).map_err(io_at("describe", dir))?;
+        fs::create_dir(dir.join(STAMPS)).map_err(io_at("create stamps in", dir))?;
+        self.discard_if_damaged(kind, &description.part)?;
+        let progress = Progress::of(Step::Publish, description.part.id.as_str());
+        while_waiting(&progress, report, || publish_dir(dir, &place)).map_err(io_at("publish", &place))?;
+        let stamps = Stamps::new(place.join(STAMPS));
+        for name in description.part.files.keys() {
+            let path = place.join(name);
+            stamps.trust(&path).map_err(io_at("look at", &path))?;
+        }
+        Ok(description.part)
+    }
+
+    /// The first part that is whole and in which `pick` finds what is wanted.
+    pub(crate) fn find<T>(
+        &self,
+        kind: Kind,
+        pick: impl FnMut(&Part, Provenance) -> Option<T>,
+    ) -> Result<Option<(Part, T)>, BuildError> {
+        Ok(self.find_all(kind, pick)?.into_iter().next())
+    }
+
+    /// All such parts. Those that are damaged are discarded, so that they are made again.
+    pub(crate) fn find_all<T>(
+        &self,
+        kind: Kind,
+        mut pick: impl FnMut(&Part, Provenance) -> Option<T>,
+    ) -> Result<Vec<(Part, T)>, BuildError> {
+        let mut found = Vec::new();
+        for Description { part, provenance } in self.list(kind) {
+            if let Some(picked) = pick(&part, provenance)
+                && self.discard_if_damaged(kind, &part)?
+            {
+                found.push((part, picked));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Parts whose description can be read. Anything else in the directory is nobody's, and is left to `remove`.
+    fn list(&self, kind: Kind) -> Vec<Description> {
+        let Ok(entries) = fs::read_dir(kind.parent(&self.store)) else { return Vec::new() };
+        let read = |path: PathBuf| serde_json::from_slice(&fs::read(path.join(DESCRIPTION)).ok()?).ok();
+        entries.flatten().filter_map(|entry| read(entry.path())).collect()
+    }
+
+    pub(crate) fn verify(&self, kind: Kind, part: &Part, depth: Depth) -> Result<(), Mismatch> {
+        let dir = kind.dir(&self.store, &part.id);
+        let stamps = Stamps::new(dir.join(STAMPS));
+        part.files.iter().try_for_each(|(name, file)| stamps.verify(&dir.join(name), file, depth))
+    }
+
+    /// Whether the part is there and whole; what is there and not whole is removed.
+    fn discard_if_damaged(&self, kind: Kind, part: &Part) -> Result<bool, BuildError> {
+        let dir = kind.dir(&self.store, &part.id);
+        if !dir.exists() {
+            return Ok(false);
+        }
+        let Err(mismatch) = self.verify(kind, part, Depth::Stamp) else { return Ok(true) };
+        tracing::warn!(part = %dir.display(), %mismatch, "a damaged part is discarded");
+        fs::remove_dir_all(&dir).map_err(io_at("remove", &dir))?;
+        Ok(false)
+    }
+}
+
+fn digest_reported(path: &Path, report: Report<'_>) -> Result<FileDigest, BuildError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut tell = |done, total| {
+        report(&Progress { step: Step::Checksum, done, total: Some(total), detail: name.clone() });
+    };
+    digest(path, &mut tell).map_err(io_at("read", path))
+}
+
+/// Paths of all files below, relative to `dir`.
+fn list(dir: &Path, prefix: &str) -> io::Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            files.extend(list(&entry.path(), &format!("{name}/"))?);
+        } else {
+            files.push(name);
+        }
+    }
+    Ok(files)
+}

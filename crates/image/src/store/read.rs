@@ -1,0 +1,115 @@
+//! Opening a store, and finding what is in it. Readers take no lock: what they see is whole or not there.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::image::Image;
+use super::names;
+use crate::debian::Debian;
+use crate::digest::Depth;
+use crate::error::LoadError;
+use crate::manifest::{FORMAT, Manifest};
+use crate::name::{ContentId, TemplateName};
+use crate::supply::Supply;
+
+/// All templates below one directory.
+pub struct ImageStore {
+    pub(super) dir: PathBuf,
+    pub(super) supply: Box<dyn Supply>,
+}
+
+/// A name in the store, and its image or why it cannot be used.
+#[derive(Debug)]
+pub struct Listed {
+    pub name: TemplateName,
+    pub image: Result<Image, LoadError>,
+}
+
+impl ImageStore {
+    /// Opens the store in `dir`, which is made if it is not there.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, LoadError> {
+        Self::with_supply(dir.into(), Box::new(Debian))
+    }
+
+    pub(crate) fn with_supply(dir: PathBuf, supply: Box<dyn Supply>) -> Result<Self, LoadError> {
+        for sub in ["", "roots", "kernels", "initrds", "images", "names", "scratch"] {
+            let path = dir.join(sub);
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+            made.map_err(|source| LoadError::Io { doing: "create", path, source })?;
+        }
+        // One store, one name: paths are handed to other programs, and a build's leftovers are known by it.
+        let dir = fs::canonicalize(&dir).map_err(|source| LoadError::Io { doing: "find", path: dir, source })?;
+        Ok(Self { dir, supply })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The image of a template, checked: every file has its size, and was read in full since it last changed.
+    pub fn load(&self, name: &TemplateName) -> Result<Image, LoadError> {
+        let image = self.inspect(name)?;
+        image.verify(Depth::Stamp)?;
+        Ok(image)
+    }
+
+    /// An image by id, checked: also one that no name stands for any more but that something still runs on.
+    pub fn load_image(&self, id: &ContentId) -> Result<Image, LoadError> {
+        let image = self.read_image(id, None)?;
+        image.verify(Depth::Stamp)?;
+        Ok(image)
+    }
+
+    /// What the manifest says, without a look at the files it speaks of.
+    pub fn inspect(&self, name: &TemplateName) -> Result<Image, LoadError> {
+        let found = names::get(&self.dir, name);
+        let id =
+            found.map_err(|error| LoadError::Damaged { name: name.clone(), what: format!("its entry: {error}") })?;
+        let id = id.ok_or_else(|| LoadError::NotBuilt { name: name.clone() })?;
+        self.read_image(&id, Some(name))
+    }
+
+    /// Every name, in alphabetical order.
+    pub fn list(&self) -> Result<Vec<Listed>, LoadError> {
+        let found = names::all(&self.dir);
+        let found = found.map_err(|source| LoadError::Io { doing: "list", path: self.dir.clone(), source })?;
+        Ok(found.into_iter().map(|name| Listed { image: self.inspect(&name), name }).collect())
+    }
+
+    pub(super) fn read_image(&self, id: &ContentId, name: Option<&TemplateName>) -> Result<Image, LoadError> {
+        let path = self.dir.join("images").join(id.as_str()).join("manifest.json");
+        let damaged = |what: String| match name {
+            Some(name) => LoadError::Damaged { name: name.clone(), what },
+            None => LoadError::DamagedImage { id: id.clone(), what },
+        };
+        let bytes = fs::read(&path).map_err(|error| damaged(format!("its manifest: {error}")))?;
+        let manifest = parse(&bytes).map_err(|refusal| match refusal {
+            Refusal::TooNew(format) => LoadError::TooNew { id: id.clone(), format },
+            Refusal::Broken(what) => damaged(format!("its manifest: {what}")),
+        })?;
+        if manifest.id != *id || !manifest.is_consistent() {
+            return Err(damaged("its manifest was altered".to_owned()));
+        }
+        Ok(Image::new(&self.dir, manifest))
+    }
+}
+
+enum Refusal {
+    TooNew(u32),
+    Broken(String),
+}
+
+/// The format first: the rest of a newer manifest may not be readable at all.
+fn parse(bytes: &[u8]) -> Result<Manifest, Refusal> {
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        format: u32,
+    }
+    let broken = |error: serde_json::Error| Refusal::Broken(error.to_string());
+    let versioned: Versioned = serde_json::from_slice(bytes).map_err(broken)?;
+    if versioned.format > FORMAT {
+        return Err(Refusal::TooNew(versioned.format));
+    }
+    serde_json::from_slice(bytes).map_err(broken)
+}

@@ -1,0 +1,298 @@
+//! The store's rules, with raw material that costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::{BuildOptions, Image, ImageStore};
+use crate::error::{BuildError, LoadError};
+use crate::kernel::tests::fake_kernel;
+use crate::kernel::{KernelOrigin, from_files};
+use crate::name::TemplateName;
+use crate::progress::{Report, Step};
+use crate::recipe::{Recipe, resolve};
+use crate::supply::{Session, Supply};
+
+/// Counts what it is asked for; each root it makes differs, as those of a moving archive do.
+#[derive(Default)]
+struct Fake {
+    roots: AtomicU32,
+    kernels: AtomicU32,
+    /// The version that is the newest.
+    version: AtomicU32,
+    root_takes: Duration,
+    missing: Option<&'static str>,
+}
+
+impl Supply for Arc<Fake> {
+    fn begin<'a>(
+        &'a self,
+        _store: &Path,
+        recipe: &'a Recipe,
+        _lock: &'a File,
+    ) -> Result<Box<dyn Session + 'a>, BuildError> {
+        Ok(Box::new(FakeSession { fake: self, recipe }))
+    }
+}
+
+struct FakeSession<'a> {
+    fake: &'a Fake,
+    recipe: &'a Recipe,
+}
+
+impl Session for FakeSession<'_> {
+    fn root(&self, image: &Path, _report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError> {
+        let number = self.fake.roots.fetch_add(1, Ordering::SeqCst);
+        fs::write(image, format!("root {number} of {}", self.recipe.suite)).unwrap();
+        std::thread::sleep(self.fake.root_takes);
+        match self.fake.missing {
+            Some(name) => {
+                Err(BuildError::NoSuchPackage { packages: vec![name.to_owned()], suite: self.recipe.suite.clone() })
+            }
+            None => Ok(BTreeMap::from([("bash".to_owned(), number.to_string())])),
+        }
+    }
+
+    fn kernel(
+        &self,
+        dest: &Path,
+        known: &dyn Fn(&KernelOrigin) -> bool,
+        _report: Report<'_>,
+    ) -> Result<KernelOrigin, BuildError> {
+        let version = format!("6.12.{}", self.fake.version.load(Ordering::SeqCst));
+        let origin = KernelOrigin::Debian { package: format!("linux-image-{version}"), version: version.clone() };
+        if !known(&origin) {
+            self.fake.kernels.fetch_add(1, Ordering::SeqCst);
+            let source = tempfile::tempdir().unwrap();
+            from_files(&fake_kernel(source.path()), dest)?;
+            OpenOptions::new()
+                .append(true)
+                .open(dest.join("vmlinuz"))
+                .and_then(|mut file| std::io::Write::write_all(&mut file, version.as_bytes()))
+                .unwrap();
+        }
+        Ok(origin)
+    }
+}
+
+struct Fixture {
+    dir: tempfile::TempDir,
+    fake: Arc<Fake>,
+    store: ImageStore,
+}
+
+impl Fixture {
+    fn new(fake: Fake) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let fake = Arc::new(fake);
+        let store = ImageStore::with_supply(dir.path().join("templates"), Box::new(fake.clone())).unwrap();
+        Self { dir, fake, store }
+    }
+
+    fn ensure(&self, recipe: &Recipe, options: BuildOptions) -> Result<Image, BuildError> {
+        self.store.ensure(recipe, &options, &mut |_| ())
+    }
+
+    fn made(&self) -> (u32, u32) {
+        (self.fake.roots.load(Ordering::SeqCst), self.fake.kernels.load(Ordering::SeqCst))
+    }
+
+    fn entries(&self, sub: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.store.dir().join(sub)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+fn base() -> Recipe {
+    resolve("base").unwrap().recipe
+}
+
+fn named(name: &str) -> TemplateName {
+    name.parse().unwrap()
+}
+
+/// Parts are protected against accidents, not against a test.
+fn overwrite(path: &PathBuf, content: &[u8]) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+#[test]
+fn what_was_built_is_loaded_and_not_built_again() {
+    let fixture = Fixture::new(Fake::default());
+    let built = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    let loaded = fixture.store.load(&named("base")).unwrap();
+    assert_eq!(loaded.manifest, built.manifest);
+    assert!(loaded.root_img().is_file() && loaded.kernel().is_file() && loaded.initrd().is_file());
+    assert_eq!(fixture.ensure(&base(), BuildOptions::default()).unwrap().id, built.id);
+    assert_eq!(fixture.made(), (1, 1));
+    assert!(fixture.entries("scratch").is_empty());
+    built.verify_full().unwrap();
+}
+
+#[test]
+fn only_what_an_input_decides_is_made_again() {
+    let fixture = Fixture::new(Fake::default());
+    let first = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    let mut larger = base();
+    larger.memory_mib *= 2;
+    let second = fixture.ensure(&larger, BuildOptions::default()).unwrap();
+    assert_ne!(second.id, first.id);
+    assert_eq!((second.manifest.root, second.manifest.initrd), (first.manifest.root, first.manifest.initrd));
+    assert_eq!(fixture.made(), (1, 1));
+    larger.packages.insert("hello".to_owned());
+    fixture.ensure(&larger, BuildOptions::default()).unwrap();
+    assert_eq!(fixture.made(), (2, 1));
+}
+
+#[test]
+fn force_installs_afresh_and_keeps_the_kernel_and_upgrade_does_the_reverse() {
+    let fixture = Fixture::new(Fake::default());
+    let first = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    fixture.fake.version.store(7, Ordering::SeqCst);
+    let forced = fixture.ensure(&base(), BuildOptions { force: true, ..Default::default() }).unwrap();
+    assert_ne!(forced.manifest.root.id, first.manifest.root.id);
+    assert_eq!(forced.manifest.kernel.id, first.manifest.kernel.id);
+    let upgraded = fixture.ensure(&base(), BuildOptions { upgrade: true, ..Default::default() }).unwrap();
+    assert_ne!(upgraded.manifest.kernel.id, first.manifest.kernel.id);
+    assert!(matches!(&upgraded.manifest.kernel_origin, KernelOrigin::Debian { version, .. } if version == "6.12.7"));
+    assert_eq!(fixture.made(), (2, 2));
+    fixture.ensure(&base(), BuildOptions { upgrade: true, ..Default::default() }).unwrap();
+    assert_eq!(fixture.made(), (2, 2));
+}
+
+#[test]
+fn a_persons_own_kernel_is_used_and_kept() {
+    let fixture = Fixture::new(Fake::default());
+    let own = Some(fake_kernel(fixture.dir.path()));
+    let built = fixture.ensure(&base(), BuildOptions { kernel: own, ..Default::default() }).unwrap();
+    assert_eq!(built.manifest.kernel_origin, KernelOrigin::File);
+    let again = fixture.ensure(&base(), BuildOptions { force: true, ..Default::default() }).unwrap();
+    assert_eq!(again.manifest.kernel.id, built.manifest.kernel.id);
+    assert_eq!(fixture.made(), (2, 0));
+}
+
+#[test]
+fn a_build_that_fails_leaves_the_template_as_it_was() {
+    let fixture = Fixture::new(Fake::default());
+    let built = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    let failing = Arc::new(Fake { missing: Some("`foo`"), ..Default::default() });
+    let store = ImageStore::with_supply(fixture.store.dir().to_owned(), Box::new(failing)).unwrap();
+    let error = store.ensure(&base(), &BuildOptions { force: true, ..Default::default() }, &mut |_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "package `foo` does not exist in Debian bookworm");
+    assert_eq!(fixture.store.load(&named("base")).unwrap().id, built.id);
+    assert!(fixture.entries("scratch").is_empty());
+    assert_eq!((fixture.entries("roots").len(), fixture.entries("images").len()), (1, 1));
+}
+
+#[test]
+fn a_damaged_file_is_named_with_the_command_that_mends_it_and_that_command_does() {
+    let fixture = Fixture::new(Fake::default());
+    let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    for (file, content) in [(image.root_img(), "short"), (image.kernel(), ""), (image.initrd(), "x")] {
+        overwrite(&file, content.as_bytes());
+        let error = fixture.store.load(&named("base")).unwrap_err().to_string();
+        let file_name = file.file_name().unwrap().to_str().unwrap();
+        assert!(error.contains("template `base` is damaged") && error.contains(file_name), "{error}");
+        assert!(error.contains("`sandling template build base --force`"), "{error}");
+        fixture.ensure(&base(), BuildOptions { force: true, ..Default::default() }).unwrap();
+        fixture.store.load(&named("base")).unwrap().verify_full().unwrap();
+    }
+}
+
+#[test]
+fn a_file_altered_without_changing_its_size_is_found_out() {
+    let fixture = Fixture::new(Fake::default());
+    let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    let mut bytes = fs::read(image.root_img()).unwrap();
+    bytes[0] ^= 1;
+    overwrite(&image.root_img(), &bytes);
+    let error = fixture.store.load(&named("base")).unwrap_err();
+    assert!(error.to_string().contains("root.img was altered"), "{error}");
+}
+
+#[test]
+fn a_torn_manifest_or_entry_is_damage_and_is_mended() {
+    let fixture = Fixture::new(Fake::default());
+    let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    let manifest = image.dir.join("manifest.json");
+    let whole = fs::read(&manifest).unwrap();
+    let entry = fixture.store.dir().join("names/base.json");
+    let altered = String::from_utf8(whole.clone()).unwrap().replace("512", "513");
+    for (path, content) in
+        [(&manifest, &whole[..whole.len() / 2]), (&manifest, b""), (&manifest, altered.as_bytes()), (&entry, b"{")]
+    {
+        overwrite(path, content);
+        let error = fixture.store.load(&named("base")).unwrap_err();
+        assert!(matches!(error, LoadError::Damaged { .. }), "{error}");
+        assert_eq!(fixture.ensure(&base(), BuildOptions::default()).unwrap().id, image.id);
+        fixture.store.load(&named("base")).unwrap();
+    }
+    assert_eq!(fixture.made(), (1, 1));
+}
+
+#[test]
+fn a_newer_manifest_is_not_guessed_at() {
+    let fixture = Fixture::new(Fake::default());
+    let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    overwrite(&image.dir.join("manifest.json"), br#"{ "format": 99, "everything": "else" }"#);
+    let error = fixture.store.load(&named("base")).unwrap_err();
+    assert!(matches!(error, LoadError::TooNew { format: 99, .. }), "{error}");
+}
+
+#[test]
+fn two_builders_at_once_make_one_image_and_the_second_is_told_why_it_waits() {
+    let fixture = Fixture::new(Fake { root_takes: Duration::from_millis(600), ..Default::default() });
+    let build = || {
+        let mut waited = false;
+        let image = fixture.store.ensure(&base(), &BuildOptions::default(), &mut |progress| {
+            waited |= progress.step == Step::Waiting;
+        });
+        (image.unwrap().id, waited)
+    };
+    let (one, two) = std::thread::scope(|scope| {
+        let other = scope.spawn(build);
+        (build(), other.join().unwrap())
+    });
+    assert_eq!(one.0, two.0);
+    assert!(one.1 != two.1, "exactly one of them waits");
+    assert_eq!(fixture.made(), (1, 1));
+}
+
+#[test]
+fn what_an_interrupted_build_left_is_swept() {
+    let fixture = Fixture::new(Fake::default());
+    let stale = fixture.store.dir().join("scratch/part-dead/content");
+    fs::create_dir_all(&stale).unwrap();
+    fs::write(stale.join("root.img"), "half").unwrap();
+    fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    assert!(fixture.entries("scratch").is_empty());
+}
+
+#[test]
+fn removing_a_template_takes_what_nothing_else_needs() {
+    let fixture = Fixture::new(Fake::default());
+    let kept = fixture.ensure(&base(), BuildOptions::default()).unwrap();
+    let mine = Recipe::custom("mine", &base(), ["hello"]).unwrap();
+    let gone = fixture.ensure(&mine, BuildOptions::default()).unwrap();
+    let running = fixture.ensure(&mine, BuildOptions { force: true, ..Default::default() }).unwrap();
+    let in_use = BTreeSet::from([running.id.clone()]);
+    fixture.store.remove(&named("mine"), &in_use, &mut |_| ()).unwrap();
+    assert!(matches!(fixture.store.load(&named("mine")), Err(LoadError::NotBuilt { .. })));
+    assert!(!gone.dir.exists() && !gone.root_img().exists());
+    fixture.store.load_image(&running.id).unwrap();
+    fixture.store.load(&named("base")).unwrap();
+    assert_eq!(fixture.store.list().unwrap().len(), 1);
+    assert!(kept.root_img().exists());
+    assert!(fixture.store.remove(&named("mine"), &in_use, &mut |_| ()).is_err());
+}
+
+#[test]
+fn a_template_that_was_never_built_says_how_to_build_it() {
+    let fixture = Fixture::new(Fake::default());
+    let error = fixture.store.load(&named("base")).unwrap_err().to_string();
+    assert_eq!(error, "template `base` has not been built; `sandling template build base` builds it");
+}

@@ -1,0 +1,244 @@
+//! Debian's programs that a build runs: started alike, ended with us, and their failures turned into sentences.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+/// How long a silent program may keep a person waiting for a sign of life.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Lines of a failed program's output that are kept for the error.
+const KEPT_LINES: usize = 6;
+
+/// Program and the Debian package that has it.
+pub(crate) const TOOLS: [(&str, &str); 7] = [
+    ("mmdebstrap", "mmdebstrap"),
+    ("mke2fs", "e2fsprogs"),
+    ("apt-get", "apt"),
+    ("apt-cache", "apt"),
+    ("apt-config", "apt"),
+    ("dpkg", "dpkg"),
+    ("dpkg-deb", "dpkg"),
+];
+
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    #[error("`{program}` is not installed; `apt-get install {package}` brings it")]
+    Missing { program: String, package: &'static str },
+    #[error("`{program}` could not be run")]
+    Run { program: String, source: io::Error },
+    #[error("the disk is full (`{program}` found no space left)")]
+    NoSpace { program: String },
+    #[error("`{program}` failed ({status}): {said}")]
+    Failed { program: String, status: ExitStatus, said: String },
+}
+
+/// One run of a program.
+pub(crate) struct Tool {
+    program: &'static str,
+    command: Command,
+}
+
+/// What a followed program did: said a line, or nothing for a while.
+pub(crate) enum Event<'a> {
+    Line(&'a str),
+    Silence,
+}
+
+impl Tool {
+    pub(crate) fn new(program: &'static str) -> Self {
+        let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
+        command.env("PATH", search_path()).env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
+        command.env_remove("SOURCE_DATE_EPOCH").stdin(Stdio::null());
+        // In a user namespace the caller's own directory may be closed, and some programs want to return to it.
+        command.current_dir("/");
+        // SAFETY: the closure makes one async-signal-safe system call and allocates nothing.
+        unsafe {
+            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
+        }
+        Self { program, command }
+    }
+
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn current_dir(mut self, directory: impl AsRef<std::path::Path>) -> Self {
+        self.command.current_dir(directory);
+        self
+    }
+
+    pub(crate) fn stdin(mut self, file: File) -> Self {
+        self.command.stdin(file);
+        self
+    }
+
+    /// Runs it and returns what it wrote to its standard output.
+    pub(crate) fn capture(mut self) -> Result<String, ToolError> {
+        let output = self.command.output().map_err(|error| cannot_run(self.program, error))?;
+        let mut said = Said::default();
+        String::from_utf8_lossy(&output.stderr).lines().for_each(|line| said.hear(line.to_owned()));
+        said.judge(self.program, output.status)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs it and passes on what it says, on either stream, as it says it.
+    pub(crate) fn follow(mut self, mut on: impl FnMut(Event<'_>)) -> Result<(), ToolError> {
+        let (mut child, lines) = self.start().map_err(|error| cannot_run(self.program, error))?;
+        let mut said = Said::default();
+        loop {
+            match lines.recv_timeout(TICK) {
+                Ok(line) => {
+                    on(Event::Line(&line));
+                    said.hear(line);
+                }
+                Err(RecvTimeoutError::Timeout) => on(Event::Silence),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let status = child.wait().map_err(|error| cannot_run(self.program, error))?;
+        said.judge(self.program, status)
+    }
+
+    fn start(&mut self) -> io::Result<(Child, Receiver<String>)> {
+        let (reader, writer) = io::pipe()?;
+        self.command.stdout(writer.try_clone()?).stderr(writer);
+        let child = self.command.spawn()?;
+        // The command keeps its ends of the pipe; as long as they are open the reader sees no end.
+        self.command.stdout(Stdio::null()).stderr(Stdio::null());
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            let mut reader = BufReader::new(reader);
+            let mut line = Vec::new();
+            while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+                let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+                line.clear();
+                if send.send(text).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok((child, lines))
+    }
+}
+
+/// Where a program is, with the directories an ordinary user's PATH lacks.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    std::env::split_paths(&search_path()).map(|directory| directory.join(program)).find(|path| path.is_file())
+}
+
+fn search_path() -> String {
+    let own = std::env::var("PATH").unwrap_or_default();
+    format!("{own}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
+}
+
+fn cannot_run(program: &str, source: io::Error) -> ToolError {
+    let program = program.to_owned();
+    let package = TOOLS.iter().find(|(tool, _)| *tool == program).map(|(_, package)| *package);
+    match package {
+        Some(package) if source.kind() == io::ErrorKind::NotFound => ToolError::Missing { program, package },
+        _ => ToolError::Run { program, source },
+    }
+}
+
+/// What a program's words come to if it fails.
+#[derive(Default)]
+struct Said {
+    last: VecDeque<String>,
+    /// apt, dpkg and mmdebstrap mark what matters with `E:`.
+    marked: Vec<String>,
+    disk_full: bool,
+}
+
+impl Said {
+    fn hear(&mut self, line: String) {
+        self.disk_full |= line.contains("No space left on device");
+        if let Some(error) = line.strip_prefix("E: ")
+            && self.marked.len() < KEPT_LINES
+        {
+            // The first mark often only says that a script failed; why, the script itself said just before.
+            let cause = self.last.back().filter(|_| self.marked.is_empty()).cloned();
+            self.marked.extend(cause);
+            self.marked.push(error.to_owned());
+        }
+        if self.last.len() == KEPT_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
+    }
+
+    fn judge(self, program: &str, status: ExitStatus) -> Result<(), ToolError> {
+        let program = program.to_owned();
+        if status.success() {
+            return Ok(());
+        }
+        if self.disk_full {
+            return Err(ToolError::NoSpace { program });
+        }
+        let words = if self.marked.is_empty() { Vec::from(self.last) } else { self.marked };
+        Err(ToolError::Failed { program, status, said: words.join("; ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_followed_program_is_heard_on_both_streams_and_its_failure_keeps_the_marked_lines() {
+        let mut heard = Vec::new();
+        let error = Tool::new("sh")
+            .args(["-c", "echo one; echo 'E: bad thing' >&2; exit 3"])
+            .follow(|event| {
+                if let Event::Line(line) = event {
+                    heard.push(line.to_owned());
+                }
+            })
+            .unwrap_err();
+        assert_eq!(heard, ["one", "E: bad thing"]);
+        assert!(matches!(&error, ToolError::Failed { said, .. } if said == "one; bad thing"), "{error}");
+    }
+
+    #[test]
+    fn a_silent_program_still_gives_signs_of_life() {
+        let mut ticks = 0;
+        Tool::new("sh")
+            .args(["-c", "exec sleep 1.5"])
+            .follow(|event| ticks += u32::from(matches!(event, Event::Silence)))
+            .unwrap();
+        assert!(ticks >= 1);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_apart() {
+        let script = "echo 'cp: error writing: No space left on device' >&2; exit 1";
+        let error = Tool::new("sh").args(["-c", script]).capture().unwrap_err();
+        assert!(matches!(error, ToolError::NoSpace { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_names_its_package() {
+        let error = cannot_run("mke2fs", io::ErrorKind::NotFound.into());
+        assert!(error.to_string().contains("apt-get install e2fsprogs"), "{error}");
+    }
+}
