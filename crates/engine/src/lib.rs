@@ -1,1 +1,47 @@
+//! Sandboxes: how they are made, used, limited and ended, and how what a dead process left behind is found.
+//!
+//! An [`Engine`] owns a home directory's store and machines. [`Engine::create`] gives a [`Sandbox`]; commands, files
+//! and contexts go through it. The engine knows the machine (`vmm`), the template (`image`) and the guest
+//! (`protocol`); it knows no HTTP and no terminal.
 
+pub mod access;
+mod bake;
+mod config;
+mod contexts;
+mod create;
+mod engine;
+mod exec;
+mod expiry;
+mod files;
+mod home;
+mod identify;
+mod keep;
+mod lifecycle;
+mod link;
+mod made;
+mod memory;
+mod owner;
+mod ports;
+mod recover;
+mod sandbox;
+pub mod scan;
+mod standby;
+mod store;
+mod template;
+
+pub use bake::BakeError;
+pub use config::EngineConfig;
+pub use contexts::{Cell, CellOutput};
+pub use create::{CreateError, CreateSpec, DEFAULT_WORKSPACE, GrowError};
+pub use engine::{Engine, OpenError};
+pub use exec::{Collected, Execution, Output, RunError, RunSpec};
+pub use expiry::{Lifetime, LifetimeChange};
+pub use files::{Download, Upload, Watch};
+pub use home::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
+pub use identify::IdentifyError;
+pub use lifecycle::{Refused, State};
+pub use link::{LinkError, StreamSender};
+pub use made::MakeError;
+pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
+pub use store::{Event, StoreError};
+pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};

@@ -1,0 +1,133 @@
+//! Creates per minute: a token bucket, kept as the time it takes to be full again.
+//!
+//! Counting time instead of tokens needs no fractions, and stays true when the rate changes in between.
+
+use std::time::{Duration, Instant};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How long to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    For(Duration),
+    /// More at once than a full bucket holds.
+    Never,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bucket {
+    /// When it is full again. In the past: it is full.
+    full_at: Instant,
+}
+
+impl Bucket {
+    pub(super) fn full(now: Instant) -> Self {
+        Self { full_at: now }
+    }
+
+    /// Takes `count` out of a bucket that holds `per_minute` and fills in a minute, or nothing at all.
+    pub(super) fn take(&mut self, now: Instant, count: u64, per_minute: u32) -> Result<(), Wait> {
+        if count == 0 {
+            return Ok(());
+        }
+        if count > u64::from(per_minute) {
+            return Err(Wait::Never);
+        }
+        let missing = self.missing(now);
+        let cost = cost(count, per_minute);
+        match (missing + cost).checked_sub(MINUTE) {
+            Some(over) if !over.is_zero() => Err(Wait::For(over)),
+            _ => {
+                self.full_at = now + missing + cost;
+                Ok(())
+            }
+        }
+    }
+
+    /// How many of `per_minute` are out, rounded up.
+    pub(super) fn taken(&self, now: Instant, per_minute: u32) -> u64 {
+        let missing = self.missing(now).as_nanos() * u128::from(per_minute);
+        missing.div_ceil(MINUTE.as_nanos()) as u64
+    }
+
+    fn missing(&self, now: Instant) -> Duration {
+        self.full_at.saturating_duration_since(now)
+    }
+}
+
+/// How long `count` take to flow back; at most a minute, as `count` is at most `per_minute`.
+fn cost(count: u64, per_minute: u32) -> Duration {
+    Duration::from_nanos((MINUTE.as_nanos() * u128::from(count) / u128::from(per_minute)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_bucket_gives_a_burst_and_then_makes_wait() {
+        let now = Instant::now();
+        let mut bucket = Bucket::full(now);
+        for _ in 0..6 {
+            assert_eq!(bucket.take(now, 1, 6), Ok(()));
+        }
+        assert_eq!(bucket.taken(now, 6), 6);
+        assert_eq!(bucket.take(now, 1, 6), Err(Wait::For(Duration::from_secs(10))));
+        assert_eq!(bucket.take(now + Duration::from_secs(10), 1, 6), Ok(()));
+    }
+
+    #[test]
+    fn more_than_the_bucket_holds_is_never_to_be_had() {
+        let now = Instant::now();
+        assert_eq!(Bucket::full(now).take(now, 7, 6), Err(Wait::Never));
+        assert_eq!(Bucket::full(now).take(now, 1, 0), Err(Wait::Never));
+        assert_eq!(Bucket::full(now).take(now, 0, 0), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_minute_sees_more_than_a_burst_and_a_refill(
+            per_minute in 1u32..200, steps in proptest::collection::vec((0u64..5_000, 1u64..20), 1..200),
+        ) {
+            let start = Instant::now();
+            let (mut now, mut bucket, mut granted) = (start, Bucket::full(start), 0);
+            for (milliseconds, count) in steps {
+                now += Duration::from_millis(milliseconds);
+                if bucket.take(now, count, per_minute).is_ok() {
+                    granted += count;
+                }
+                let refilled = u128::from(per_minute) * (now - start).as_nanos() / MINUTE.as_nanos();
+                // One more for what rounding gives away.
+                prop_assert!(u128::from(granted) <= u128::from(per_minute) + refilled + 1);
+            }
+        }
+
+        #[test]
+        fn who_waits_as_told_is_served_and_who_comes_earlier_is_not(
+            per_minute in 1u32..5000, spent in 0u64..5000, count in 1u64..5000,
+        ) {
+            let now = Instant::now();
+            let mut bucket = Bucket::full(now);
+            let _ = bucket.take(now, spent, per_minute);
+            if let Err(Wait::For(wait)) = bucket.take(now, count, per_minute) {
+                prop_assert!(wait <= MINUTE);
+                let early = now + wait - Duration::from_nanos(1);
+                prop_assert!(bucket.take(early, count, per_minute).is_err());
+                prop_assert_eq!(bucket.take(now + wait, count, per_minute), Ok(()));
+            }
+        }
+
+        #[test]
+        fn a_refusal_costs_nothing(per_minute in 1u32..100, tries in 1usize..100) {
+            let now = Instant::now();
+            let mut bucket = Bucket::full(now);
+            prop_assert_eq!(bucket.take(now, u64::from(per_minute), per_minute), Ok(()));
+            let first = bucket.take(now, 1, per_minute);
+            prop_assert!(first.is_err());
+            for _ in 0..tries {
+                prop_assert_eq!(bucket.take(now, 1, per_minute), first);
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! How much a workspace may have: a pure check.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A workspace's limits; nothing is without limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quota {
+    pub sandboxes: Option<u32>,
+    pub vcpus: Option<u32>,
+    pub memory_mib: Option<u32>,
+    pub disk_mib: Option<u32>,
+    pub creates_per_minute: Option<u32>,
+}
+
+/// What a workspace has until somebody says otherwise: more than one host bears in earnest, and an end to a loop
+/// that creates without destroying. Memory and disk count as configured; what is shared or not written costs less.
+pub const DEFAULT_QUOTA: Quota = Quota {
+    sandboxes: Some(200),
+    vcpus: Some(800),
+    memory_mib: Some(256 * 1024),
+    disk_mib: Some(2 * 1024 * 1024),
+    creates_per_minute: Some(6000),
+};
+
+impl Default for Quota {
+    fn default() -> Self {
+        DEFAULT_QUOTA
+    }
+}
+
+/// An amount of what quotas limit: what is in use, or what is wished for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    pub sandboxes: u64,
+    pub vcpus: u64,
+    pub memory_mib: u64,
+    pub disk_mib: u64,
+}
+
+impl Resources {
+    fn each(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            sandboxes: f(self.sandboxes, other.sandboxes),
+            vcpus: f(self.vcpus, other.vcpus),
+            memory_mib: f(self.memory_mib, other.memory_mib),
+            disk_mib: f(self.disk_mib, other.disk_mib),
+        }
+    }
+}
+
+impl Add for Resources {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+}
+
+impl AddAssign for Resources {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Resources {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+}
+
+impl std::iter::Sum for Resources {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::default(), Add::add)
+    }
+}
+
+/// What ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    Sandboxes,
+    Vcpus,
+    MemoryMib,
+    DiskMib,
+    CreatesPerMinute,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sandboxes => "sandboxes",
+            Self::Vcpus => "vCPUs",
+            Self::MemoryMib => "MiB of memory",
+            Self::DiskMib => "MiB of disk",
+            Self::CreatesPerMinute => "creates per minute",
+        })
+    }
+}
+
+/// A wish over the quota. Nothing was made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("max {what} reached: the limit is {limit}, {used} in use, {wanted} more asked for")]
+pub struct QuotaRefused {
+    pub what: Resource,
+    pub limit: u64,
+    pub used: u64,
+    pub wanted: u64,
+    /// When to ask again. Nothing if waiting alone does not help.
+    pub retry_after: Option<Duration>,
+}
+
+/// Whether `wish` fits beside what is in use. Only what is wished for can be refused: a workspace whose quota was
+/// lowered keeps what it has.
+pub fn check(quota: &Quota, used: &Resources, wish: &Resources) -> Result<(), QuotaRefused> {
+    let rules = [
+        (Resource::Sandboxes, quota.sandboxes, used.sandboxes, wish.sandboxes),
+        (Resource::Vcpus, quota.vcpus, used.vcpus, wish.vcpus),
+        (Resource::MemoryMib, quota.memory_mib, used.memory_mib, wish.memory_mib),
+        (Resource::DiskMib, quota.disk_mib, used.disk_mib, wish.disk_mib),
+    ];
+    for (what, limit, used, wanted) in rules {
+        let Some(limit) = limit.map(u64::from) else { continue };
+        if wanted > 0 && used.saturating_add(wanted) > limit {
+            return Err(QuotaRefused { what, limit, used, wanted, retry_after: None });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const UNLIMITED: Quota =
+        Quota { sandboxes: None, vcpus: None, memory_mib: None, disk_mib: None, creates_per_minute: None };
+
+    fn any_limit() -> impl Strategy<Value = Option<u32>> {
+        prop_oneof![Just(None), (0u32..50).prop_map(Some), any::<u32>().prop_map(Some)]
+    }
+
+    prop_compose! {
+        fn any_quota()(
+            sandboxes in any_limit(), vcpus in any_limit(), memory_mib in any_limit(), disk_mib in any_limit(),
+        ) -> Quota {
+            Quota { sandboxes, vcpus, memory_mib, disk_mib, creates_per_minute: None }
+        }
+    }
+
+    prop_compose! {
+        fn any_resources()(
+            sandboxes in 0u64..60, vcpus in 0u64..60, memory_mib in prop_oneof![0u64..60, any::<u64>()],
+            disk_mib in prop_oneof![0u64..60, any::<u64>()],
+        ) -> Resources {
+            Resources { sandboxes, vcpus, memory_mib, disk_mib }
+        }
+    }
+
+    fn fits(limit: Option<u32>, used: u64) -> bool {
+        limit.is_none_or(|limit| used <= u64::from(limit))
+    }
+
+    fn within(quota: &Quota, used: &Resources) -> bool {
+        fits(quota.sandboxes, used.sandboxes)
+            && fits(quota.vcpus, used.vcpus)
+            && fits(quota.memory_mib, used.memory_mib)
+            && fits(quota.disk_mib, used.disk_mib)
+    }
+
+    #[test]
+    fn the_refusal_says_what_ran_out_as_the_contract_words_it() {
+        let quota = Quota { sandboxes: Some(2), ..UNLIMITED };
+        let (used, wish) =
+            (Resources { sandboxes: 2, ..Default::default() }, Resources { sandboxes: 1, ..Default::default() });
+        let refused = check(&quota, &used, &wish).unwrap_err();
+        assert_eq!(refused.what, Resource::Sandboxes);
+        assert_eq!(refused.retry_after, None);
+        assert!(refused.to_string().starts_with("max sandboxes reached"), "{refused}");
+    }
+
+    #[test]
+    fn a_workspace_over_a_lowered_quota_may_still_ask_for_other_things() {
+        let quota = Quota { memory_mib: Some(10), ..UNLIMITED };
+        let used = Resources { memory_mib: 100, ..Default::default() };
+        assert!(check(&quota, &used, &Resources { disk_mib: 5, ..Default::default() }).is_ok());
+        assert!(check(&quota, &used, &Resources { memory_mib: 1, ..Default::default() }).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_within_the_quota_stays_within(
+            quota in any_quota(), wishes in proptest::collection::vec(any_resources(), 0..40),
+        ) {
+            let mut used = Resources::default();
+            for wish in wishes {
+                if check(&quota, &used, &wish).is_ok() {
+                    used += wish;
+                }
+                prop_assert!(within(&quota, &used), "{used:?} over {quota:?}");
+            }
+        }
+
+        #[test]
+        fn a_refusal_is_true(quota in any_quota(), used in any_resources(), wish in any_resources()) {
+            let answer = check(&quota, &used, &wish);
+            if within(&quota, &(used + wish)) {
+                prop_assert_eq!(&answer, &Ok(()));
+            }
+            if let Err(refused) = answer {
+                prop_assert!(refused.wanted > 0);
+                prop_assert!(refused.used.saturating_add(refused.wanted) > refused.limit);
+                prop_assert_eq!(refused.retry_after, None);
+            }
+        }
+
+        #[test]
+        fn asking_for_less_is_never_refused_where_more_was_granted(
+            quota in any_quota(), used in any_resources(), wish in any_resources(), less in any_resources(),
+        ) {
+            let smaller = wish - less;
+            if check(&quota, &used, &wish).is_ok() {
+                prop_assert_eq!(check(&quota, &used, &smaller), Ok(()));
+            }
+        }
+
+        #[test]
+        fn without_limits_all_is_granted(used in any_resources(), wish in any_resources()) {
+            prop_assert_eq!(check(&UNLIMITED, &used, &wish), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Token secrets: how they look, and what is kept of them.
+//!
+//! A secret is `sdl_` and 40 hexadecimal digits, 160 bits from the kernel's random generator. Nobody guesses that, so
+//! one fast hash without salt or stretching is enough to keep: those help passwords, which people choose. The first
+//! twelve characters, [`TokenSecret::prefix`], are no secret; lists and the audit log name the token by them.
+
+use std::{fmt, io};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+const MARK: &str = "sdl_";
+const RANDOM_BYTES: usize = 20;
+const PREFIX_LENGTH: usize = 12;
+
+/// A token as its holder knows it. It is shown once and kept nowhere.
+#[derive(Clone)]
+pub struct TokenSecret(String);
+
+impl TokenSecret {
+    pub(crate) fn fresh() -> io::Result<Self> {
+        let mut random = [0u8; RANDOM_BYTES];
+        let mut filled = 0;
+        while filled < random.len() {
+            filled += getrandom(&mut random[filled..], GetRandomFlags::empty())?;
+        }
+        Ok(Self(random.iter().fold(MARK.to_owned(), |text, byte| format!("{text}{byte:02x}"))))
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(MARK)?;
+        let valid = digits.len() == 2 * RANDOM_BYTES && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        valid.then(|| Self(text.to_owned()))
+    }
+
+    /// The secret itself, for its holder.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub fn prefix(&self) -> &str {
+        &self.0[..PREFIX_LENGTH]
+    }
+
+    pub(crate) fn hash(&self) -> blake3::Hash {
+        hash(&self.0)
+    }
+}
+
+/// What is compared instead of a secret. `blake3::Hash` compares in constant time.
+pub(crate) fn hash(secret: &str) -> blake3::Hash {
+    blake3::hash(secret.as_bytes())
+}
+
+impl fmt::Debug for TokenSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", self.prefix())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_secret_is_well_formed_and_its_own() {
+        let (one, two) = (TokenSecret::fresh().unwrap(), TokenSecret::fresh().unwrap());
+        assert_eq!(one.expose().len(), 44);
+        assert_eq!(TokenSecret::parse(one.expose()).unwrap().hash(), one.hash());
+        assert_ne!(one.hash(), two.hash());
+    }
+
+    #[test]
+    fn a_log_line_does_not_give_a_secret_away() {
+        let secret = TokenSecret::fresh().unwrap();
+        let shown = format!("{secret:?}");
+        assert!(shown.starts_with(secret.prefix()));
+        assert!(!shown.contains(&secret.expose()[PREFIX_LENGTH..]));
+    }
+
+    #[test]
+    fn what_is_not_a_secret_is_not_taken_for_one() {
+        let good = TokenSecret::fresh().unwrap();
+        let good = good.expose();
+        let upper = good.to_uppercase();
+        for bad in ["sdl_", "pds_00", &good[1..], &format!("{good}0"), &good[..43], &upper, &format!(" {good}")] {
+            assert!(TokenSecret::parse(bad).is_none(), "{bad:?}");
+        }
+        assert!(TokenSecret::parse(&format!("sdl_{}", "ü".repeat(20))).is_none());
+    }
+}

@@ -1,0 +1,39 @@
+//! What an engine can be told.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sandling_vmm::accelerator::AcceleratorChoice;
+
+use crate::home::Home;
+
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    pub home: Home,
+    pub accelerator: AcceleratorChoice,
+    /// Standbys kept ready per template, once the template was first used. 0: none.
+    pub standbys: usize,
+    /// Standbys give way, and none are made, while the host has less memory than this to spare.
+    pub spare_memory_mib: u64,
+    /// How long a sandbox lives if nobody says otherwise.
+    pub default_ttl: Duration,
+    /// Sandboxes of engines that died are taken over at the start; otherwise they are ended.
+    pub takeover: bool,
+    /// The program that is executed to set up a machine's jail; it is given `__jail` as its first argument.
+    pub launcher: PathBuf,
+}
+
+impl EngineConfig {
+    /// The defaults. The launcher is this very program.
+    pub fn new(home: Home) -> std::io::Result<Self> {
+        Ok(Self {
+            home,
+            accelerator: AcceleratorChoice::Auto,
+            standbys: 0,
+            spare_memory_mib: 1024,
+            default_ttl: Duration::from_secs(3600),
+            takeover: false,
+            launcher: std::env::current_exe()?,
+        })
+    }
+}

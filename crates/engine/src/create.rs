@@ -1,0 +1,198 @@
+//! Making a sandbox: a standby is claimed or a machine restored, made itself, and handed out once it has said so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandling_protocol::{FailureKind, Request};
+use tokio::time::Instant;
+
+use crate::engine::Engine;
+use crate::expiry::Lifetime;
+use crate::identify::{IdentifyError, identify};
+use crate::link::LinkError;
+use crate::made::{Made, MakeError};
+use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
+use crate::store::StoreError;
+use crate::template::{Template, TemplateError};
+use crate::{keep, memory};
+
+/// Whose sandboxes are, where nobody is told apart.
+pub const DEFAULT_WORKSPACE: &str = "default";
+
+/// What sandbox is wanted. What is absent comes from the template.
+#[derive(Debug, Clone, Default)]
+pub struct CreateSpec {
+    pub template: String,
+    pub vcpus: Option<u32>,
+    pub memory_mib: Option<u32>,
+    pub disk_mib: Option<u32>,
+    pub pids: Option<u32>,
+    /// How long it may live; absent means the engine's default.
+    pub ttl: Option<Duration>,
+    /// How long it may be idle; absent means as long as it lives.
+    pub idle: Option<Duration>,
+    /// Neither limit applies.
+    pub persistent: bool,
+    pub env: BTreeMap<String, String>,
+    /// Whose it is.
+    pub workspace: String,
+    pub metadata: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    #[error("{what} must be between {least} and {most}, not {value}")]
+    OutOfRange { what: &'static str, value: u64, least: u64, most: u64 },
+    #[error("the host has only {available_mib} MiB of memory left; end a sandbox first, or ask for a smaller one")]
+    NoMemory { available_mib: u64 },
+    #[error("the machine could not be made")]
+    Make(#[from] MakeError),
+    #[error(transparent)]
+    Identify(#[from] IdentifyError),
+    #[error("the disk could not be grown")]
+    GrowDisk(#[source] GrowError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the engine is closing")]
+    Closing,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GrowError {
+    #[error(transparent)]
+    Machine(#[from] sandling_vmm::machine::MachineError),
+    #[error(transparent)]
+    Guest(#[from] LinkError),
+}
+
+impl Engine {
+    /// Makes a sandbox. When this returns, its guest has answered, and it is written down.
+    pub async fn create(self: &Arc<Self>, spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
+        let engine = self.clone();
+        // In a task of its own: a caller that goes away in the middle leaves no half-made machine.
+        let making = tokio::spawn(async move { engine.create_inner(spec).await });
+        making.await.unwrap_or(Err(CreateError::Closing))
+    }
+
+    async fn create_inner(self: Arc<Self>, spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
+        let asked = Instant::now();
+        spec.check()?;
+        let template = self.template(&spec.workspace, &spec.template, spec.vcpus, spec.memory_mib).await?;
+        let disk_mib = spec.disk_mib(&template)?;
+        self.admit(&template)?;
+        let pids = spec.pids.unwrap_or(template.pids());
+        let (made, boot_mode) = match self.claim(&template, &spec, pids).await {
+            Some(made) => (made, BootMode::Standby),
+            None => {
+                let made = self.maker.restore(&template).await?;
+                identify(made.link(), &made.id, &spec.env, pids).await?;
+                (made, BootMode::Restore)
+            }
+        };
+        if disk_mib != template.disk_mib() {
+            grow(&made, disk_mib).await.map_err(CreateError::GrowDisk)?;
+        }
+        let boot_ms = asked.elapsed().as_secs_f64() * 1e3;
+        let info = SandboxInfo {
+            id: made.id.clone(),
+            template: template.name.clone(),
+            image: template.image.id.to_string(),
+            state: crate::State::Running,
+            vcpus: template.hardware.vcpus,
+            memory_mib: template.hardware.memory_mib,
+            disk_mib,
+            pids,
+            created_at: jiff::Timestamp::now(),
+            boot_mode,
+            boot_ms,
+            lifetime: Lifetime {
+                from: jiff::Timestamp::now(),
+                ttl_seconds: Some(spec.ttl.unwrap_or(self.config.default_ttl).as_secs()),
+                idle_seconds: spec.idle.map(|idle| idle.as_secs()),
+                persistent: spec.persistent,
+            },
+            workspace: spec.workspace.clone(),
+            metadata: spec.metadata.clone(),
+            labels: spec.labels.clone(),
+            boundary: made.machine().boundary().clone(),
+        };
+        self.hand_out(made, info)
+    }
+
+    /// A standby that has become itself. One that died on the shelf is passed over.
+    async fn claim(&self, template: &Arc<Template>, spec: &CreateSpec, pids: u32) -> Option<Made> {
+        let shelf = self.shelf(template)?;
+        while let Some(made) = shelf.take() {
+            if made.go_on().await.is_ok() && identify(made.link(), &made.id, &spec.env, pids).await.is_ok() {
+                return Some(made);
+            }
+            made.discard().await;
+        }
+        None
+    }
+
+    /// Writes it down and gives it to its task.
+    fn hand_out(self: &Arc<Self>, made: Made, info: SandboxInfo) -> Result<Arc<Sandbox>, CreateError> {
+        self.store.insert_sandbox(self.owner.id(), &info)?;
+        let detail =
+            serde_json::json!({ "template": info.template, "boot_mode": info.boot_mode, "boot_ms": info.boot_ms });
+        self.record(&info.id, &info.workspace, "created", detail)?;
+        keep::start(self, made.into_live(), info).ok_or(CreateError::Closing)
+    }
+
+    /// Refuses before anything is made, if the host could not bear it. Standbys make room first.
+    fn admit(&self, template: &Template) -> Result<(), CreateError> {
+        // A sandbox shares its template's memory; what it really takes is what it writes. A quarter is a guess on
+        // the safe side of what was measured for Python sessions.
+        let needed = u64::from(template.hardware.memory_mib) / 4;
+        match memory::available_mib() {
+            Some(available_mib) if available_mib < needed + 256 => Err(CreateError::NoMemory { available_mib }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl CreateSpec {
+    fn check(&self) -> Result<(), CreateError> {
+        let within = |what, value: Option<u32>, least: u32, most: u32| match value {
+            Some(value) if value < least || value > most => {
+                Err(CreateError::OutOfRange { what, value: value.into(), least: least.into(), most: most.into() })
+            }
+            _ => Ok(()),
+        };
+        within("vcpus", self.vcpus, 1, 16)?;
+        within("memory_mib", self.memory_mib, 256, 65_536)?;
+        within("pids", self.pids, 16, 1_000_000)
+    }
+
+    fn disk_mib(&self, template: &Template) -> Result<u32, CreateError> {
+        let least = template.disk_mib();
+        match self.disk_mib.unwrap_or(least) {
+            wanted if wanted < least || wanted > 1024 * 1024 => Err(CreateError::OutOfRange {
+                what: "disk_mib",
+                value: wanted.into(),
+                least: least.into(),
+                most: 1024 * 1024,
+            }),
+            wanted => Ok(wanted),
+        }
+    }
+}
+
+async fn grow(made: &Made, disk_mib: u32) -> Result<(), GrowError> {
+    made.machine().resize_disk(u64::from(disk_mib) << 20).await?;
+    // The guest learns of the new size by an interrupt; until then there is nothing to grow into.
+    for _ in 0..50 {
+        match made.link().call(Request::GrowDisk).await {
+            Err(LinkError::Failed(failure)) if failure.kind == FailureKind::Busy => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            other => return Ok(other.map(drop)?),
+        }
+    }
+    Err(LinkError::NoAnswer.into())
+}

@@ -1,0 +1,241 @@
+//! The engine: everything of one home directory, in one place.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sandling_image::{ContentId, ImageStore};
+use sandling_vmm::accelerator::{self, Probe, ResolveError};
+
+use tokio::sync::broadcast;
+
+use crate::config::EngineConfig;
+use crate::create::DEFAULT_WORKSPACE;
+use crate::made::Maker;
+use crate::owner::Owner;
+use crate::recover;
+use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
+use crate::standby::Shelf;
+use crate::store::{Event, Store, StoreError};
+use crate::template::{Shape, Template};
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the home directory cannot be used")]
+    Home { source: std::io::Error },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the templates' directory cannot be used")]
+    Templates(#[source] sandling_image::LoadError),
+    #[error(transparent)]
+    Accelerator(#[from] ResolveError),
+}
+
+/// Everything of one home directory. Several engines, in several processes, may share one.
+pub struct Engine {
+    pub(crate) config: EngineConfig,
+    pub(crate) probe: Probe,
+    pub(crate) store: Store,
+    pub(crate) owner: Owner,
+    pub(crate) images: ImageStore,
+    pub(crate) maker: Arc<Maker>,
+    pub(crate) templates: tokio::sync::Mutex<HashMap<Shape, Arc<Template>>>,
+    events: broadcast::Sender<Event>,
+    shelves: Mutex<HashMap<Shape, Arc<Shelf>>>,
+    sandboxes: Mutex<Registry>,
+}
+
+#[derive(Default)]
+struct Registry {
+    living: HashMap<SandboxId, Arc<Sandbox>>,
+    closing: bool,
+}
+
+impl Engine {
+    /// Opens a home directory, and takes over or ends what dead engines left there.
+    pub async fn open(config: EngineConfig) -> Result<Arc<Self>, OpenError> {
+        let home_error = |source| OpenError::Home { source };
+        config.home.prepare().map_err(home_error)?;
+        let probe = accelerator::resolve(config.accelerator)?;
+        let store = Store::open(&config.home.store())?;
+        let owner = Owner::new(&config.home.engines()).map_err(home_error)?;
+        let images = ImageStore::open(config.home.templates()).map_err(OpenError::Templates)?;
+        let maker = Arc::new(Maker {
+            sandboxes: config.home.sandboxes(),
+            engine: owner.id().to_owned(),
+            launcher: config.launcher.clone(),
+        });
+        let engine = Arc::new(Self {
+            config,
+            probe,
+            store,
+            owner,
+            images,
+            maker,
+            templates: Default::default(),
+            events: broadcast::Sender::new(1024),
+            shelves: Default::default(),
+            sandboxes: Default::default(),
+        });
+        recover::recover(&engine).await?;
+        Ok(engine)
+    }
+
+    /// Which accelerator this host gives, and why.
+    pub fn probe(&self) -> &Probe {
+        &self.probe
+    }
+
+    pub fn get(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
+        self.registry().living.get(id).cloned()
+    }
+
+    /// The sandboxes of this engine, oldest first.
+    pub fn list(&self) -> Vec<SandboxInfo> {
+        let mut infos: Vec<_> = self.registry().living.values().map(|sandbox| sandbox.info()).collect();
+        infos.sort_by_key(|info| info.created_at);
+        infos
+    }
+
+    /// The sandboxes of one workspace, oldest first.
+    pub fn list_of(&self, workspace: &str) -> Vec<SandboxInfo> {
+        let mut infos = self.list();
+        infos.retain(|info| info.workspace == workspace);
+        infos
+    }
+
+    /// The newest events of a workspace or of one of its sandboxes, ended ones included; oldest first.
+    pub fn newest_events(
+        &self,
+        workspace: &str,
+        sandbox: Option<&SandboxId>,
+        limit: u32,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.store.newest_events(workspace, sandbox.map(SandboxId::as_str), limit)
+    }
+
+    /// The events that follow the one with this number.
+    pub fn events_after(
+        &self,
+        workspace: &str,
+        sandbox: Option<&SandboxId>,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.store.events_after(workspace, sandbox.map(SandboxId::as_str), after, limit)
+    }
+
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.registry().closing
+    }
+
+    /// Writes down what happened to a sandbox, and tells those who listen.
+    pub fn record(
+        &self,
+        id: &SandboxId,
+        workspace: &str,
+        kind: &str,
+        detail: serde_json::Value,
+    ) -> Result<(), StoreError> {
+        let event = self.store.add_event(id.as_str(), workspace, kind, detail)?;
+        // Nobody need be listening.
+        let _ = self.events.send(event);
+        Ok(())
+    }
+
+    /// Events of all workspaces from now on; the listener picks its own.
+    pub fn subscribe_events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    /// A sandbox of this workspace. One of another workspace is as good as none.
+    pub fn find(&self, workspace: &str, id: &SandboxId) -> Option<Arc<Sandbox>> {
+        self.get(id).filter(|sandbox| sandbox.info.workspace == workspace)
+    }
+
+    /// Ends every sandbox and standby. Nothing can be created afterwards.
+    pub async fn close(&self) {
+        let sandboxes: Vec<_> = {
+            let mut registry = self.registry();
+            registry.closing = true;
+            registry.living.values().cloned().collect()
+        };
+        let shelves: Vec<_> = self.shelves().drain().map(|(_, shelf)| shelf).collect();
+        let mut ending = tokio::task::JoinSet::new();
+        for sandbox in sandboxes {
+            ending.spawn(async move {
+                // One that refuses to end has said so in the log.
+                let _ = sandbox.end(EndReason::EngineClosed).await;
+            });
+        }
+        for shelf in shelves {
+            ending.spawn(async move { shelf.close().await });
+        }
+        ending.join_all().await;
+    }
+
+    /// Lets go of the sandboxes without ending them: the next engine that takes over finds them as they are, and
+    /// each ends by itself when its time is over. Standbys are ended.
+    pub async fn detach(&self) {
+        let shelves: Vec<_> = {
+            self.registry().closing = true;
+            self.shelves().drain().map(|(_, shelf)| shelf).collect()
+        };
+        for shelf in shelves {
+            shelf.close().await;
+        }
+    }
+
+    /// Ends the standbys of a template.
+    pub(crate) async fn drop_shelves(&self, image: &ContentId) {
+        let dropped: Vec<_> = self.shelves().extract_if(|shape, _| shape.image == *image).collect();
+        for (_, shelf) in dropped {
+            shelf.close().await;
+        }
+    }
+
+    /// Makes the template's standbys now and waits until they are ready.
+    pub async fn warm_up(self: &Arc<Self>, template: &str) -> Result<(), crate::TemplateError> {
+        let template = self.template(DEFAULT_WORKSPACE, template, None, None).await?;
+        if let Some(shelf) = self.shelf(&template) {
+            shelf.filled().await;
+        }
+        Ok(())
+    }
+
+    /// The shelf of a template, if standbys are wanted at all.
+    pub(crate) fn shelf(&self, template: &Arc<Template>) -> Option<Arc<Shelf>> {
+        if self.config.standbys == 0 || self.registry().closing {
+            return None;
+        }
+        let mut shelves = self.shelves();
+        let shelf = shelves.entry(template.shape.clone()).or_insert_with(|| {
+            Shelf::new(template.clone(), self.maker.clone(), self.config.standbys, self.config.spare_memory_mib)
+        });
+        Some(shelf.clone())
+    }
+
+    /// Enters a sandbox; false when the engine is closing.
+    pub(crate) fn register(&self, sandbox: Arc<Sandbox>) -> bool {
+        let mut registry = self.registry();
+        if !registry.closing {
+            registry.living.insert(sandbox.id().clone(), sandbox);
+        }
+        !registry.closing
+    }
+
+    pub(crate) fn unregister(&self, id: &SandboxId) {
+        self.registry().living.remove(id);
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shelves(&self) -> MutexGuard<'_, HashMap<Shape, Arc<Shelf>>> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

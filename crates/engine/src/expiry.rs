@@ -1,0 +1,137 @@
+//! When a sandbox's time is over: a wall-clock limit, an idle limit, and what counts as use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::sandbox::EndReason;
+
+/// The machine's own deadline lies so much later, so that the backstop never beats the engine to it.
+pub(crate) const BACKSTOP: Duration = Duration::from_secs(30);
+
+/// Who uses a sandbox, and when it was last used.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    born: Instant,
+    in_use: AtomicUsize,
+    last_ms: AtomicU64,
+}
+
+impl Activity {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { born: Instant::now(), in_use: AtomicUsize::new(0), last_ms: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn begin(self: &Arc<Self>) -> InUse {
+        self.in_use.fetch_add(1, Ordering::SeqCst);
+        InUse(self.clone())
+    }
+
+    fn touch(&self) {
+        self.last_ms.store(self.born.elapsed().as_millis() as u64, Ordering::SeqCst);
+    }
+
+    /// How long nobody has used it: not at all, while anything is in flight.
+    pub(crate) fn idle_for(&self) -> Duration {
+        if self.in_use.load(Ordering::SeqCst) > 0 {
+            return Duration::ZERO;
+        }
+        self.born.elapsed().saturating_sub(Duration::from_millis(self.last_ms.load(Ordering::SeqCst)))
+    }
+}
+
+/// Something is in flight; the sandbox is not idle until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InUse(Arc<Activity>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.in_use.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// How long a sandbox may live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifetime {
+    /// The time to live is counted from here.
+    pub from: Timestamp,
+    pub ttl_seconds: Option<u64>,
+    pub idle_seconds: Option<u64>,
+    /// Neither limit applies.
+    pub persistent: bool,
+}
+
+/// What is to change in a lifetime; the inner `None` means without limit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LifetimeChange {
+    pub ttl_seconds: Option<Option<u64>>,
+    pub idle_seconds: Option<Option<u64>>,
+    pub persistent: Option<bool>,
+}
+
+impl Lifetime {
+    /// A new time to live counts from now.
+    pub(crate) fn changed(self, change: LifetimeChange) -> Self {
+        Self {
+            from: if change.ttl_seconds.is_some() { Timestamp::now() } else { self.from },
+            ttl_seconds: change.ttl_seconds.unwrap_or(self.ttl_seconds),
+            idle_seconds: change.idle_seconds.unwrap_or(self.idle_seconds),
+            persistent: change.persistent.unwrap_or(self.persistent),
+        }
+    }
+
+    /// How long is left as things stand, and why it is over then; nothing if it never is.
+    pub(crate) fn left(&self, idle_for: Duration) -> Option<(Duration, EndReason)> {
+        if self.persistent {
+            return None;
+        }
+        let age = Duration::try_from(self.from.until(Timestamp::now()).ok()?).unwrap_or_default();
+        let left = |limit: Option<u64>, used: Duration| Some(Duration::from_secs(limit?).saturating_sub(used));
+        let ttl = left(self.ttl_seconds, age).map(|left| (left, EndReason::Ttl));
+        let idle = left(self.idle_seconds, idle_for).map(|left| (left, EndReason::Idle));
+        [ttl, idle].into_iter().flatten().min_by_key(|(left, _)| *left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lifetime(ttl_seconds: Option<u64>, idle_seconds: Option<u64>, age_seconds: i64) -> Lifetime {
+        let from = Timestamp::now() - jiff::SignedDuration::from_secs(age_seconds);
+        Lifetime { from, ttl_seconds, idle_seconds, persistent: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sandbox_in_use_is_not_idle() {
+        let activity = Activity::new();
+        let in_use = activity.begin();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(activity.idle_for(), Duration::ZERO);
+        drop(in_use);
+        tokio::time::advance(Duration::from_secs(11)).await;
+        let (left, reason) = lifetime(None, Some(10), 100).left(activity.idle_for()).unwrap();
+        assert_eq!((left, reason), (Duration::ZERO, EndReason::Idle));
+    }
+
+    #[test]
+    fn the_wall_clock_limit_holds_however_busy_it_is() {
+        let (left, reason) = lifetime(Some(5), Some(50), 6).left(Duration::ZERO).unwrap();
+        assert_eq!((left, reason), (Duration::ZERO, EndReason::Ttl));
+    }
+
+    #[test]
+    fn a_persistent_one_never_expires_and_can_be_made_to() {
+        let kept =
+            lifetime(Some(5), Some(5), 60).changed(LifetimeChange { persistent: Some(true), ..Default::default() });
+        assert_eq!(kept.left(Duration::from_secs(99)), None);
+        let change = LifetimeChange { persistent: Some(false), ttl_seconds: Some(Some(30)), idle_seconds: Some(None) };
+        let (left, reason) = kept.changed(change).left(Duration::ZERO).unwrap();
+        assert!(left > Duration::from_secs(28) && reason == EndReason::Ttl, "{left:?}");
+    }
+}

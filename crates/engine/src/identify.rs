@@ -1,0 +1,83 @@
+//! Making a restored guest itself: its clock, its randomness, its names; and believing it only with a proof.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use sandling_protocol::{Identity, Limits, Proof, Request, Response};
+
+use crate::link::{Link, LinkError};
+use crate::sandbox::SandboxId;
+
+/// A guest that is not itself within this time is not handed out.
+const WITHIN: Duration = Duration::from_secs(20);
+/// How wrong a sandbox's clock may be when it is handed out.
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(50);
+
+#[derive(Debug, thiserror::Error)]
+pub enum IdentifyError {
+    #[error("the host has no randomness to give")]
+    Entropy(#[source] std::io::Error),
+    #[error("the guest did not become itself")]
+    Guest(#[from] LinkError),
+    #[error("the guest's proof is not whole: {0}")]
+    Proof(&'static str),
+}
+
+/// Tells the guest who it is. The clock travels with the message, so on a host so busy that the answer is late, it
+/// cannot be proved right; then it is all told again.
+pub(crate) async fn identify(
+    link: &Link,
+    id: &SandboxId,
+    env: &BTreeMap<String, String>,
+    pids: u32,
+) -> Result<(), IdentifyError> {
+    let begun = Instant::now();
+    let hostname = format!("sandbox-{}", &id.as_str()[..8]);
+    let machine_id = uuid::Uuid::new_v4().simple().to_string();
+    let boot_id = uuid::Uuid::new_v4().to_string();
+    loop {
+        let identity = Identity {
+            entropy: entropy()?,
+            hostname: hostname.clone(),
+            machine_id: machine_id.clone(),
+            boot_id: boot_id.clone(),
+            env: env.clone(),
+            limits: Limits { pids: Some(pids) },
+            unix_nanos: unix_nanos(),
+        };
+        let answer = link.call_within(WITHIN, Request::Identify(identity)).await?;
+        let now = unix_nanos();
+        let Response::Identified(proof) = answer else { return Err(LinkError::Unexpected.into()) };
+        check(&proof, &hostname)?;
+        if u128::from(now.abs_diff(proof.unix_nanos)) <= CLOCK_TOLERANCE.as_nanos() {
+            return Ok(());
+        }
+        if begun.elapsed() > WITHIN {
+            return Err(IdentifyError::Proof("the clock is not right"));
+        }
+    }
+}
+
+fn check(proof: &Proof, hostname: &str) -> Result<(), IdentifyError> {
+    if !proof.kernel_reseeded {
+        return Err(IdentifyError::Proof("the kernel's random generator was not reseeded"));
+    }
+    if proof.interpreters_reseeded != proof.interpreters {
+        return Err(IdentifyError::Proof("an interpreter was not reseeded"));
+    }
+    if proof.hostname != hostname {
+        return Err(IdentifyError::Proof("the host name is not its own"));
+    }
+    Ok(())
+}
+
+fn entropy() -> Result<String, IdentifyError> {
+    let mut bytes = [0u8; 64];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| IdentifyError::Entropy(error.into()))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn unix_nanos() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or_default()
+}

@@ -1,0 +1,93 @@
+//! What may happen to a sandbox when: one pure function, and the only way to change a sandbox's state.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a sandbox stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Creating,
+    Running,
+    Paused,
+    Ended,
+}
+
+/// What somebody wants of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Run something in it, or touch its files.
+    Use,
+    Pause,
+    Resume,
+    End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Go(State),
+    NothingToDo,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the sandbox is still being created")]
+    NotReadyYet,
+    #[error("the sandbox is paused; resume it first")]
+    Paused,
+    #[error("the sandbox has ended")]
+    Ended,
+}
+
+pub fn decide(state: State, request: Request) -> Result<Verdict, Refused> {
+    use Request::{End, Pause, Resume, Use};
+    use State::{Creating, Ended, Paused, Running};
+    use Verdict::{Go, NothingToDo};
+    match (state, request) {
+        (Creating | Running | Paused, End) => Ok(Go(Ended)),
+        (Ended, End) => Ok(NothingToDo),
+        (Ended, _) => Err(Refused::Ended),
+        (Creating, _) => Err(Refused::NotReadyYet),
+        (Running, Use | Resume) => Ok(NothingToDo),
+        (Running, Pause) => Ok(Go(Paused)),
+        (Paused, Use) => Err(Refused::Paused),
+        (Paused, Pause) => Ok(NothingToDo),
+        (Paused, Resume) => Ok(Go(Running)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_request() -> impl Strategy<Value = Request> {
+        prop_oneof![Just(Request::Use), Just(Request::Pause), Just(Request::Resume), Just(Request::End)]
+    }
+
+    #[test]
+    fn pause_while_creating_is_refused() {
+        assert_eq!(decide(State::Creating, Request::Pause), Err(Refused::NotReadyYet));
+    }
+
+    #[test]
+    fn asking_twice_changes_nothing() {
+        assert_eq!(decide(State::Paused, Request::Pause), Ok(Verdict::NothingToDo));
+        assert_eq!(decide(State::Ended, Request::End), Ok(Verdict::NothingToDo));
+    }
+
+    proptest! {
+        #[test]
+        fn an_ended_sandbox_stays_ended(requests in proptest::collection::vec(any_request(), 0..50)) {
+            let mut state = State::Creating;
+            let mut ended = false;
+            for request in requests {
+                if let Ok(Verdict::Go(next)) = decide(state, request) {
+                    prop_assert!(!ended, "left the end by {request:?}");
+                    prop_assert_ne!(state, next, "a move that goes nowhere");
+                    state = next;
+                    ended |= state == State::Ended;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Machines that were made and not yet handed out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sandling_protocol::{ExecSpec, Language, OnLimit, Program, Request, Stdin};
+use sandling_vmm::boundary::CgroupLimits;
+use sandling_vmm::jail::{JailConfig, Limits, Requirement};
+use sandling_vmm::machine::{Disk, Hardware, Machine, MachineConfig, MachineDir, MachineError, Start};
+
+use crate::link::{Link, LinkError};
+use crate::recover::ENGINE_FILE;
+use crate::sandbox::{Live, SandboxId};
+use crate::template::Template;
+
+/// A restored guest that has not answered within this time never will.
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How often a standby does each thing it will be asked for, so that emulated code is translated already.
+const EXERCISES: u32 = 3;
+/// The name of a machine's own disk in its directory.
+pub(crate) const DISK: &str = "disk.qcow2";
+/// Each machine of a privileged engine runs under a user of its own, from here on.
+const FIRST_UID: u32 = 700_000;
+/// What QEMU itself may take on top of the guest's memory: translated code, buffers, its own text.
+const EMULATOR_BYTES: u64 = 512 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum MakeError {
+    #[error("the machine's directory cannot be written; is the disk full?")]
+    Directory(#[source] std::io::Error),
+    #[error("the machine did not start")]
+    Machine(#[from] MachineError),
+    #[error("its control socket does not answer")]
+    Socket(#[source] std::io::Error),
+    #[error("its guest does not answer")]
+    Guest(#[from] LinkError),
+}
+
+/// Makes machines for one engine.
+#[derive(Debug, Clone)]
+pub(crate) struct Maker {
+    pub(crate) sandboxes: PathBuf,
+    pub(crate) engine: String,
+    pub(crate) launcher: PathBuf,
+}
+
+/// A machine with a session to its guest. If it is dropped, it is ended and its directory removed.
+pub(crate) struct Made {
+    pub(crate) id: SandboxId,
+    live: Option<Live>,
+    pub(crate) dir: PathBuf,
+}
+
+impl Maker {
+    /// Restores a machine from its template. It has greeted and runs.
+    pub(crate) async fn restore(&self, template: &Template) -> Result<Made, MakeError> {
+        let id = SandboxId::fresh();
+        let dir = self.sandboxes.join(id.as_str());
+        let directory = self.directory(&dir, template);
+        if let Err(error) = directory {
+            let _ = fs::remove_dir_all(&dir);
+            return Err(MakeError::Directory(error));
+        }
+        match self.start(&dir, template).await {
+            Ok(live) => Ok(Made { id, live: Some(live), dir }),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&dir);
+                Err(error)
+            }
+        }
+    }
+
+    fn directory(&self, dir: &Path, template: &Template) -> std::io::Result<()> {
+        use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+        fs::DirBuilder::new().mode(0o700).create(dir)?;
+        fs::write(dir.join(ENGINE_FILE), &self.engine)?;
+        let machine = MachineDir::new(dir);
+        machine.create()?;
+        let disk = machine.files().join(DISK);
+        fs::copy(template.baked.overlay(), &disk)?;
+        fs::set_permissions(&disk, fs::Permissions::from_mode(0o600))
+    }
+
+    async fn start(&self, dir: &Path, template: &Template) -> Result<Live, MakeError> {
+        let config = MachineConfig {
+            dir: MachineDir::new(dir),
+            hardware: template.hardware.clone(),
+            start: Start::Restore { memory: template.baked.memory(), state: template.baked.state() },
+            disk: Disk { overlay: DISK.to_owned(), backing: template.layers() },
+            jail: jail(&self.launcher, own_uid(dir), &template.hardware, template.disk_mib()),
+            qemu: MachineConfig::QEMU.into(),
+            deadline_ms: None,
+        };
+        let machine = Machine::restore(config).await?;
+        match self.greet(&machine).await {
+            Ok(link) => Ok(Live { machine, link }),
+            Err(error) => {
+                // The first error counts; a machine that does not end is found at the next start.
+                let _ = machine.end().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn greet(&self, machine: &Machine) -> Result<Link, MakeError> {
+        let greeting = Link::greet(machine.connect_control().await?).await.map_err(MakeError::Socket)?;
+        machine.cont().await?;
+        Ok(greeting.answered(ANSWER_WITHIN).await?)
+    }
+
+    /// Restores a machine, has it do once what it will be asked for, and stops it.
+    pub(crate) async fn standby(&self, template: &Template) -> Result<Made, MakeError> {
+        let made = self.restore(template).await?;
+        exercise(made.link(), &template.warm_languages()).await?;
+        made.link().hold(true);
+        made.machine().stop().await?;
+        Ok(made)
+    }
+}
+
+/// A user id of the machine's own, spread by its directory's name.
+fn own_uid(dir: &Path) -> u32 {
+    let name = dir.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
+    let spread = name.iter().fold(0u32, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    FIRST_UID + spread % 65_536
+}
+
+/// The jail of a machine of this size. The user id counts only if this process is privileged.
+pub(crate) fn jail(launcher: &Path, uid: u32, hardware: &Hardware, disk_mib: u32) -> JailConfig {
+    let memory_bytes = u64::from(hardware.memory_mib) << 20;
+    let disk_bytes = u64::from(disk_mib) << 20;
+    let cgroup = CgroupLimits {
+        memory_bytes: Some(memory_bytes + EMULATOR_BYTES),
+        cpu_milli: Some(hardware.vcpus * 1000 + 250),
+        tasks: Some(256),
+    };
+    let file_bytes = memory_bytes.max(disk_bytes + disk_bytes / 8);
+    JailConfig {
+        launcher: launcher.to_owned(),
+        uid: rustix::process::geteuid().is_root().then_some(uid),
+        limits: Limits { file_bytes, cgroup, ..Limits::default() },
+        user_namespace: Requirement::Required,
+    }
+}
+
+impl Made {
+    fn live(&self) -> &Live {
+        self.live.as_ref().expect("taken only by `into_live` and `discard`, which consume it")
+    }
+
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.live().machine
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.live().link
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.machine().died().borrow().is_none() && self.link().closed().borrow().is_none()
+    }
+
+    /// Lets a standby run; a machine that runs already does not mind.
+    pub(crate) async fn go_on(&self) -> Result<(), MakeError> {
+        self.machine().cont().await?;
+        self.link().hold(false);
+        Ok(())
+    }
+
+    pub(crate) fn into_live(mut self) -> Live {
+        self.live.take().expect("taken only here and in `discard`, which consume it")
+    }
+
+    pub(crate) async fn discard(mut self) {
+        if let Some(live) = self.live.take() {
+            remove(live, &self.dir).await;
+        }
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(live) = self.live.take() {
+            let dir = std::mem::take(&mut self.dir);
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move { remove(live, &dir).await });
+            }
+        }
+    }
+}
+
+/// Ends a machine and removes its directory.
+pub(crate) async fn remove(live: Live, dir: &Path) {
+    if let Err(error) = live.machine.end().await {
+        tracing::warn!(dir = %dir.display(), error = &error as &dyn std::error::Error, "a machine could not be ended");
+        return;
+    }
+    if let Err(error) = fs::remove_dir_all(dir) {
+        tracing::warn!(dir = %dir.display(), %error, "a machine's directory could not be removed");
+    }
+}
+
+/// Does each kind of thing a few times and leaves no trace but translated code.
+pub(crate) async fn exercise(link: &Link, languages: &[Language]) -> Result<(), LinkError> {
+    for round in 0..EXERCISES {
+        let shell = Program::Argv(vec!["/bin/true".to_owned()]);
+        run_once(link, &format!("exercise-{round}-true"), shell, b"").await?;
+        for &language in languages {
+            let program = Program::Code { language, args: Vec::new() };
+            run_once(link, &format!("exercise-{round}-{language:?}"), program, exercise_code(language)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn exercise_code(language: Language) -> &'static [u8] {
+    match language {
+        Language::Python => b"print(1 + 1)",
+        Language::Node => b"console.log(1 + 1)",
+        Language::Bash => b"echo $((1 + 1))",
+    }
+}
+
+async fn run_once(link: &Link, id: &str, program: Program, code: &[u8]) -> Result<(), LinkError> {
+    let spec = ExecSpec {
+        id: id.to_owned(),
+        program,
+        env: Default::default(),
+        cwd: None,
+        user: None,
+        timeout_ms: Some(60_000),
+        output_limit: 1 << 16,
+        on_limit: OnLimit::Kill,
+        stdin: Stdin::Closed,
+        terminal: None,
+    };
+    link.open(Request::Run(spec), code)?.drain(|_, _| {}).await?;
+    link.call(Request::Forget { exec: id.to_owned() }).await.map(drop)
+}

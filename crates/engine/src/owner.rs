@@ -1,0 +1,71 @@
+//! Which engines are alive: each holds a lock on a file of its own, which the kernel lets go when it dies.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// This engine's sign of life.
+#[derive(Debug)]
+pub struct Owner {
+    id: String,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Owner {
+    pub fn new(engines: &Path) -> io::Result<Self> {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let path = engines.join(&id);
+        let lock = File::create_new(&path)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { id, path, _lock: lock })
+    }
+
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // A file that stays is swept by the next engine.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the engine of this id is alive. The file of a dead one is removed.
+pub fn is_alive(engines: &Path, id: &str) -> bool {
+    let path = engines.join(id);
+    let Ok(file) = File::open(&path) else { return false };
+    // Shared: two who ask at once must not take each other for the owner.
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+        return true;
+    }
+    let _ = fs::remove_file(&path);
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_alive_until_it_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let owner = Owner::new(dir.path()).unwrap();
+        assert!(is_alive(dir.path(), owner.id()));
+        let id = owner.id().to_owned();
+        drop(owner);
+        assert!(!is_alive(dir.path(), &id));
+    }
+
+    #[test]
+    fn a_file_without_a_lock_is_a_dead_engine_and_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("gone"), "").unwrap();
+        assert!(!is_alive(dir.path(), "gone"));
+        assert!(!dir.path().join("gone").exists());
+    }
+}

@@ -1,0 +1,274 @@
+//! One sandbox: what it is, what it is doing, and the task that owns it.
+//!
+//! Everybody else holds an `Arc<Sandbox>`: to use it they ask for its [`Live`] machine, to change it they send its
+//! task a [`Command`]. Only that task changes the [`Phase`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sandling_protocol::{Request, Response, Usage};
+use sandling_vmm::boundary::Boundary;
+use sandling_vmm::machine::{Machine, MachineError, Usage as HostUsage};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::expiry::{Activity, Lifetime, LifetimeChange};
+use crate::lifecycle::{self, Refused, State};
+use crate::link::{Link, LinkError};
+
+/// A sandbox's id: a UUID, parsed once at the edge.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SandboxId(String);
+
+impl SandboxId {
+    pub(crate) fn fresh() -> Self {
+        Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        uuid::Uuid::parse_str(text).ok().filter(|_| text.len() == 36).map(|id| Self(id.to_string()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SandboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How a sandbox came to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BootMode {
+    Standby,
+    Restore,
+}
+
+/// What can be told about a sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SandboxInfo {
+    pub id: SandboxId,
+    pub template: String,
+    /// The image it stands on, which outlives its template's name.
+    pub image: String,
+    pub state: State,
+    pub vcpus: u32,
+    pub memory_mib: u32,
+    pub disk_mib: u32,
+    pub pids: u32,
+    pub created_at: Timestamp,
+    pub boot_mode: BootMode,
+    /// From the request to the guest's own answer.
+    pub boot_ms: f64,
+    pub lifetime: Lifetime,
+    /// Whose it is.
+    pub workspace: String,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    pub boundary: Boundary,
+}
+
+/// Why a sandbox ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    #[error("it was asked to end")]
+    Requested,
+    #[error("its time to live was over")]
+    Ttl,
+    #[error("nobody used it for too long")]
+    Idle,
+    #[error("guest died: {0}")]
+    GuestDied(String),
+    #[error("the engine that kept it was closed")]
+    EngineClosed,
+}
+
+/// What a sandbox has used.
+#[derive(Debug, Clone)]
+pub struct SandboxUsage {
+    /// QEMU's process.
+    pub pid: i32,
+    pub host: HostUsage,
+    /// Absent while it is paused.
+    pub guest: Option<Usage>,
+}
+
+/// A sandbox's machine and the link to its guest.
+pub(crate) struct Live {
+    pub(crate) machine: Machine,
+    pub(crate) link: Link,
+}
+
+/// A sandbox's state with what belongs to it.
+#[derive(Clone)]
+pub(crate) enum Phase {
+    Running(Arc<Live>),
+    Paused(Arc<Live>),
+    Ended(EndReason),
+}
+
+impl Phase {
+    pub(crate) fn state(&self) -> State {
+        match self {
+            Phase::Running(_) => State::Running,
+            Phase::Paused(_) => State::Paused,
+            Phase::Ended(_) => State::Ended,
+        }
+    }
+}
+
+/// What can be asked of a sandbox's task.
+pub(crate) enum Command {
+    Change { request: lifecycle::Request, reason: EndReason, answer: oneshot::Sender<Result<(), ChangeError>> },
+    SetLifetime { change: LifetimeChange, answer: oneshot::Sender<()> },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error("the machine did not obey")]
+    Machine(#[source] MachineError),
+}
+
+/// Why a sandbox could not be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum UseError {
+    #[error("the sandbox has ended: {0}")]
+    Ended(EndReason),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// A handle to one sandbox.
+pub struct Sandbox {
+    pub(crate) info: SandboxInfo,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) lifetime: watch::Receiver<Lifetime>,
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) activity: Arc<Activity>,
+}
+
+impl Sandbox {
+    pub fn id(&self) -> &SandboxId {
+        &self.info.id
+    }
+
+    pub fn info(&self) -> SandboxInfo {
+        SandboxInfo { state: self.phase.borrow().state(), lifetime: *self.lifetime.borrow(), ..self.info.clone() }
+    }
+
+    /// The machine, if it can be used right now. Holds the sandbox busy, i.e. not idle, while the guard lives.
+    pub(crate) fn live(&self) -> Result<(Arc<Live>, crate::expiry::InUse), UseError> {
+        let phase = self.phase.borrow().clone();
+        if let Phase::Ended(reason) = &phase {
+            return Err(UseError::Ended(reason.clone()));
+        }
+        lifecycle::decide(phase.state(), lifecycle::Request::Use)?;
+        match phase {
+            Phase::Running(live) => Ok((live, self.activity.begin())),
+            Phase::Paused(_) => Err(Refused::Paused.into()),
+            Phase::Ended(reason) => Err(UseError::Ended(reason)),
+        }
+    }
+
+    /// Stops the virtual CPUs; memory stays.
+    pub async fn pause(&self) -> Result<(), ChangeError> {
+        self.change(lifecycle::Request::Pause, EndReason::Requested).await
+    }
+
+    pub async fn resume(&self) -> Result<(), ChangeError> {
+        self.change(lifecycle::Request::Resume, EndReason::Requested).await
+    }
+
+    /// Ends it: the machine, its memory and its disk are gone when this returns.
+    pub async fn end(&self, reason: EndReason) -> Result<(), ChangeError> {
+        self.change(lifecycle::Request::End, reason).await
+    }
+
+    /// Changes how long it may live.
+    pub async fn set_lifetime(&self, change: LifetimeChange) {
+        let (answer, answered) = oneshot::channel();
+        if self.commands.send(Command::SetLifetime { change, answer }).await.is_ok() {
+            // A task that ended in between has nothing left to expire.
+            let _ = answered.await;
+        }
+    }
+
+    async fn change(&self, request: lifecycle::Request, reason: EndReason) -> Result<(), ChangeError> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || lifecycle::decide(State::Ended, request).map(|_| ()).map_err(ChangeError::from);
+        if self.commands.send(Command::Change { request, reason, answer }).await.is_err() {
+            return gone();
+        }
+        answered.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Waits until it has ended, and says why.
+    pub async fn ended(&self) -> EndReason {
+        let mut phase = self.phase.clone();
+        loop {
+            if let Phase::Ended(reason) = &*phase.borrow_and_update() {
+                return reason.clone();
+            }
+            if phase.changed().await.is_err() {
+                return EndReason::EngineClosed;
+            }
+        }
+    }
+
+    /// What it has used so far, seen from the host and from within.
+    pub async fn usage(&self) -> Result<SandboxUsage, UseError> {
+        let phase = self.phase.borrow().clone();
+        let (live, runs) = match phase {
+            Phase::Running(live) => (live, true),
+            Phase::Paused(live) => (live, false),
+            Phase::Ended(reason) => return Err(UseError::Ended(reason)),
+        };
+        let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
+        let pid = live.machine.pid();
+        if !runs {
+            return Ok(SandboxUsage { pid, host, guest: None });
+        }
+        match live.link.call(Request::Usage).await? {
+            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest) }),
+            _ => Err(LinkError::Unexpected.into()),
+        }
+    }
+
+    /// How long nobody has used it.
+    pub fn idle_for(&self) -> std::time::Duration {
+        self.activity.idle_for()
+    }
+
+    /// What the guest's console printed, the newest part of it.
+    pub async fn console(&self) -> Result<Vec<u8>, UseError> {
+        Ok(self.console_from(0, usize::MAX).await?.0)
+    }
+
+    /// At most `limit` bytes of the console from `offset` on, and where to go on. An offset that the console no
+    /// longer reaches back to, because it began anew, starts over.
+    pub async fn console_from(&self, offset: u64, limit: usize) -> Result<(Vec<u8>, u64), UseError> {
+        let phase = self.phase.borrow().clone();
+        let live = match phase {
+            Phase::Running(live) | Phase::Paused(live) => live,
+            Phase::Ended(reason) => return Err(UseError::Ended(reason)),
+        };
+        let all = tokio::fs::read(live.machine.dir().console_log()).await.unwrap_or_default();
+        let from = usize::try_from(offset).ok().filter(|from| *from <= all.len()).unwrap_or(0);
+        let until = from.saturating_add(limit).min(all.len());
+        Ok((all[from..until].to_vec(), until as u64))
+    }
+}

@@ -1,0 +1,86 @@
+//! What happened, in order.
+
+use jiff::Timestamp;
+use rusqlite::{Row, params};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Store, StoreError};
+
+/// Events kept in all; the oldest go first.
+const KEPT: i64 = 100_000;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Event {
+    pub number: i64,
+    pub time: Timestamp,
+    pub sandbox: String,
+    pub workspace: String,
+    /// `created`, `paused`, `ended`, `advice`, …
+    pub kind: String,
+    pub detail: Value,
+}
+
+impl Store {
+    pub fn add_event(&self, sandbox: &str, workspace: &str, kind: &str, detail: Value) -> Result<Event, StoreError> {
+        let time = Timestamp::now();
+        let connection = self.connection();
+        connection
+            .prepare_cached(
+                "INSERT INTO events (time_ms, sandbox, workspace, kind, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![time.as_millisecond(), sandbox, workspace, kind, detail.to_string()])?;
+        let number = connection.last_insert_rowid();
+        if number % 1000 == 0 {
+            connection.execute("DELETE FROM events WHERE number <= ?1", [number - KEPT])?;
+        }
+        let (sandbox, workspace, kind) = (sandbox.to_owned(), workspace.to_owned(), kind.to_owned());
+        Ok(Event { number, time, sandbox, workspace, kind, detail })
+    }
+
+    /// The newest `limit` events of a workspace or of one of its sandboxes, oldest first.
+    pub fn newest_events(&self, workspace: &str, sandbox: Option<&str>, limit: u32) -> Result<Vec<Event>, StoreError> {
+        let mut events = self.select_events("DESC", workspace, sandbox, 0, limit)?;
+        events.reverse();
+        Ok(events)
+    }
+
+    /// The first `limit` events after the one with this number, oldest first.
+    pub fn events_after(
+        &self,
+        workspace: &str,
+        sandbox: Option<&str>,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.select_events("ASC", workspace, sandbox, after, limit)
+    }
+
+    fn select_events(
+        &self,
+        order: &str,
+        workspace: &str,
+        sandbox: Option<&str>,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<Event>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT number, time_ms, sandbox, workspace, kind, detail FROM events \
+             WHERE workspace = ?1 AND (?2 IS NULL OR sandbox = ?2) AND number > ?3 ORDER BY number {order} LIMIT ?4"
+        ))?;
+        Ok(statement.query_map(params![workspace, sandbox, after, limit], read)?.collect::<Result<_, _>>()?)
+    }
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Event> {
+    let detail: String = row.get(5)?;
+    Ok(Event {
+        number: row.get(0)?,
+        time: Timestamp::from_millisecond(row.get(1)?).unwrap_or_default(),
+        sandbox: row.get(2)?,
+        workspace: row.get(3)?,
+        kind: row.get(4)?,
+        detail: serde_json::from_str(&detail).unwrap_or(Value::Null),
+    })
+}

@@ -1,0 +1,106 @@
+//! The store: one SQLite file that says which sandboxes there are and what happened to them.
+//!
+//! Calls are short and synchronous; in write-ahead mode each takes microseconds. What a call returned from is
+//! there after the process died.
+
+mod audit;
+mod events;
+mod idempotency;
+mod quotas;
+mod rows;
+mod sandboxes;
+mod tokens;
+mod workspaces;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+pub use events::Event;
+pub use idempotency::{IdempotencyRow, KeyClaim, RequestState};
+pub use sandboxes::SandboxRow;
+pub use tokens::TokenRow;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the store {path} cannot be opened")]
+    Open { path: String, source: rusqlite::Error },
+    #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
+    Newer { found: i64, known: i64 },
+    #[error("the store does not work")]
+    Query(#[from] rusqlite::Error),
+    #[error("a row of the store cannot be read")]
+    Row(#[from] serde_json::Error),
+}
+
+/// Each step takes the schema from one version to the next.
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+
+pub struct Store {
+    connection: Mutex<Connection>,
+}
+
+impl Store {
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let open_error = |source| StoreError::Open { path: path.display().to_string(), source };
+        let mut connection = Connection::open(path).map_err(open_error)?;
+        keep_private(path);
+        connection.busy_timeout(Duration::from_secs(10)).map_err(open_error)?;
+        connection.pragma_update(None, "journal_mode", "wal").map_err(open_error)?;
+        connection.pragma_update(None, "synchronous", "normal").map_err(open_error)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(open_error)?;
+        migrate(&mut connection)?;
+        Ok(Self { connection: Mutex::new(connection) })
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// It may hold code and output of runs. Where the permissions cannot be changed, the home's own still hold.
+fn keep_private(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600));
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let known = MIGRATIONS.len() as i64;
+    if found > known {
+        return Err(StoreError::Newer { found, known });
+    }
+    for step in &MIGRATIONS[found as usize..] {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", known)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_store_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.db");
+        drop(Store::open(&path).unwrap());
+        let connection = Connection::open(&path).unwrap();
+        connection.pragma_update(None, "user_version", 99).unwrap();
+        assert!(matches!(Store::open(&path), Err(StoreError::Newer { found: 99, .. })));
+    }
+
+    #[test]
+    fn rubbish_is_an_error_that_names_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.db");
+        std::fs::write(&path, vec![7u8; 8192]).unwrap();
+        let error = Store::open(&path).err().unwrap();
+        assert!(error.to_string().contains("s.db"), "{error}");
+    }
+}

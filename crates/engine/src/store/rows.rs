@@ -1,0 +1,53 @@
+//! Reading many rows when one of them may be damaged, and moments as SQLite keeps them.
+
+use jiff::Timestamp;
+use rusqlite::types::Type;
+use rusqlite::{Error, Row, Statement};
+
+use super::StoreError;
+
+/// All rows that can be read. A damaged one is named in the log and hides nothing but itself.
+pub(super) fn readable<T>(
+    statement: &mut Statement<'_>,
+    params: impl rusqlite::Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, StoreError> {
+    let mut rows = Vec::new();
+    for row in statement.query_map(params, read)? {
+        match row {
+            Ok(row) => rows.push(row),
+            Err(error @ (Error::FromSqlConversionFailure(..) | Error::IntegralValueOutOfRange(..))) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a row of the store is unreadable; it is left out"
+                );
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(rows)
+}
+
+/// A moment that is always there.
+pub(super) fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
+    to_time(row.get(column)?)
+}
+
+/// A moment that may not have come yet.
+pub(super) fn time_or_never(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
+    row.get::<_, Option<i64>>(column)?.map(to_time).transpose()
+}
+
+fn to_time(millisecond: i64) -> rusqlite::Result<Timestamp> {
+    Timestamp::from_millisecond(millisecond)
+        .map_err(|error| Error::FromSqlConversionFailure(0, Type::Integer, error.into()))
+}
+
+/// A column whose text has a meaning, e.g. a name or a scope.
+pub(super) fn parsed<T>(row: &Row<'_>, column: &str, parse: impl FnOnce(&str) -> Option<T>) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    parse(&text).ok_or_else(|| {
+        let what = format!("{column} is {text:?}");
+        Error::FromSqlConversionFailure(0, Type::Text, what.into())
+    })
+}
