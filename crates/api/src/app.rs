@@ -1,0 +1,63 @@
+//! What all requests share.
+
+use std::io;
+use std::sync::Arc;
+
+use sandling_engine::Engine;
+use sandling_engine::access::Access;
+use tokio::sync::watch;
+
+use crate::builds::Builds;
+use crate::meter::Meter;
+use crate::preview::Ledger;
+
+/// The directory of the home that previews keep their secret in.
+const PREVIEWS: &str = "previews";
+
+/// The server's state behind its routes. It knows the engine and who may do what; it owns neither's rules.
+pub struct App {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) previews: Ledger,
+    pub(crate) builds: Builds,
+    pub(crate) meter: Meter,
+    closing: watch::Sender<bool>,
+}
+
+impl App {
+    /// What previews need is kept in the engine's home.
+    pub fn new(engine: Arc<Engine>, access: Arc<Access>) -> io::Result<Arc<Self>> {
+        let previews = Ledger::open(&engine.config().home.root().join(PREVIEWS))?;
+        Ok(Arc::new(Self {
+            engine,
+            access,
+            previews,
+            builds: Builds::default(),
+            meter: Meter::new(),
+            closing: watch::Sender::new(false),
+        }))
+    }
+
+    pub(crate) fn closing(&self) -> Closing {
+        Closing::of(&self.closing)
+    }
+
+    pub(crate) fn close_streams(&self) {
+        self.closing.send_replace(true);
+    }
+}
+
+/// The moment when the server begins to drain. What would never end by itself watches it.
+#[derive(Clone)]
+pub(crate) struct Closing(watch::Receiver<bool>);
+
+impl Closing {
+    pub(crate) fn of(sender: &watch::Sender<bool>) -> Self {
+        Self(sender.subscribe())
+    }
+
+    pub(crate) async fn reached(&mut self) {
+        // A sender that is gone means the same.
+        let _ = self.0.wait_for(|closing| *closing).await;
+    }
+}

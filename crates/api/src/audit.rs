@@ -1,0 +1,119 @@
+//! Which requests are changes, and how the audit log names them.
+
+use axum::http::{Method, StatusCode};
+use sandling_engine::access::{AuditResult, NewAudit};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::RequestContext;
+
+/// A request that was answered.
+pub(crate) struct Done {
+    pub(crate) method: Method,
+    pub(crate) route: Option<String>,
+    pub(crate) path: String,
+    pub(crate) status: StatusCode,
+    pub(crate) error: Option<ApiError>,
+}
+
+/// The action of each route that changes something.
+const ACTIONS: &[(&str, &str, &str)] = &[
+    ("POST", "/v1/sandboxes", "sandbox.create"),
+    ("DELETE", "/v1/sandboxes/{id}", "sandbox.delete"),
+    ("PATCH", "/v1/sandboxes/{id}/lifecycle", "sandbox.lifecycle"),
+    ("POST", "/v1/sandboxes/{id}/pause", "sandbox.pause"),
+    ("POST", "/v1/sandboxes/{id}/resume", "sandbox.resume"),
+    ("POST", "/v1/sandboxes/{id}/exec", "exec.run"),
+    ("POST", "/v1/sandboxes/{id}/exec/stream", "exec.run"),
+    ("DELETE", "/v1/sandboxes/{id}/execs/{exec}", "exec.forget"),
+    ("POST", "/v1/sandboxes/{id}/execs/{exec}/signal", "exec.signal"),
+    ("POST", "/v1/sandboxes/{id}/repl", "repl.run"),
+    ("POST", "/v1/sandboxes/{id}/repl/sessions", "repl.create"),
+    ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/run", "repl.run"),
+    ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/interrupt", "repl.interrupt"),
+    ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/restart", "repl.restart"),
+    ("DELETE", "/v1/sandboxes/{id}/repl/sessions/{session}", "repl.close"),
+    ("PUT", "/v1/sandboxes/{id}/fs", "file.write"),
+    ("DELETE", "/v1/sandboxes/{id}/fs", "file.remove"),
+    ("POST", "/v1/sandboxes/{id}/fs/mkdir", "file.mkdir"),
+    ("POST", "/v1/sandboxes/{id}/fs/move", "file.move"),
+    ("POST", "/v1/sandboxes/{id}/fs/chmod", "file.chmod"),
+    ("POST", "/v1/sandboxes/{id}/preview-token", "preview.create"),
+    ("DELETE", "/v1/preview-tokens/{token}", "preview.revoke"),
+    ("POST", "/v1/templates/build", "template.build"),
+    ("DELETE", "/v1/templates/{name}", "template.delete"),
+    ("POST", "/v1/me/tokens", "token.create"),
+    ("DELETE", "/v1/me/tokens/{prefix}", "token.revoke"),
+    ("POST", "/v1/workspaces", "workspace.create"),
+    ("PATCH", "/v1/workspaces/{workspace}", "workspace.change"),
+    ("DELETE", "/v1/workspaces/{workspace}", "workspace.delete"),
+    ("POST", "/v1/workspaces/{workspace}/tokens", "token.create"),
+    ("DELETE", "/v1/workspaces/{workspace}/tokens/{prefix}", "token.revoke"),
+    ("PUT", "/v1/workspaces/{workspace}/quota", "quota.set"),
+];
+
+/// Writes a change to the audit log. What nobody with a token did, or what went to a sandbox's own server, is none.
+pub(crate) fn record(app: &App, context: &RequestContext, done: &Done) {
+    let Some(principal) = context.principal() else { return };
+    let Some((route, action)) = action(done) else { return };
+    let object = context.object().map(str::to_owned).or_else(|| named_in(route, &done.path));
+    let entry = NewAudit {
+        workspace: &principal.workspace,
+        actor: &principal.actor(),
+        action,
+        object: object.as_deref(),
+        result: result(done),
+        request_id: context.id(),
+        remote: context.peer().map(|peer| peer.ip()),
+        recording: None,
+    };
+    if let Err(error) = app.access.audit(&entry) {
+        tracing::error!(error = &error as &dyn std::error::Error, "a change could not be written to the audit log");
+    }
+}
+
+fn action(done: &Done) -> Option<(&'static str, &'static str)> {
+    let route = done.route.as_deref()?;
+    let known = ACTIONS.iter().find(|(method, path, _)| done.method.as_str() == *method && route == *path);
+    known.map(|(_, route, action)| (*route, *action))
+}
+
+fn result(done: &Done) -> AuditResult {
+    let code = || done.error.as_ref().map_or("unknown", |error| error.code).to_owned();
+    if done.status.is_server_error() {
+        AuditResult::Error { code: code() }
+    } else if done.status.is_client_error() {
+        AuditResult::Refused { code: code() }
+    } else {
+        AuditResult::Ok
+    }
+}
+
+/// The variable parts of a path, joined: what the change was made to.
+fn named_in(route: &str, path: &str) -> Option<String> {
+    let variable = route.split('/').zip(path.split('/')).filter(|(pattern, _)| pattern.starts_with('{'));
+    let names: Vec<_> = variable.map(|(_, name)| name).collect();
+    (!names.is_empty()).then(|| names.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_of_a_change_is_read_from_its_path() {
+        assert_eq!(named_in("/v1/sandboxes/{id}/execs/{exec}", "/v1/sandboxes/a/execs/b").as_deref(), Some("a/b"));
+        assert_eq!(named_in("/v1/sandboxes", "/v1/sandboxes"), None);
+    }
+
+    #[test]
+    fn every_route_that_changes_something_has_a_name() {
+        let document = serde_json::to_value(crate::router::openapi()).unwrap();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for method in operations.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
+                let named = ACTIONS.iter().any(|(m, p, _)| *m == method && p == path);
+                assert!(named || method == "GET", "{method} {path}");
+            }
+        }
+    }
+}

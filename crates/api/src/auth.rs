@@ -1,0 +1,149 @@
+//! Who sends a request, and whether they may.
+//!
+//! A handler says which scope it needs by the type it takes: [`Caller<Read>`], [`Caller<Run>`] and so on. Objects
+//! are found through the caller, so another workspace's are never seen.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use sandling_engine::access::{AuthError, Denied, Principal, Scope, WorkspaceName};
+use sandling_engine::{Sandbox, SandboxId};
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::RequestContext;
+
+/// A scope as a type.
+pub(crate) trait Need: Send + Sync {
+    const SCOPE: Scope;
+}
+
+pub(crate) struct Read;
+pub(crate) struct Run;
+pub(crate) struct Admin;
+pub(crate) struct Operator;
+
+impl Need for Read {
+    const SCOPE: Scope = Scope::Read;
+}
+impl Need for Run {
+    const SCOPE: Scope = Scope::Run;
+}
+impl Need for Admin {
+    const SCOPE: Scope = Scope::Admin;
+}
+impl Need for Operator {
+    const SCOPE: Scope = Scope::Operator;
+}
+
+/// Whoever sent the request; they hold at least the scope `N`.
+pub(crate) struct Caller<N> {
+    pub(crate) principal: Principal,
+    need: PhantomData<N>,
+}
+
+impl<N> Caller<N> {
+    pub(crate) fn workspace(&self) -> &WorkspaceName {
+        &self.principal.workspace
+    }
+
+    /// A sandbox of the caller's workspace. What is no id cannot be found either.
+    pub(crate) fn sandbox(&self, app: &App, id: &str) -> Result<Arc<Sandbox>, ApiError> {
+        let id = SandboxId::parse(id);
+        let found = id.and_then(|id| app.engine.find(self.workspace().as_str(), &id));
+        found.ok_or_else(|| ApiError::not_found("sandbox"))
+    }
+}
+
+impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let principal = app.access.authenticate(&presented(parts))?;
+        if let Some(context) = parts.extensions.get::<RequestContext>() {
+            context.came_from(&principal);
+        }
+        principal.require(N::SCOPE)?;
+        Ok(Self { principal, need: PhantomData })
+    }
+}
+
+/// The bare token of a request; empty if there is none.
+pub(crate) fn presented(parts: &Parts) -> String {
+    if let Some(token) = bearer(&parts.headers) {
+        return token.to_owned();
+    }
+    // A browser can set no header on a WebSocket or an event stream. Elsewhere a token in a URL would only end up in
+    // logs, so it is not looked for.
+    if cannot_set_headers(&parts.headers) { query_value(parts.uri.query(), "access_token") } else { String::new() }
+}
+
+/// The token of an `Authorization: Bearer` header.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (kind, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn cannot_set_headers(headers: &HeaderMap) -> bool {
+    let says = |name, word| {
+        headers.get(name).and_then(|v| v.to_str().ok()).is_some_and(|v| v.to_ascii_lowercase().contains(word))
+    };
+    says(header::UPGRADE, "websocket") || says(header::ACCEPT, "text/event-stream")
+}
+
+/// The first value of a name in a query string; empty if there is none.
+pub(crate) fn query_value(query: Option<&str>, name: &str) -> String {
+    let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query.unwrap_or_default()).unwrap_or_default();
+    pairs.into_iter().find(|(key, _)| key == name).map(|(_, value)| value).unwrap_or_default()
+}
+
+impl From<AuthError> for ApiError {
+    fn from(error: AuthError) -> Self {
+        let code = match &error {
+            AuthError::Missing => "token_missing",
+            AuthError::Malformed => "token_malformed",
+            AuthError::Unknown => "token_unknown",
+            AuthError::Expired => "token_expired",
+            AuthError::Revoked => "token_revoked",
+            AuthError::Store(source) => return Self::internal(source),
+        };
+        Self::new(StatusCode::UNAUTHORIZED, code, error.to_string())
+    }
+}
+
+impl From<Denied> for ApiError {
+    fn from(denied: Denied) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", denied.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    fn token_of(request: axum::http::request::Builder) -> String {
+        presented(&request.body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn a_token_in_the_query_counts_only_where_a_browser_can_set_no_header() {
+        let uri = "/v1/events?access_token=abc";
+        assert_eq!(token_of(Request::get(uri)), "");
+        assert_eq!(token_of(Request::get(uri).header("upgrade", "websocket")), "abc");
+        assert_eq!(token_of(Request::get(uri).header("accept", "text/event-stream")), "abc");
+    }
+
+    #[test]
+    fn the_header_wins_and_its_kind_must_be_bearer() {
+        let uri = "/?access_token=abc";
+        let with = |value: &str| Request::get(uri).header("authorization", value).header("upgrade", "websocket");
+        assert_eq!(token_of(with("Bearer xyz")), "xyz");
+        assert_eq!(token_of(with("bearer  xyz ")), "xyz");
+        assert_eq!(token_of(with("Basic xyz")), "abc");
+    }
+}

@@ -1,0 +1,173 @@
+//! Commands from their start to their end: their input fed, their output gathered or passed on.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use sandling_engine::{Collected, Execution, Output, RunError, Sandbox};
+use sandling_protocol::{Exit, ExitReason, Part};
+use serde::Serialize;
+
+use crate::error::{ApiError, command_timeout_text};
+use crate::recorder::Recorder;
+use crate::refusals::not_started;
+use crate::sse::{Events, Gone};
+use crate::text::{Decoder, lossy};
+use crate::wire::exec::{Detached, Ended, ExecRequest};
+
+/// Reads a command's output until it ends. If the guest dies, what it had printed is in the error.
+pub(crate) async fn gather(mut execution: Execution, mut recorder: Recorder) -> Result<Collected, ApiError> {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let mut started = false;
+    loop {
+        match execution.next().await {
+            Ok(Output::Bytes { part, bytes, .. }) => {
+                recorder.heard(&bytes);
+                if part == Part::Stderr { &mut stderr } else { &mut stdout }.extend(bytes);
+            }
+            Ok(Output::Started { .. }) => started = true,
+            Ok(Output::Dropped(_)) => {}
+            Ok(Output::Exited(exit)) => return Ok(Collected { stdout, stderr, exit }),
+            Err(error) if started => {
+                return Err(ApiError::from(error).with("stdout", lossy(stdout)).with("stderr", lossy(stderr)));
+            }
+            Err(error) => return Err(not_started(error)),
+        }
+    }
+}
+
+/// Starts a command that runs on by itself.
+pub(crate) async fn detach(
+    sandbox: &Arc<Sandbox>,
+    request: ExecRequest,
+    recorder: Recorder,
+) -> Result<Detached, ApiError> {
+    let mut execution = start(sandbox, request)?;
+    let id = execution.id().to_owned();
+    let (pid, existing) = first(&mut execution).await?;
+    // Followed all the same: so its sandbox is not idle, and its deadline holds even if the guest breaks it.
+    tokio::spawn(drain(execution, recorder));
+    Ok(Detached { id, pid, status: "running", existing })
+}
+
+async fn drain(mut execution: Execution, mut recorder: Recorder) {
+    loop {
+        match execution.next().await {
+            Ok(Output::Bytes { bytes, .. }) => recorder.heard(&bytes),
+            Ok(Output::Started { .. } | Output::Dropped(_)) => {}
+            Ok(Output::Exited(_)) | Err(_) => return,
+        }
+    }
+}
+
+/// Starts a command and gives it its input.
+pub(crate) fn start(sandbox: &Arc<Sandbox>, mut request: ExecRequest) -> Result<Execution, ApiError> {
+    let input = request.stdin.as_mut().map(std::mem::take);
+    let execution = sandbox.run(request.into_spec()?)?;
+    if let Some(input) = input {
+        let sender = execution.stdin();
+        // Beside the reading of output, or a command that prints while it reads would block both. One that ends
+        // without reading it all is no error.
+        tokio::spawn(async move {
+            if sender.send(input.as_bytes()).await.is_ok() {
+                let _ = sender.finish();
+            }
+        });
+    }
+    Ok(execution)
+}
+
+/// Waits until a command runs: its process id, and whether it ran before this request.
+pub(crate) async fn first(execution: &mut Execution) -> Result<(u32, bool), ApiError> {
+    loop {
+        match execution.next().await.map_err(not_started)? {
+            Output::Started { pid, existing } => return Ok((pid, existing)),
+            Output::Exited(_) => {
+                return Err(ApiError::new(StatusCode::BAD_GATEWAY, "guest_confused", "it never started"));
+            }
+            Output::Bytes { .. } | Output::Dropped(_) => {}
+        }
+    }
+}
+
+/// A command's output as events.
+pub(crate) struct Relay {
+    events: Events,
+    stdout: Decoder,
+    stderr: Decoder,
+    timeout_seconds: Option<f64>,
+    recorder: Recorder,
+}
+
+#[derive(Serialize)]
+struct Chunk<'a> {
+    chunk: &'a str,
+    /// Where in the command's whole output these bytes begin.
+    offset: u64,
+}
+
+impl Relay {
+    pub(crate) fn new(events: Events, timeout_seconds: Option<f64>, recorder: Recorder) -> Self {
+        Self { events, stdout: Decoder::default(), stderr: Decoder::default(), timeout_seconds, recorder }
+    }
+
+    /// Passes on everything, and at the end always an `exit` or an `error`.
+    pub(crate) async fn run(mut self, mut execution: Execution) -> Result<(), Gone> {
+        let mut position = 0;
+        loop {
+            match execution.next().await {
+                Ok(Output::Bytes { part, offset, bytes }) => {
+                    position = offset + bytes.len() as u64;
+                    self.recorder.heard(&bytes);
+                    self.pass(part, offset, position, &bytes).await?;
+                }
+                Ok(Output::Dropped(bytes)) => {
+                    self.events.send("dropped", &serde_json::json!({ "bytes": bytes })).await?
+                }
+                Ok(Output::Started { pid, existing }) => self.started(execution.id(), pid, existing).await?,
+                Ok(Output::Exited(exit)) => return self.exited(position, &exit).await,
+                Err(error) => return self.failed(position, error).await,
+            }
+        }
+    }
+
+    pub(crate) async fn started(&self, id: &str, pid: u32, existing: bool) -> Result<(), Gone> {
+        self.events.send("start", &serde_json::json!({ "id": id, "pid": pid, "existing": existing })).await
+    }
+
+    async fn pass(&mut self, part: Part, offset: u64, position: u64, bytes: &[u8]) -> Result<(), Gone> {
+        let (name, decoder) = match part {
+            Part::Stderr => ("stderr", &mut self.stderr),
+            _ => ("stdout", &mut self.stdout),
+        };
+        let chunk = decoder.push(bytes);
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        self.events.send_with_id(position, name, &Chunk { chunk: &chunk, offset }).await
+    }
+
+    /// Characters that were cut in the middle and never completed.
+    async fn flush(&mut self, offset: u64) -> Result<(), Gone> {
+        for (name, rest) in [("stdout", self.stdout.finish()), ("stderr", self.stderr.finish())] {
+            if !rest.is_empty() {
+                self.events.send(name, &Chunk { chunk: &rest, offset }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn exited(mut self, position: u64, exit: &Exit) -> Result<(), Gone> {
+        self.flush(position).await?;
+        if exit.reason == ExitReason::Timeout {
+            let seconds = self.timeout_seconds.unwrap_or(exit.duration_ms as f64 / 1e3);
+            self.events.send("error", &serde_json::json!({ "error": command_timeout_text(seconds) })).await?;
+        }
+        self.events.send("exit", &Ended::from(exit)).await
+    }
+
+    async fn failed(mut self, position: u64, error: RunError) -> Result<(), Gone> {
+        self.flush(position).await?;
+        let error = ApiError::from(error);
+        self.events.send("error", &serde_json::json!({ "error": error.message, "code": error.code })).await
+    }
+}

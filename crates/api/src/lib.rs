@@ -1,0 +1,33 @@
+//! HTTP only: routes, who may use them, what goes over the wire, errors as statuses, the document that describes it.
+//!
+//! [`serve`] takes a listening socket and an [`App`]. The rules of sandboxes are the engine's, and so are the rules
+//! of who may do what; this crate translates. It speaks the wire of the public PandaStack clients and more under the
+//! same paths.
+
+mod app;
+mod audit;
+mod auth;
+mod builds;
+mod error;
+mod extract;
+mod flag;
+mod follow;
+mod meter;
+mod once;
+mod preview;
+mod random;
+mod range;
+mod recorder;
+mod refusals;
+mod request;
+mod router;
+mod routes;
+mod server;
+mod socket;
+mod sse;
+mod text;
+mod wire;
+
+pub use app::App;
+pub use router::openapi_json;
+pub use server::{ServerLimits, serve};

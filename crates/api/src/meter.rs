@@ -1,0 +1,94 @@
+//! The server's own figures, in the form that Prometheus reads.
+
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use sandling_engine::{SandboxInfo, State};
+
+/// From a quick answer to a long command, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    /// The pattern, not the path: there must not be a figure for every id.
+    route: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SandboxLabels {
+    workspace: String,
+    template: String,
+    status: &'static str,
+}
+
+pub(crate) struct Meter {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<RouteLabels, Histogram>,
+    sandboxes: Family<SandboxLabels, Gauge>,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("sandling");
+        let requests = Family::default();
+        let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
+        let sandboxes = Family::default();
+        registry.register("http_requests", "Answered requests", requests.clone());
+        registry.register("http_request_seconds", "From a request's head to its answer's", durations.clone());
+        registry.register("sandboxes", "Sandboxes that are alive", sandboxes.clone());
+        Self { registry, requests, durations, sandboxes }
+    }
+
+    pub(crate) fn request(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
+        let route = route.unwrap_or("none").to_owned();
+        self.durations.get_or_create(&RouteLabels { route: route.clone() }).observe(took.as_secs_f64());
+        // A method of the client's own invention must not become a figure of its own.
+        let known =
+            [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS];
+        let method = if known.contains(method) { method.as_str() } else { "other" }.to_owned();
+        self.requests.get_or_create(&RequestLabels { method, route, status: status.as_u16() }).inc();
+    }
+
+    pub(crate) fn render(&self, sandboxes: &[SandboxInfo]) -> String {
+        self.sandboxes.clear();
+        for info in sandboxes {
+            let status = if info.state == State::Paused { "paused" } else { "running" };
+            let (workspace, template) = (info.workspace.clone(), info.template.clone());
+            self.sandboxes.get_or_create(&SandboxLabels { workspace, template, status }).inc();
+        }
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry).expect("a String takes everything");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_route_and_status() {
+        let meter = Meter::new();
+        let invented = Method::from_bytes(b"BREW").unwrap();
+        meter.request(&Method::GET, Some("/v1/sandboxes/{id}"), StatusCode::OK, Duration::from_millis(3));
+        meter.request(&invented, None, StatusCode::NOT_FOUND, Duration::ZERO);
+        let text = meter.render(&[]);
+        let line = r#"sandling_http_requests_total{method="GET",route="/v1/sandboxes/{id}",status="200"} 1"#;
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains(r#"method="other",route="none",status="404""#) && !text.contains("BREW"), "{text}");
+    }
+}

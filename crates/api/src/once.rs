@@ -1,0 +1,140 @@
+//! `Idempotency-Key`: a request that is sent again is answered again, and runs once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use sandling_engine::access::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer, WorkspaceName};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::error::ApiError;
+use crate::request::RequestContext;
+
+const HEADER: &str = "idempotency-key";
+
+/// A request that may bring a key.
+pub(crate) struct Once<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) context: &'a RequestContext,
+    pub(crate) workspace: &'a WorkspaceName,
+    pub(crate) headers: &'a HeaderMap,
+    /// Its method and its path, with all ids in it.
+    pub(crate) route: &'a str,
+    pub(crate) body: &'a Bytes,
+}
+
+/// An answer that can be kept.
+pub(crate) struct Answer {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(value).expect("wire types have string keys and no failing serializer");
+        Self { status, body }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let kind = HeaderValue::from_static("application/json");
+        (self.status, [(header::CONTENT_TYPE, kind)], self.body).into_response()
+    }
+}
+
+/// Notes what a request made, so that its retry can be told even if this process dies before it answers.
+#[derive(Clone, Default)]
+pub(crate) struct Mark(Arc<Mutex<Option<Pending>>>);
+
+impl Mark {
+    pub(crate) fn made(&self, object: &str) {
+        let pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pending) = &*pending
+            && let Err(error) = pending.attach_object(object)
+        {
+            tracing::warn!(error = &error as &dyn std::error::Error, "what a request made could not be noted");
+        }
+    }
+
+    fn take(&self) -> Option<Pending> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Once<'_> {
+    /// Does the work, unless the key says that it was done.
+    pub(crate) async fn answer<F>(self, work: impl FnOnce(Mark) -> F) -> Result<Response, ApiError>
+    where
+        F: Future<Output = Result<Answer, ApiError>>,
+    {
+        let mark = Mark::default();
+        if let Some(key) = key(self.headers)? {
+            match self.app.access.begin(self.workspace, &key, self.route, &BodyHash::of(self.body))? {
+                Begin::Done(answer) => return Ok(again(answer)),
+                Begin::Fresh(pending) => *mark.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending),
+            }
+        }
+        let result = work(mark.clone()).await;
+        if let Some(pending) = mark.take() {
+            self.settle(pending, &result)?;
+        }
+        result.map(IntoResponse::into_response)
+    }
+
+    fn settle(&self, pending: Pending, result: &Result<Answer, ApiError>) -> Result<(), ApiError> {
+        let answer = match result {
+            Ok(answer) => StoredAnswer { status: answer.status.as_u16(), headers: json(), body: answer.body.clone() },
+            Err(error) if had_no_effect(error.status) => return Ok(pending.abandon()?),
+            Err(error) => {
+                let body = error.body(self.context.id()).to_string().into_bytes();
+                StoredAnswer { status: error.status.as_u16(), headers: json(), body }
+            }
+        };
+        Ok(pending.finish(&answer)?)
+    }
+}
+
+/// Refusals come before anything is done; the same request may be sent again.
+fn had_no_effect(status: StatusCode) -> bool {
+    let busy = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::INSUFFICIENT_STORAGE];
+    status.is_client_error() || busy.contains(&status)
+}
+
+fn json() -> Vec<(String, String)> {
+    vec![("content-type".to_owned(), "application/json".to_owned())]
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, ApiError> {
+    let Some(value) = headers.get(HEADER) else { return Ok(None) };
+    let key = value.to_str().ok().and_then(IdempotencyKey::parse);
+    let message = "an Idempotency-Key has 1 to 255 printable ASCII characters";
+    key.map(Some).ok_or_else(|| ApiError::bad_request(message))
+}
+
+fn again(answer: StoredAnswer) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    let mut response = Answer { status, body: answer.body }.into_response();
+    response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    response
+}
+
+impl From<KeyRefused> for ApiError {
+    fn from(refused: KeyRefused) -> Self {
+        let message = refused.to_string();
+        let (code, object) = match refused {
+            KeyRefused::Mismatch => return Self::new(StatusCode::UNPROCESSABLE_ENTITY, "key_mismatch", message),
+            KeyRefused::InProgress { object } => ("key_in_progress", object),
+            KeyRefused::Interrupted { object } => ("key_interrupted", object),
+            KeyRefused::NotKept { object, .. } => ("key_answer_not_kept", object),
+            KeyRefused::Store(source) => return Self::internal(&source),
+        };
+        let error = Self::conflict(code, message);
+        match object {
+            Some(object) => error.with("object", object),
+            None => error,
+        }
+    }
+}

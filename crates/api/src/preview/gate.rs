@@ -1,0 +1,151 @@
+//! Who may see a preview, and what of their request must not reach the sandbox.
+//!
+//! A preview token comes in the query, in a header, or in the cookie that a first visit leaves. An API token with the
+//! scope `run` opens everything of its workspace. Neither is passed on: whoever runs in the sandbox must not be able
+//! to take them.
+
+use std::sync::Arc;
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use jiff::Timestamp;
+use sandling_engine::access::Scope;
+use sandling_engine::{Sandbox, SandboxId};
+
+use crate::app::App;
+use crate::auth::{presented, query_value};
+use crate::error::ApiError;
+use crate::preview::{PreviewToken, host};
+
+const QUERY: &str = "sandling_token";
+const COOKIE: &str = "sandling_preview";
+const HEADER: HeaderName = HeaderName::from_static("x-sandling-preview-token");
+
+/// A request that may pass.
+pub(crate) struct Passed {
+    pub(crate) sandbox: Arc<Sandbox>,
+    /// Left with a browser, so that what the page loads next passes, too.
+    pub(crate) cookie: Option<HeaderValue>,
+}
+
+/// Lets a request to a port of a sandbox pass, and takes the token out of it.
+pub(crate) fn pass(app: &App, parts: &mut Parts, id: &SandboxId, port: u16, path: &str) -> Result<Passed, ApiError> {
+    let signed = [query_value(parts.uri.query(), QUERY), header_token(&parts.headers), cookie_token(&parts.headers)];
+    let [by_query, by_header, by_cookie] = signed.map(|text| preview_token(app, &text).map(|token| (text, token)));
+    let from_elsewhere = by_query.is_none() && by_header.is_none() && is_foreign_socket(&parts.headers);
+    if by_cookie.is_some() && from_elsewhere {
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "foreign_origin", "another site may not open this socket"));
+    }
+    let cookie = by_query.as_ref().and_then(|(signed, token)| cookie(signed, token));
+    let mut tokens = [by_query, by_header, by_cookie].into_iter().flatten().map(|(_, token)| token);
+    let workspace = match tokens.find(|token| token.allows(id.as_str(), port, path)) {
+        Some(token) => token.workspace,
+        None => by_api_token(app, parts)?,
+    };
+    take_out(parts);
+    let sandbox = app.engine.find(&workspace, id).ok_or_else(|| ApiError::not_found("sandbox"))?;
+    Ok(Passed { sandbox, cookie })
+}
+
+/// A preview token that is ours, in time and not revoked.
+pub(crate) fn preview_token(app: &App, signed: &str) -> Option<PreviewToken> {
+    let token = app.previews.key.check(signed, Timestamp::now())?;
+    match app.previews.is_revoked(&token.workspace, &token.id) {
+        Ok(false) => Some(token),
+        Ok(true) => None,
+        Err(error) => {
+            tracing::error!(%error, "whether a preview was revoked is not known");
+            None
+        }
+    }
+}
+
+fn by_api_token(app: &App, parts: &mut Parts) -> Result<String, ApiError> {
+    let principal = app.access.authenticate(&presented(parts))?;
+    principal.require(Scope::Run)?;
+    parts.headers.remove(header::AUTHORIZATION);
+    Ok(principal.workspace.to_string())
+}
+
+/// A WebSocket that a page of another site opens brings this site's cookie along.
+fn is_foreign_socket(headers: &HeaderMap) -> bool {
+    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let authority = |origin: &str| origin.split_once("://").map(|(_, host)| host.to_owned());
+    headers.contains_key(header::UPGRADE) && origin.is_some_and(|o| authority(o).as_deref() != Some(host::of(headers)))
+}
+
+fn header_token(headers: &HeaderMap) -> String {
+    headers.get(HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+fn cookie_token(headers: &HeaderMap) -> String {
+    let mine = cookies(headers).find_map(|pair| pair.strip_prefix(COOKIE)?.strip_prefix('='));
+    mine.unwrap_or_default().to_owned()
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(';')).map(str::trim)
+}
+
+fn cookie(signed: &str, token: &PreviewToken) -> Option<HeaderValue> {
+    let left = (token.expires_unix - Timestamp::now().as_second()).max(0);
+    format!("{COOKIE}={signed}; Path=/; HttpOnly; SameSite=Lax; Max-Age={left}").parse().ok()
+}
+
+/// Removes everything of ours from a request before it goes to the sandbox.
+fn take_out(parts: &mut Parts) {
+    parts.headers.remove(HEADER);
+    let others: Vec<_> = cookies(&parts.headers).filter(|pair| !pair.starts_with(&format!("{COOKIE}="))).collect();
+    let others = others.join("; ");
+    parts.headers.remove(header::COOKIE);
+    if !others.is_empty()
+        && let Ok(value) = others.parse()
+    {
+        parts.headers.insert(header::COOKIE, value);
+    }
+    if let Some(query) = parts.uri.query() {
+        let ours = |pair: &&str| [QUERY, "access_token"].iter().any(|name| pair.split('=').next() == Some(name));
+        let kept: Vec<_> = query.split('&').filter(|pair| !ours(pair)).collect();
+        let path = parts.uri.path();
+        let rest = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
+        parts.uri = rest.parse::<Uri>().unwrap_or_else(|_| parts.uri.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    #[test]
+    fn nothing_of_ours_reaches_the_sandbox() {
+        let request = Request::get("/a?x=1&sandling_token=abc&y=2")
+            .header("cookie", "theirs=1; sandling_preview=abc; more=2")
+            .header("x-sandling-preview-token", "abc");
+        let mut parts = request.body(()).unwrap().into_parts().0;
+        assert_eq!(cookie_token(&parts.headers), "abc");
+        take_out(&mut parts);
+        assert_eq!(parts.uri, "/a?x=1&y=2");
+        assert_eq!(parts.headers.get("cookie").unwrap(), "theirs=1; more=2");
+        assert!(!format!("{parts:?}").contains("abc"));
+    }
+
+    #[test]
+    fn only_a_socket_of_another_site_is_foreign() {
+        let foreign = |origin: &str, upgrade: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, "80-x.localhost:8080".parse().unwrap());
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+            if upgrade {
+                headers.insert(header::UPGRADE, "websocket".parse().unwrap());
+            }
+            is_foreign_socket(&headers)
+        };
+        assert!(!foreign("http://80-x.localhost:8080", true));
+        assert!(foreign("http://evil.example", true));
+        assert!(foreign("null", true));
+        assert!(!foreign("http://evil.example", false));
+    }
+}

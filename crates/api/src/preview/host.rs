@@ -1,0 +1,62 @@
+//! Host names of previews: `{port}-{sandbox}.{suffix}`.
+
+use axum::http::{HeaderMap, header};
+use sandling_engine::SandboxId;
+
+/// A suffix that every system resolves to itself, for an API that is reached by an address.
+const LOCAL: &str = "localhost";
+
+/// The port and sandbox that a host name stands for; nothing if it is the API's own.
+pub(crate) fn parse(host: &str) -> Option<(u16, SandboxId)> {
+    let (label, _) = host.split_once('.')?;
+    let (port, id) = label.split_once('-')?;
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    Some((port, SandboxId::parse(id)?))
+}
+
+/// The host that a request names.
+pub(crate) fn of(headers: &HeaderMap) -> &str {
+    headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
+}
+
+/// Where a port can be seen, for a client that reached the API by this request's host.
+pub(crate) fn url(headers: &HeaderMap, port: u16, sandbox: &str) -> String {
+    let host = of(headers);
+    let (name, own_port) = match host.rsplit_once(':') {
+        Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => (name, format!(":{digits}")),
+        _ => (host, String::new()),
+    };
+    let is_name = !name.is_empty() && !name.starts_with('[') && name.parse::<std::net::Ipv4Addr>().is_err();
+    let suffix = if is_name { name.strip_prefix("api.").unwrap_or(name) } else { LOCAL };
+    format!("http://{port}-{sandbox}.{suffix}{own_port}/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0b5e6a52-6d8f-4b0e-9c55-0a3f6f1f3a11";
+
+    #[test]
+    fn a_preview_host_names_port_and_sandbox() {
+        let (port, id) = parse(&format!("3000-{ID}.localhost:8080")).unwrap();
+        assert_eq!((port, id.as_str()), (3000, ID));
+        for own in ["localhost:8080", "127.0.0.1:8080", "api.example.org", "3000-nothing.localhost", ID, "0-x.y", ""] {
+            assert!(parse(own).is_none(), "{own}");
+        }
+        assert!(parse(&format!("70000-{ID}.localhost")).is_none());
+    }
+
+    #[test]
+    fn the_url_fits_the_way_the_api_was_reached() {
+        let url = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            url(&headers, 80, "s")
+        };
+        assert_eq!(url("127.0.0.1:8080"), "http://80-s.localhost:8080/");
+        assert_eq!(url("[::1]:8080"), "http://80-s.localhost:8080/");
+        assert_eq!(url("localhost:8080"), "http://80-s.localhost:8080/");
+        assert_eq!(url("api.example.org"), "http://80-s.example.org/");
+    }
+}

@@ -1,0 +1,147 @@
+//! Passes a request on to a port of a sandbox, through its control channel, and the answer back.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use sandling_engine::{LinkError, Sandbox, UseError};
+use sandling_protocol::FailureKind;
+
+use crate::app::Closing;
+use crate::error::ApiError;
+
+/// Headers that speak of one connection and mean nothing to the next (RFC 9110, 7.6.1).
+const HOP_BY_HOP: [HeaderName; 7] = [
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    HeaderName::from_static("keep-alive"),
+];
+
+/// Sends a request whose path and query are already the sandbox's own.
+pub(crate) async fn forward(
+    sandbox: &Arc<Sandbox>,
+    port: u16,
+    mut request: Request,
+    closing: Closing,
+) -> Result<Response, ApiError> {
+    let tunnel = sandbox.connect_port(port).await.map_err(|error| unreachable_port(error, port))?;
+    let broken = |_| ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", format!("port {port} does not speak HTTP"));
+    let (mut sender, connection) = http1::handshake(TokioIo::new(tunnel)).await.map_err(broken)?;
+    tokio::spawn(connection.with_upgrades());
+    let wants_upgrade = is_upgrade(request.headers());
+    let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
+    prepare(request.headers_mut(), port, wants_upgrade);
+    let mut answer = sender.send_request(request).await.map_err(broken)?;
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(client) = client else {
+            return Err(ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", "an upgrade that nobody asked for"));
+        };
+        tokio::spawn(join(client, hyper::upgrade::on(&mut answer), closing));
+        return Ok(answer.map(|_| Body::empty()).into_response());
+    }
+    strip(answer.headers_mut());
+    Ok(answer.map(Body::new).into_response())
+}
+
+fn unreachable_port(error: UseError, port: u16) -> ApiError {
+    match error {
+        UseError::Link(LinkError::Failed(failure)) if failure.kind == FailureKind::Refused => {
+            ApiError::new(StatusCode::BAD_GATEWAY, "nothing_listens", format!("nothing listens on port {port}"))
+        }
+        other => other.into(),
+    }
+}
+
+fn is_upgrade(headers: &HeaderMap) -> bool {
+    let connection = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    headers.contains_key(header::UPGRADE) && connection.to_ascii_lowercase().contains("upgrade")
+}
+
+/// Makes a request's headers those of the next connection.
+fn prepare(headers: &mut HeaderMap, port: u16, wants_upgrade: bool) {
+    let host = headers.get(header::HOST).cloned();
+    strip(headers);
+    if wants_upgrade {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    } else {
+        headers.remove(header::UPGRADE);
+    }
+    let local = format!("localhost:{port}").parse().expect("letters, digits and a colon make a header");
+    headers.insert(header::HOST, local);
+    headers.insert("x-forwarded-proto", HeaderValue::from_static("http"));
+    if let Some(host) = host {
+        headers.insert("x-forwarded-host", host);
+    }
+}
+
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .filter(|name| *name != header::UPGRADE)
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Carries bytes both ways until one side ends or the server does.
+async fn join(client: OnUpgrade, guest: OnUpgrade, mut closing: Closing) {
+    let (Ok(client), Ok(guest)) = tokio::join!(client, guest) else { return };
+    let (mut client, mut guest) = (TokioIo::new(client), TokioIo::new(guest));
+    tokio::select! {
+        // Either side may simply be gone; there is nobody left to tell.
+        _ = tokio::io::copy_bidirectional(&mut client, &mut guest) => {}
+        () = closing.reached() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_one_connection_do_not_reach_the_next() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "keep-alive, x-mine"),
+            ("x-mine", "1"),
+            ("te", "trailers"),
+            ("host", "a:1"),
+            ("accept", "*/*"),
+        ] {
+            headers.insert(HeaderName::from_static(name), value.parse().unwrap());
+        }
+        prepare(&mut headers, 3000, false);
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["accept", "host", "x-forwarded-host", "x-forwarded-proto"]);
+        assert_eq!(headers["host"], "localhost:3000");
+        assert_eq!(headers["x-forwarded-host"], "a:1");
+    }
+
+    #[test]
+    fn an_upgrade_is_passed_on() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONNECTION, "keep-alive, Upgrade".parse().unwrap());
+        headers.insert(header::UPGRADE, "websocket".parse().unwrap());
+        assert!(is_upgrade(&headers));
+        prepare(&mut headers, 80, true);
+        assert_eq!(
+            (&headers["connection"], &headers["upgrade"]),
+            (&"upgrade".parse().unwrap(), &"websocket".parse().unwrap())
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! The code and output of runs, for workspaces that have them recorded.
+
+use std::sync::Arc;
+
+use sandling_engine::SandboxId;
+use sandling_engine::access::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
+
+use crate::app::App;
+use crate::request::RequestContext;
+
+/// Listens to one run and writes it to the audit log when it is dropped, however the run ended.
+pub(crate) struct Recorder(Option<Tape>);
+
+struct Tape {
+    app: Arc<App>,
+    context: RequestContext,
+    sandbox: String,
+    code: String,
+    output: Vec<u8>,
+    left_out: usize,
+}
+
+impl Recorder {
+    /// One that listens if the caller's workspace wants it.
+    pub(crate) fn new(app: &Arc<App>, context: &RequestContext, sandbox: &SandboxId, code: String) -> Self {
+        let wanted = context.principal().is_some_and(|principal| {
+            // A workspace that is gone wants nothing.
+            app.access.workspace(&principal.workspace).is_ok_and(|workspace| workspace.record_runs)
+        });
+        Self(wanted.then(|| Tape {
+            app: app.clone(),
+            context: context.clone(),
+            sandbox: sandbox.to_string(),
+            code,
+            output: Vec::new(),
+            left_out: 0,
+        }))
+    }
+
+    /// One that does not listen: what it would hear was recorded before.
+    pub(crate) fn off() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn heard(&mut self, bytes: &[u8]) {
+        if let Some(tape) = &mut self.0 {
+            let kept = bytes.len().min(RECORDING_LIMIT - tape.output.len().min(RECORDING_LIMIT));
+            tape.output.extend_from_slice(&bytes[..kept]);
+            tape.left_out += bytes.len() - kept;
+        }
+    }
+}
+
+impl Drop for Tape {
+    fn drop(&mut self) {
+        let Some(principal) = self.context.principal() else { return };
+        let mut recording = Recording::new(self.code.as_bytes(), &self.output);
+        recording.output_cut = recording.output_cut.saturating_add(self.left_out.try_into().unwrap_or(u32::MAX));
+        let entry = NewAudit {
+            workspace: &principal.workspace,
+            actor: &principal.actor(),
+            action: "run.recorded",
+            object: Some(&self.sandbox),
+            result: AuditResult::Ok,
+            request_id: self.context.id(),
+            remote: self.context.peer().map(|peer| peer.ip()),
+            recording: Some(recording),
+        };
+        if let Err(error) = self.app.access.audit(&entry) {
+            tracing::error!(error = &error as &dyn std::error::Error, "a run could not be recorded");
+        }
+    }
+}

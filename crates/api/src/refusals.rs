@@ -1,0 +1,177 @@
+//! Errors of the engine become statuses: here, in one place, each variant by name.
+
+use axum::http::StatusCode;
+use sandling_engine::{ChangeError, CreateError, LinkError, Refused, RunError, StoreError, TemplateError, UseError};
+use sandling_image::{BuildError, LoadError};
+use sandling_protocol::{Failure, FailureKind};
+
+use crate::error::ApiError;
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        Self::internal(&error)
+    }
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NotReadyYet => Self::conflict("sandbox_not_ready", refused.to_string()),
+            Refused::Paused => Self::conflict("sandbox_paused", refused.to_string()),
+            Refused::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", refused.to_string()),
+        }
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Refused(refused) => refused.into(),
+            ChangeError::Machine(source) => Self::internal(&source),
+        }
+    }
+}
+
+impl From<UseError> for ApiError {
+    fn from(error: UseError) -> Self {
+        match error {
+            UseError::Ended(_) => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", error.to_string()),
+            UseError::Refused(refused) => refused.into(),
+            UseError::Link(error) => error.into(),
+        }
+    }
+}
+
+impl From<LinkError> for ApiError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Failed(failure) => failure.into(),
+            LinkError::TooLarge => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()),
+            LinkError::NoAnswer => Self::new(StatusCode::BAD_GATEWAY, "guest_silent", "the guest does not answer"),
+            LinkError::Closed(_) => Self::new(StatusCode::BAD_GATEWAY, "guest_died", error.to_string()),
+            LinkError::Unexpected => Self::new(StatusCode::BAD_GATEWAY, "guest_confused", error.to_string()),
+        }
+    }
+}
+
+/// What the guest could not do is the request's fault or the sandbox's, never the server's.
+impl From<Failure> for ApiError {
+    fn from(failure: Failure) -> Self {
+        let (status, code) = match failure.kind {
+            FailureKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            FailureKind::AlreadyExists => (StatusCode::CONFLICT, "already_exists"),
+            FailureKind::PermissionDenied => (StatusCode::FORBIDDEN, "permission_denied"),
+            FailureKind::NotADirectory => (StatusCode::BAD_REQUEST, "not_a_directory"),
+            FailureKind::IsADirectory => (StatusCode::BAD_REQUEST, "is_a_directory"),
+            FailureKind::NotEmpty => (StatusCode::CONFLICT, "not_empty"),
+            FailureKind::NoSpace => (StatusCode::INSUFFICIENT_STORAGE, "no_space"),
+            FailureKind::Invalid => (StatusCode::BAD_REQUEST, "invalid"),
+            FailureKind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            FailureKind::Busy => (StatusCode::CONFLICT, "busy"),
+            FailureKind::Unsupported => (StatusCode::BAD_REQUEST, "unsupported"),
+            FailureKind::Refused => (StatusCode::CONFLICT, "refused"),
+            FailureKind::Other => (StatusCode::UNPROCESSABLE_ENTITY, "failed"),
+        };
+        Self::new(status, code, failure.message)
+    }
+}
+
+impl From<RunError> for ApiError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Use(error) => error.into(),
+            RunError::GuestDied(_) => Self::new(StatusCode::BAD_GATEWAY, "guest_died", error.to_string()),
+        }
+    }
+}
+
+/// A command that could not be started. "Not found" is then the program, and must not read as the sandbox.
+pub(crate) fn not_started(error: RunError) -> ApiError {
+    match error {
+        RunError::Use(UseError::Link(LinkError::Failed(failure))) if failure.kind == FailureKind::NotFound => {
+            ApiError::new(StatusCode::BAD_REQUEST, "cannot_start", failure.message)
+        }
+        other => other.into(),
+    }
+}
+
+impl From<CreateError> for ApiError {
+    fn from(error: CreateError) -> Self {
+        let message = error.to_string();
+        match error {
+            CreateError::Template(error) => error.into(),
+            CreateError::OutOfRange { what, value, least, most } => {
+                Self::bad_request(format!("{} must be between {least} and {most}, not {value}", wire_name(what)))
+            }
+            CreateError::NoMemory { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_capacity", message).retry_after(5)
+            }
+            CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
+            CreateError::Make(_) | CreateError::Identify(_) | CreateError::GrowDisk(_) | CreateError::Store(_) => {
+                Self::internal(&error)
+            }
+        }
+    }
+}
+
+/// The engine's names of sizes, as clients know them.
+fn wire_name(what: &str) -> &str {
+    match what {
+        "vcpus" => "cpu",
+        "memory_mib" => "memory_mb",
+        "disk_mib" => "disk_mb",
+        other => other,
+    }
+}
+
+impl From<TemplateError> for ApiError {
+    fn from(error: TemplateError) -> Self {
+        let message = error.to_string();
+        match error {
+            TemplateError::Name(error) => error.into(),
+            TemplateError::Load(error) => error.into(),
+            TemplateError::Build(error) => error.into(),
+            TemplateError::InUse(_) => Self::conflict("template_in_use", message),
+            TemplateError::Bake { .. } | TemplateError::CutOff => Self::internal(&error),
+        }
+    }
+}
+
+impl From<LoadError> for ApiError {
+    fn from(error: LoadError) -> Self {
+        let message = error.to_string();
+        match error {
+            LoadError::NotBuilt { .. } => Self::conflict("template_not_built", message),
+            LoadError::Damaged { name, .. } => {
+                Self::conflict("template_damaged", format!("template `{name}` is damaged and must be built again"))
+            }
+            LoadError::DamagedImage { .. } | LoadError::TooNew { .. } | LoadError::Io { .. } => Self::internal(&error),
+        }
+    }
+}
+
+impl From<BuildError> for ApiError {
+    fn from(error: BuildError) -> Self {
+        let message = error.to_string();
+        match error {
+            BuildError::Recipe(error) => error.into(),
+            BuildError::Load(error) => error.into(),
+            BuildError::NoSuchPackage { .. } | BuildError::NotInstallable { .. } | BuildError::DiskTooSmall { .. } => {
+                Self::bad_request(message)
+            }
+            BuildError::NoSpace { needed_mib, free_mib, .. } => {
+                let message = format!("not enough disk space: {needed_mib} MiB are needed, {free_mib} MiB are free");
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", message)
+            }
+            BuildError::DiskFull { .. } => Self::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", "the disk is full"),
+            BuildError::NoUidMap
+            | BuildError::NoKernelPackage { .. }
+            | BuildError::NoMirror { .. }
+            | BuildError::NotAKernel { .. }
+            | BuildError::NoModule { .. }
+            | BuildError::BadModule { .. }
+            | BuildError::Tool(_)
+            | BuildError::Io { .. } => Self::internal(&error),
+        }
+    }
+}

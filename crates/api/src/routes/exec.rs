@@ -1,0 +1,78 @@
+//! Commands that are answered when they have ended.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use sandling_engine::Sandbox;
+use sandling_protocol::ExitReason;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Run};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::follow;
+use crate::once::{Answer, Once};
+use crate::recorder::Recorder;
+use crate::request::RequestContext;
+use crate::wire::exec::{Detached, ExecRequest, ExecResult};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(run))
+}
+
+/// Run a command and wait for its end
+///
+/// With `detached` the answer comes as soon as the command runs. A deadline that passes ends the command's whole
+/// process group; the answer is then a 504 that holds what was printed until then. An `Idempotency-Key` makes a
+/// retry safe: the same key gives the same answer and runs nothing again.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/exec", tag = "exec", request_body = ExecRequest,
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = ExecResult), (status = 202, body = Detached)),
+)]
+async fn run(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    Parts(id): Parts<String>,
+    headers: HeaderMap,
+    body: JsonBody<ExecRequest>,
+) -> Result<Response, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let route = format!("POST /v1/sandboxes/{}/exec", sandbox.id());
+    let once = Once {
+        app: &app,
+        context: &context,
+        workspace: caller.workspace(),
+        headers: &headers,
+        route: &route,
+        body: &body.bytes,
+    };
+    let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.text());
+    once.answer(|mark| async move {
+        if body.value.detached.unwrap_or_default() {
+            let detached = follow::detach(&sandbox, body.value, recorder).await?;
+            mark.made(&detached.id);
+            return Ok(Answer::json(StatusCode::ACCEPTED, &detached));
+        }
+        wait(&sandbox, body.value, recorder).await
+    })
+    .await
+}
+
+async fn wait(sandbox: &Arc<Sandbox>, request: ExecRequest, recorder: Recorder) -> Result<Answer, ApiError> {
+    let timeout = request.timeout_seconds;
+    let execution = follow::start(sandbox, request)?;
+    let id = execution.id().to_owned();
+    let collected = follow::gather(execution, recorder).await?;
+    let timed_out = collected.exit.reason == ExitReason::Timeout;
+    let result = ExecResult::new(&id, collected);
+    if timed_out {
+        return Err(ApiError::command_timeout(timeout.unwrap_or_default()).with_fields(&result));
+    }
+    Ok(Answer::json(StatusCode::OK, &result))
+}

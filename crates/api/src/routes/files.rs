@@ -1,0 +1,83 @@
+//! What is in a sandbox's file system: listings, one entry, changes as they happen.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read};
+use crate::error::ApiError;
+use crate::extract::{Params, Parts};
+use crate::sse;
+use crate::wire::files::{ChangeView, DirParams, EntryView, Listing, PathParams, WatchParams, checked};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(stat)).routes(routes!(watch))
+}
+
+/// List a directory
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/fs/dir", tag = "files", params(("id" = String, Path), DirParams),
+    responses((status = 200, body = Listing)),
+)]
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+    Params(params): Params<DirParams>,
+) -> Result<Json<Listing>, ApiError> {
+    let (path, depth) = params.checked()?;
+    let entries = caller.sandbox(&app, &id)?.list_dir(&path, depth).await?;
+    Ok(Json(Listing { path, entries: entries.into_iter().map(EntryView::from).collect() }))
+}
+
+/// Look at one file, directory or link
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/fs/stat", tag = "files", params(("id" = String, Path), PathParams),
+    responses((status = 200, body = EntryView)),
+)]
+async fn stat(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+    Params(params): Params<PathParams>,
+) -> Result<Json<EntryView>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    Ok(Json(sandbox.stat(&checked(params.path)?).await?.into()))
+}
+
+/// Follow changes under a path
+///
+/// Events: `change` with the `path` and what `kind` of change it was.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/fs/watch", tag = "files", params(("id" = String, Path), WatchParams),
+    responses((status = 200, body = String, content_type = "text/event-stream")),
+)]
+async fn watch(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+    Params(params): Params<WatchParams>,
+) -> Result<Response, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let path = checked(params.path)?;
+    // A path that is not there is refused with a status, not with an event.
+    sandbox.stat(&path).await?;
+    let mut watch = sandbox.watch(&path, params.recursive)?;
+    Ok(sse::endless(app.closing(), move |events| async move {
+        loop {
+            match watch.next().await {
+                Ok(change) => events.send("change", &ChangeView::from(change)).await?,
+                Err(error) => {
+                    let error = ApiError::from(error);
+                    return events
+                        .send("error", &serde_json::json!({ "error": error.message, "code": error.code }))
+                        .await;
+                }
+            }
+        }
+    }))
+}

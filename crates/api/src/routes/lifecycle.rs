@@ -1,0 +1,81 @@
+//! How long a sandbox lives, and pausing it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::wire::sandbox::{LifecyclePatch, LifecycleView};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(get, patch)).routes(routes!(pause)).routes(routes!(resume))
+}
+
+/// How long a sandbox may live
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/lifecycle", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 200, body = LifecycleView)),
+)]
+async fn get(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+) -> Result<Json<LifecycleView>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
+}
+
+/// Change how long a sandbox may live
+#[utoipa::path(
+    patch, path = "/v1/sandboxes/{id}/lifecycle", tag = "lifecycle", params(("id" = String, Path)),
+    request_body = LifecyclePatch,
+    responses((status = 200, body = LifecycleView)),
+)]
+async fn patch(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<LifecyclePatch>,
+) -> Result<Json<LifecycleView>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    sandbox.set_lifetime(body.value.into_change()?).await;
+    Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
+}
+
+/// Stop a sandbox's virtual CPUs
+///
+/// Memory stays. A sandbox that is paused stays so.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/pause", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 204)),
+)]
+async fn pause(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    caller.sandbox(&app, &id)?.pause().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Let a paused sandbox go on
+///
+/// A sandbox that runs goes on running.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/resume", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 204)),
+)]
+async fn resume(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    caller.sandbox(&app, &id)?.resume().await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,20 @@
+//! Whoever sends the request.
+
+use std::sync::Arc;
+
+use axum::Json;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read};
+use crate::wire::access::MeView;
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(me))
+}
+
+/// Who the token stands for
+#[utoipa::path(get, path = "/v1/me", tag = "access", responses((status = 200, body = MeView)))]
+async fn me(caller: Caller<Read>) -> Json<MeView> {
+    Json(caller.principal.into())
+}

@@ -1,0 +1,46 @@
+//! Figures: of one sandbox, and of the server for Prometheus.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Operator, Read};
+use crate::error::ApiError;
+use crate::extract::Parts;
+use crate::wire::metrics::SandboxMetrics;
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(of_sandbox)).routes(routes!(of_server))
+}
+
+/// What a sandbox uses
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/metrics", tag = "metrics", params(("id" = String, Path)),
+    responses((status = 200, body = SandboxMetrics)),
+)]
+async fn of_sandbox(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+) -> Result<Json<SandboxMetrics>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let usage = sandbox.usage().await?;
+    Ok(Json(SandboxMetrics::new(&sandbox.info(), usage)))
+}
+
+/// Figures of the server, for Prometheus
+///
+/// They speak of all workspaces, so the token must be an operator's.
+#[utoipa::path(
+    get, path = "/metrics", tag = "metrics",
+    responses((status = 200, body = String, content_type = "application/openmetrics-text")),
+)]
+async fn of_server(State(app): State<Arc<App>>, _: Caller<Operator>) -> Response {
+    let text = app.meter.render(&app.engine.list());
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+}

@@ -1,0 +1,82 @@
+//! Quotas.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use sandling_engine::access::{AdmitError, WorkspaceName};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Operator, Read};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::routes::sandboxes::living;
+use crate::routes::workspaces::named;
+use crate::wire::access::{Limits, QuotaView};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(own)).routes(routes!(get, set))
+}
+
+/// The workspace's quota, and how much of it is used
+#[utoipa::path(get, path = "/v1/quota", tag = "access", responses((status = 200, body = QuotaView)))]
+async fn own(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<QuotaView>, ApiError> {
+    view(&app, caller.workspace())
+}
+
+/// A workspace's quota
+#[utoipa::path(
+    get, path = "/v1/workspaces/{workspace}/quota", tag = "access", params(("workspace" = String, Path)),
+    responses((status = 200, body = QuotaView)),
+)]
+async fn get(
+    State(app): State<Arc<App>>,
+    _: Caller<Operator>,
+    Parts(workspace): Parts<String>,
+) -> Result<Json<QuotaView>, ApiError> {
+    view(&app, &named(&app, &workspace)?)
+}
+
+/// Set a workspace's quota
+///
+/// It holds from the next request on; what there is stays. A limit that is absent or null is none.
+#[utoipa::path(
+    put, path = "/v1/workspaces/{workspace}/quota", tag = "access", params(("workspace" = String, Path)),
+    request_body = Limits,
+    responses((status = 200, body = QuotaView)),
+)]
+async fn set(
+    State(app): State<Arc<App>>,
+    _: Caller<Operator>,
+    Parts(workspace): Parts<String>,
+    body: JsonBody<Limits>,
+) -> Result<Json<QuotaView>, ApiError> {
+    let name = named(&app, &workspace)?;
+    app.access.set_quota(&name, &body.value.into())?;
+    view(&app, &name)
+}
+
+fn view(app: &App, workspace: &WorkspaceName) -> Result<Json<QuotaView>, ApiError> {
+    let limits = app.access.quota(workspace)?.into();
+    Ok(Json(QuotaView { limits, used: living(app, workspace).into() }))
+}
+
+/// A refusal with `Retry-After` is tried again by the public clients; one without is not.
+impl From<AdmitError> for ApiError {
+    fn from(error: AdmitError) -> Self {
+        match error {
+            AdmitError::Refused(refused) => {
+                let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", refused.to_string());
+                match refused.retry_after {
+                    Some(wait) => error.retry_after(wait.as_secs_f64().ceil().max(1.0) as u64),
+                    None => error,
+                }
+            }
+            // Deleted while the request was under way, and the token with it.
+            AdmitError::NoWorkspace(_) => Self::not_found("workspace"),
+            AdmitError::Store(source) => source.into(),
+        }
+    }
+}

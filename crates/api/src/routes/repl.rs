@@ -1,0 +1,231 @@
+//! Contexts, which the public clients call REPL sessions.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use sandling_engine::{Cell, CellOutput, LinkError, Sandbox, UseError};
+use sandling_protocol::{CellStatus, ContextSpec, FailureKind};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::recorder::Recorder;
+use crate::request::RequestContext;
+use crate::text::lossy;
+use crate::wire::exec::{checked_id, language, language_name, output_limit};
+use crate::wire::repl::{CellResult, CreateSession, OnceResult, RunCell, RunOnce, SessionView};
+use crate::wire::seconds;
+
+/// A cell's deadline if nobody says otherwise.
+const DEFAULT_TIMEOUT_MS: u64 = 30_000;
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(run))
+        .routes(routes!(close))
+        .routes(routes!(interrupt))
+        .routes(routes!(restart))
+        .routes(routes!(run_once))
+        .routes(routes!(languages))
+}
+
+/// List REPL sessions
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/repl/sessions", tag = "repl", params(("id" = String, Path)),
+    responses((status = 200, body = Vec<SessionView>)),
+)]
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+) -> Result<Json<Vec<SessionView>>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let contexts = sandbox.list_contexts().await?;
+    Ok(Json(contexts.into_iter().map(|info| SessionView::new(sandbox.id().as_str(), info)).collect()))
+}
+
+/// Start a REPL session
+///
+/// A live interpreter whose variables last from cell to cell.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/repl/sessions", tag = "repl", params(("id" = String, Path)),
+    request_body = CreateSession,
+    responses((status = 201, body = SessionView)),
+)]
+async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    Parts(id): Parts<String>,
+    body: JsonBody<CreateSession>,
+) -> Result<(StatusCode, Json<SessionView>), ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let info = sandbox.create_context(body.value.into_spec()?).await?;
+    context.made(&info.id);
+    Ok((StatusCode::CREATED, Json(SessionView::new(sandbox.id().as_str(), info))))
+}
+
+/// Run a cell
+///
+/// A deadline that passes interrupts the cell; the answer is then a 504 that holds what was printed until then.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/run", tag = "repl", request_body = RunCell,
+    params(("id" = String, Path), ("session" = String, Path)),
+    responses((status = 200, body = CellResult)),
+)]
+async fn run(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    Parts((id, session)): Parts<(String, String)>,
+    body: JsonBody<RunCell>,
+) -> Result<Json<CellResult>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let session = named(session)?;
+    let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.code.clone());
+    cell(&sandbox, &session, body.value, recorder).await
+}
+
+async fn cell(
+    sandbox: &Arc<Sandbox>,
+    session: &str,
+    request: RunCell,
+    recorder: Recorder,
+) -> Result<Json<CellResult>, ApiError> {
+    let seconds = request.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS) as f64 / 1e3;
+    let timeout = seconds::deadline("timeout_ms / 1000", Some(seconds))?;
+    let limit = output_limit(request.output_limit)?;
+    let cell = sandbox.run_cell(session, &request.code, timeout, limit)?;
+    let (result, status) = gather(cell, recorder).await?;
+    if status == CellStatus::Timeout {
+        return Err(ApiError::command_timeout(seconds).with("stdout", result.stdout).with("stderr", result.stderr));
+    }
+    Ok(Json(result))
+}
+
+async fn gather(mut cell: Cell, mut recorder: Recorder) -> Result<(CellResult, CellStatus), ApiError> {
+    let (mut stdout, mut stderr, mut results) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        match cell.next().await {
+            Ok(CellOutput::Stdout(bytes)) => {
+                recorder.heard(&bytes);
+                stdout.extend(bytes);
+            }
+            Ok(CellOutput::Stderr(bytes)) => {
+                recorder.heard(&bytes);
+                stderr.extend(bytes);
+            }
+            Ok(CellOutput::Result(result)) => results.push(result),
+            Ok(CellOutput::Done(report)) => {
+                let status = report.status;
+                return Ok((CellResult::new(lossy(stdout), lossy(stderr), results, report), status));
+            }
+            Err(error) => {
+                return Err(refused(error).with("stdout", lossy(stdout)).with("stderr", lossy(stderr)));
+            }
+        }
+    }
+}
+
+/// End a REPL session
+#[utoipa::path(
+    delete, path = "/v1/sandboxes/{id}/repl/sessions/{session}", tag = "repl",
+    params(("id" = String, Path), ("session" = String, Path)),
+    responses((status = 204)),
+)]
+async fn close(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts((id, session)): Parts<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let session = named(session)?;
+    sandbox.close_context(&session).await.map_err(refused)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Interrupt what a REPL session runs
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/interrupt", tag = "repl",
+    params(("id" = String, Path), ("session" = String, Path)),
+    responses((status = 204)),
+)]
+async fn interrupt(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts((id, session)): Parts<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let session = named(session)?;
+    sandbox.interrupt_context(&session).await.map_err(refused)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Give a REPL session a new interpreter
+///
+/// Its variables are gone, its id stays.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/restart", tag = "repl",
+    params(("id" = String, Path), ("session" = String, Path)),
+    responses((status = 200, body = SessionView)),
+)]
+async fn restart(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts((id, session)): Parts<(String, String)>,
+) -> Result<Json<SessionView>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let session = named(session)?;
+    let info = sandbox.restart_context(&session).await.map_err(refused)?;
+    Ok(Json(SessionView::new(sandbox.id().as_str(), info)))
+}
+
+/// Run code in an interpreter of its own
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/repl", tag = "repl", params(("id" = String, Path)), request_body = RunOnce,
+    responses((status = 200, body = OnceResult)),
+)]
+async fn run_once(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    Parts(id): Parts<String>,
+    body: JsonBody<RunOnce>,
+) -> Result<Json<OnceResult>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id)?;
+    let RunOnce { language: name, code, timeout_ms } = body.value;
+    let language = language(&name)?;
+    let spec = ContextSpec { id: crate::random::hex::<8>(), language, cwd: None, env: Default::default(), user: None };
+    let session = sandbox.create_context(spec).await?.id;
+    let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());
+    let result = cell(&sandbox, &session, RunCell { code, timeout_ms, output_limit: None }, recorder).await;
+    // The answer is known; an interpreter that would not close ends with its sandbox.
+    let _ = sandbox.close_context(&session).await;
+    Ok(Json(OnceResult { language: language_name(language), result: result?.0 }))
+}
+
+/// Languages a REPL session can speak
+#[utoipa::path(get, path = "/v1/repl/languages", tag = "repl", responses((status = 200, body = Vec<String>)))]
+async fn languages(_: Caller<Read>) -> Json<Vec<&'static str>> {
+    Json(vec!["python", "node", "bash"])
+}
+
+/// An id that no session can have is the id of none.
+fn named(session: String) -> Result<String, ApiError> {
+    checked_id(session).map_err(|_| ApiError::not_found("session"))
+}
+
+/// What the guest does not find here is the session, in the words that the public clients know.
+fn refused(error: UseError) -> ApiError {
+    match error {
+        UseError::Link(LinkError::Failed(failure)) if failure.kind == FailureKind::NotFound => {
+            ApiError::not_found("session")
+        }
+        other => other.into(),
+    }
+}

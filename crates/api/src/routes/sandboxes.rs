@@ -1,0 +1,126 @@
+//! Sandboxes: make, list, look at, end.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::{Extension, Json};
+use sandling_engine::access::{Resources, WorkspaceName};
+use sandling_engine::{CreateSpec, EndReason};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::once::{Answer, Once};
+use crate::request::RequestContext;
+use crate::routes::templates;
+use crate::wire::sandbox::{CreateSandbox, SandboxView};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, delete))
+}
+
+/// List sandboxes
+///
+/// Those of the caller's workspace, oldest first.
+#[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", responses((status = 200, body = Vec<SandboxView>)))]
+async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<SandboxView>> {
+    let own = app.engine.list_of(caller.workspace().as_str());
+    Json(own.into_iter().map(SandboxView::from).collect())
+}
+
+/// Make a sandbox
+///
+/// The answer comes when its guest has answered. Quotas are judged before anything is made: a 429 or 503 leaves
+/// nothing behind. An `Idempotency-Key` makes a retry safe.
+#[utoipa::path(
+    post, path = "/v1/sandboxes", tag = "sandboxes", request_body = CreateSandbox,
+    params(("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, body = SandboxView)),
+)]
+async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    headers: HeaderMap,
+    body: JsonBody<CreateSandbox>,
+) -> Result<Response, ApiError> {
+    let workspace = caller.workspace();
+    let route = "POST /v1/sandboxes";
+    let once = Once { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
+    once.answer(|mark| {
+        let (app, context) = (&app, &context);
+        async move {
+            let spec = body.value.into_spec(workspace.as_str())?;
+            let view = make(app, workspace, spec).await?;
+            context.made(&view.id);
+            mark.made(&view.id);
+            Ok(Answer::json(StatusCode::CREATED, &view))
+        }
+    })
+    .await
+}
+
+async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxView, ApiError> {
+    let wish = wish(app, workspace, &spec)?;
+    let place = app.access.admit(workspace, &wish, || living(app, workspace))?;
+    let sandbox = app.engine.create(spec).await?;
+    drop(place);
+    Ok(sandbox.info().into())
+}
+
+/// What a sandbox would take of the quota.
+fn wish(app: &App, workspace: &WorkspaceName, spec: &CreateSpec) -> Result<Resources, ApiError> {
+    let sizes = templates::sizes(app, workspace.as_str(), &spec.template)?;
+    Ok(Resources {
+        sandboxes: 1,
+        vcpus: spec.vcpus.unwrap_or(sizes.vcpus).into(),
+        memory_mib: spec.memory_mib.unwrap_or(sizes.memory_mib).into(),
+        disk_mib: spec.disk_mib.unwrap_or(sizes.disk_mib).into(),
+    })
+}
+
+/// What a workspace's sandboxes take.
+pub(crate) fn living(app: &App, workspace: &WorkspaceName) -> Resources {
+    let own = app.engine.list_of(workspace.as_str());
+    own.into_iter()
+        .map(|info| Resources {
+            sandboxes: 1,
+            vcpus: info.vcpus.into(),
+            memory_mib: info.memory_mib.into(),
+            disk_mib: info.disk_mib.into(),
+        })
+        .sum()
+}
+
+/// Look at a sandbox
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path)),
+    responses((status = 200, body = SandboxView)),
+)]
+async fn get(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+) -> Result<Json<SandboxView>, ApiError> {
+    Ok(Json(caller.sandbox(&app, &id)?.info().into()))
+}
+
+/// End a sandbox
+///
+/// Its machine, memory and disk are gone when the answer comes.
+#[utoipa::path(
+    delete, path = "/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path)),
+    responses((status = 204)),
+)]
+async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    caller.sandbox(&app, &id)?.end(EndReason::Requested).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,141 @@
+//! Tokens: of the caller's own workspace, and for operators those of any.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use sandling_engine::access::{NewToken, Principal, TokenError, WorkspaceName};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Admin, Caller, Operator};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::request::RequestContext;
+use crate::routes::workspaces::named;
+use crate::wire::access::{CreateToken, NewTokenView, TokenList, TokenView};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(revoke))
+        .routes(routes!(list_of, create_in))
+        .routes(routes!(revoke_in))
+}
+
+/// List the workspace's tokens
+#[utoipa::path(get, path = "/v1/me/tokens", tag = "access", responses((status = 200, body = TokenList)))]
+async fn list(State(app): State<Arc<App>>, caller: Caller<Admin>) -> Result<Json<TokenList>, ApiError> {
+    tokens(&app, caller.workspace())
+}
+
+/// Make a token
+///
+/// The answer is the only place where its secret stands. It cannot do more than the one that makes it.
+#[utoipa::path(
+    post, path = "/v1/me/tokens", tag = "access", request_body = CreateToken,
+    responses((status = 201, body = NewTokenView)),
+)]
+async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller<Admin>,
+    Extension(context): Extension<RequestContext>,
+    body: JsonBody<CreateToken>,
+) -> Result<(StatusCode, Json<NewTokenView>), ApiError> {
+    let workspace = caller.workspace().clone();
+    make(&app, &caller.principal, workspace, body.value, &context)
+}
+
+/// Revoke a token
+#[utoipa::path(
+    delete, path = "/v1/me/tokens/{prefix}", tag = "access", params(("prefix" = String, Path)),
+    responses((status = 204)),
+)]
+async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller<Admin>,
+    Parts(prefix): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    app.access.revoke_token(caller.workspace(), &prefix)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// List a workspace's tokens
+#[utoipa::path(
+    get, path = "/v1/workspaces/{workspace}/tokens", tag = "access", params(("workspace" = String, Path)),
+    responses((status = 200, body = TokenList)),
+)]
+async fn list_of(
+    State(app): State<Arc<App>>,
+    _: Caller<Operator>,
+    Parts(workspace): Parts<String>,
+) -> Result<Json<TokenList>, ApiError> {
+    tokens(&app, &named(&app, &workspace)?)
+}
+
+/// Make a token for a workspace
+#[utoipa::path(
+    post, path = "/v1/workspaces/{workspace}/tokens", tag = "access", params(("workspace" = String, Path)),
+    request_body = CreateToken,
+    responses((status = 201, body = NewTokenView)),
+)]
+async fn create_in(
+    State(app): State<Arc<App>>,
+    caller: Caller<Operator>,
+    Extension(context): Extension<RequestContext>,
+    Parts(workspace): Parts<String>,
+    body: JsonBody<CreateToken>,
+) -> Result<(StatusCode, Json<NewTokenView>), ApiError> {
+    let workspace = named(&app, &workspace)?;
+    make(&app, &caller.principal, workspace, body.value, &context)
+}
+
+/// Revoke a workspace's token
+#[utoipa::path(
+    delete, path = "/v1/workspaces/{workspace}/tokens/{prefix}", tag = "access",
+    params(("workspace" = String, Path), ("prefix" = String, Path)),
+    responses((status = 204)),
+)]
+async fn revoke_in(
+    State(app): State<Arc<App>>,
+    _: Caller<Operator>,
+    Parts((workspace, prefix)): Parts<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    app.access.revoke_token(&named(&app, &workspace)?, &prefix)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn tokens(app: &App, workspace: &WorkspaceName) -> Result<Json<TokenList>, ApiError> {
+    let tokens = app.access.tokens(workspace)?;
+    Ok(Json(TokenList { items: tokens.into_iter().map(TokenView::from).collect() }))
+}
+
+fn make(
+    app: &App,
+    maker: &Principal,
+    workspace: WorkspaceName,
+    wish: CreateToken,
+    context: &RequestContext,
+) -> Result<(StatusCode, Json<NewTokenView>), ApiError> {
+    let scope = wish.scope().unwrap_or(maker.scope);
+    maker.require_grant(&workspace, scope)?;
+    let expires_at = wish.expires_at()?;
+    let new = NewToken { workspace, name: wish.into_name(), scope, expires_at };
+    let created = app.access.create_token(&new)?;
+    context.made(&created.info.prefix);
+    Ok((StatusCode::CREATED, Json(created.into())))
+}
+
+impl From<TokenError> for ApiError {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::BadName | TokenError::AlreadyExpired => Self::bad_request(error.to_string()),
+            TokenError::NoWorkspace(_) => Self::not_found("workspace"),
+            TokenError::NotFound(_) => Self::not_found("token"),
+            TokenError::TooMany => Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tokens", error.to_string()),
+            TokenError::Randomness(_) | TokenError::NoFreePrefix => Self::internal(&error),
+            TokenError::Store(source) => source.into(),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Workspaces, for operators.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use sandling_engine::access::{WorkspaceError, WorkspaceName};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Admin, Caller, Operator};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::wire::access::{CreateWorkspace, PatchWorkspace, WorkspaceList, WorkspaceView};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(change, delete))
+}
+
+/// List workspaces
+#[utoipa::path(get, path = "/v1/workspaces", tag = "access", responses((status = 200, body = WorkspaceList)))]
+async fn list(State(app): State<Arc<App>>, _: Caller<Operator>) -> Result<Json<WorkspaceList>, ApiError> {
+    let workspaces = app.access.workspaces()?;
+    Ok(Json(WorkspaceList { items: workspaces.into_iter().map(WorkspaceView::from).collect() }))
+}
+
+/// Make a workspace
+#[utoipa::path(
+    post, path = "/v1/workspaces", tag = "access", request_body = CreateWorkspace,
+    responses((status = 201, body = WorkspaceView)),
+)]
+async fn create(
+    State(app): State<Arc<App>>,
+    _: Caller<Operator>,
+    body: JsonBody<CreateWorkspace>,
+) -> Result<(StatusCode, Json<WorkspaceView>), ApiError> {
+    let name = WorkspaceName::try_from(body.value.name)?;
+    Ok((StatusCode::CREATED, Json(app.access.create_workspace(&name)?.into())))
+}
+
+/// Change a workspace's settings
+///
+/// An administrator may change those of its own workspace.
+#[utoipa::path(
+    patch, path = "/v1/workspaces/{workspace}", tag = "access", params(("workspace" = String, Path)),
+    request_body = PatchWorkspace,
+    responses((status = 200, body = WorkspaceView)),
+)]
+async fn change(
+    State(app): State<Arc<App>>,
+    caller: Caller<Admin>,
+    Parts(workspace): Parts<String>,
+    body: JsonBody<PatchWorkspace>,
+) -> Result<Json<WorkspaceView>, ApiError> {
+    let name = managed(&app, &caller, &workspace)?;
+    app.access.set_record_runs(&name, body.value.record_runs)?;
+    Ok(Json(app.access.workspace(&name)?.into()))
+}
+
+/// Delete a workspace
+///
+/// Refused while it owns sandboxes. Its tokens stop working; its name is not given out again.
+#[utoipa::path(
+    delete, path = "/v1/workspaces/{workspace}", tag = "access", params(("workspace" = String, Path)),
+    responses((status = 204)),
+)]
+async fn delete(
+    State(app): State<Arc<App>>,
+    _: Caller<Operator>,
+    Parts(workspace): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    let name = named(&app, &workspace)?;
+    let owned = || app.engine.list_of(name.as_str()).len() as u64;
+    app.access.delete_workspace(&name, owned)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A workspace that is there. For operators, who may know which ones are.
+pub(crate) fn named(app: &App, name: &str) -> Result<WorkspaceName, ApiError> {
+    let name = WorkspaceName::parse(name).ok_or_else(|| ApiError::not_found("workspace"))?;
+    Ok(app.access.workspace(&name)?.name)
+}
+
+/// A workspace that the caller manages. To an administrator, all but its own are missing.
+pub(crate) fn managed(app: &App, caller: &Caller<Admin>, name: &str) -> Result<WorkspaceName, ApiError> {
+    let missing = || ApiError::not_found("workspace");
+    let name = WorkspaceName::parse(name).ok_or_else(missing)?;
+    caller.principal.require_manage(&name).map_err(|_| missing())?;
+    Ok(app.access.workspace(&name)?.name)
+}
+
+impl From<WorkspaceError> for ApiError {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::BadName => Self::bad_request(error.to_string()),
+            WorkspaceError::NotFound(_) => Self::not_found("workspace"),
+            WorkspaceError::NameTaken(_) => Self::conflict("name_taken", error.to_string()),
+            WorkspaceError::InUse { .. } => Self::conflict("workspace_in_use", error.to_string()),
+            WorkspaceError::Permanent(_) => Self::conflict("workspace_permanent", error.to_string()),
+            WorkspaceError::Store(source) => source.into(),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Accepts connections, hands their requests to the router, and drains them when told to end.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+
+use super::connection::Connection;
+use super::heartbeat::{self, Heartbeat};
+use crate::app::App;
+use crate::router;
+
+/// What clients may take of the server.
+#[derive(Debug, Clone)]
+pub struct ServerLimits {
+    /// More connections than these are told to come back.
+    pub connections: usize,
+    /// A request's head must be complete so long after the connection was last of use; so idle ones end, too.
+    pub head_within: Duration,
+    /// Requests under way at the end are given so long.
+    pub drain_within: Duration,
+    /// How often a client that gives up on silence gets a sign of life.
+    pub heartbeat: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            head_within: Duration::from_secs(60),
+            drain_within: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Sent without reading the request: whoever is one too many costs nothing.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+    connection: close\r\ncontent-length: 63\r\n\r\n{\"error\":\"too many connections\",\"code\":\"too_many_connections\"}\n";
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Serves until `shutdown` is over, then lets requests under way finish.
+pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, shutdown: impl Future<Output = ()>) {
+    let server = Server {
+        router: router::build(app.clone()),
+        places: Arc::new(Semaphore::new(limits.connections)),
+        app,
+        limits,
+    };
+    let mut connections = JoinSet::new();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => server.admit(stream, peer, &mut connections),
+                Err(error) => wait_out(&error).await,
+            },
+            Some(_) = connections.join_next() => {}
+            () = &mut shutdown => break,
+        }
+    }
+    drop(listener);
+    server.app.close_streams();
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(server.limits.drain_within, drained).await.is_err() {
+        tracing::warn!("requests that were still under way are cut off");
+    }
+    connections.shutdown().await;
+}
+
+struct Server {
+    router: Router,
+    places: Arc<Semaphore>,
+    app: Arc<App>,
+    limits: ServerLimits,
+}
+
+impl Server {
+    fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
+        match self.places.clone().try_acquire_owned() {
+            Ok(place) => self.converse(stream, peer, place, connections),
+            Err(_) => drop(connections.spawn(turn_away(stream))),
+        }
+    }
+
+    fn converse(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: OwnedSemaphorePermit,
+        connections: &mut JoinSet<()>,
+    ) {
+        // Small answers must not wait for more; where the system refuses this they are only slower.
+        let _ = stream.set_nodelay(true);
+        let (connection, pulse) = Connection::new(stream);
+        let router = self.router.clone();
+        let heartbeat = Heartbeat::new(pulse, self.limits.heartbeat);
+        let service = service_fn(move |request| answer(router.clone(), request, peer, heartbeat.clone()));
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head_within)
+            .max_buf_size(64 * 1024)
+            .serve_connection(TokioIo::new(connection), service)
+            .with_upgrades();
+        let mut closing = self.app.closing();
+        connections.spawn(async move {
+            let mut serving = std::pin::pin!(serving);
+            let ended = tokio::select! {
+                ended = serving.as_mut() => ended,
+                () = closing.reached() => {
+                    serving.as_mut().graceful_shutdown();
+                    serving.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%peer, %error, "a connection broke");
+            }
+            drop(place);
+        });
+    }
+}
+
+async fn answer(
+    router: Router,
+    request: hyper::Request<Incoming>,
+    peer: SocketAddr,
+    heartbeat: Heartbeat,
+) -> Result<Response, Infallible> {
+    let mut request: Request = request.map(Body::new);
+    request.extensions_mut().insert(Peer(peer));
+    let wanted = heartbeat::is_wanted(request.headers());
+    let work = router.oneshot(request);
+    if wanted { heartbeat.beside(work).await } else { work.await }
+}
+
+async fn turn_away(mut stream: TcpStream) {
+    // A client that does not even take this is not waited for.
+    let _ = tokio::time::timeout(Duration::from_secs(1), async {
+        stream.write_all(FULL).await?;
+        stream.shutdown().await
+    })
+    .await;
+}
+
+/// Out of descriptors, most likely: other connections must end before this one can begin.
+async fn wait_out(error: &std::io::Error) {
+    tracing::warn!(%error, "a connection could not be accepted");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_of_one_too_many_is_as_long_as_it_says() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+    }
+}

@@ -1,0 +1,359 @@
+//! Commands.
+
+use std::collections::BTreeMap;
+
+use sandling_engine::{Collected, RunSpec};
+use sandling_protocol::{ExecInfo, ExecState, Exit, ExitReason, Language, OnLimit, Program, Stdin};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::sandbox::check_env;
+use super::seconds;
+use crate::error::ApiError;
+use crate::text::lossy;
+
+/// The most output one command may be allowed.
+const MAX_OUTPUT: u64 = 64 * 1024 * 1024;
+const MAX_ARGS: usize = 4096;
+
+/// A command: `cmd`, or `args`, or `code` with its `language`.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExecRequest {
+    /// A line for the shell.
+    pub(crate) cmd: Option<String>,
+    /// A program and its arguments, without a shell.
+    pub(crate) args: Option<Vec<String>>,
+    /// A script for an interpreter.
+    pub(crate) code: Option<String>,
+    #[schema(value_type = Option<String>, example = "python")]
+    language: Option<String>,
+    pub(crate) timeout_seconds: Option<f64>,
+    cwd: Option<String>,
+    env: Option<BTreeMap<String, String>>,
+    /// A name or a number. Absent: root.
+    user: Option<String>,
+    /// Given to the command, then closed.
+    pub(crate) stdin: Option<String>,
+    /// 1 to 64 characters of `[A-Za-z0-9_-]`. A command of the same id is never started twice.
+    id: Option<String>,
+    /// Answer as soon as the command runs.
+    pub(crate) detached: Option<bool>,
+    /// Bytes it may print.
+    output_limit: Option<u64>,
+    /// At the limit: `kill` it, or `keep_tail`, i.e. drop the oldest output.
+    on_limit: Option<OnLimitName>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnLimitName {
+    Kill,
+    KeepTail,
+}
+
+impl ExecRequest {
+    /// A command line, with nothing else said.
+    pub(crate) fn line(cmd: String, timeout_seconds: Option<f64>) -> Self {
+        Self { cmd: Some(cmd), timeout_seconds, ..Self::default() }
+    }
+
+    pub(crate) fn into_spec(self) -> Result<RunSpec, ApiError> {
+        let (program, code) = self.program()?;
+        let timeout = seconds::deadline("timeout_seconds", self.timeout_seconds)?;
+        let env = self.env.unwrap_or_default();
+        check_env(&env)?;
+        let id = self.id.map(checked_id).transpose()?;
+        for (field, text) in [("cwd", &self.cwd), ("user", &self.user)] {
+            no_nul(field, text.as_deref().unwrap_or_default())?;
+        }
+        Ok(RunSpec {
+            code: code.into_bytes(),
+            env,
+            cwd: self.cwd,
+            user: self.user,
+            timeout,
+            output_limit: output_limit(self.output_limit)?,
+            on_limit: match self.on_limit {
+                Some(OnLimitName::KeepTail) => OnLimit::KeepTail,
+                Some(OnLimitName::Kill) | None => OnLimit::Kill,
+            },
+            stdin: if self.stdin.is_some() { Stdin::Open } else { Stdin::Closed },
+            id,
+            ..RunSpec::new(program)
+        })
+    }
+
+    fn program(&self) -> Result<(Program, String), ApiError> {
+        let none = String::new();
+        match (&self.cmd, &self.args, &self.code) {
+            (Some(cmd), None, None) if !cmd.is_empty() => {
+                no_nul("cmd", cmd)?;
+                Ok((Program::Shell(cmd.clone()), none))
+            }
+            (None, Some(args), None) if args.first().is_some_and(|first| !first.is_empty()) => {
+                args.iter().try_for_each(|arg| no_nul("args", arg))?;
+                if args.len() > MAX_ARGS {
+                    return Err(ApiError::bad_request(format!("args may have at most {MAX_ARGS} items")));
+                }
+                Ok((Program::Argv(args.clone()), none))
+            }
+            (None, None, Some(code)) => {
+                let language = language(self.language.as_deref().unwrap_or("python"))?;
+                Ok((Program::Code { language, args: Vec::new() }, code.clone()))
+            }
+            _ => Err(ApiError::bad_request(
+                "a command needs exactly one of cmd, args and code, and it must not be empty",
+            )),
+        }
+    }
+
+    /// What is to be run, as the audit log keeps it.
+    pub(crate) fn text(&self) -> String {
+        match (&self.cmd, &self.args, &self.code) {
+            (Some(text), ..) | (.., Some(text)) => text.clone(),
+            (_, Some(args), _) => args.join(" "),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A language by the names people use for it.
+pub(crate) fn language(name: &str) -> Result<Language, ApiError> {
+    match name.to_ascii_lowercase().as_str() {
+        "python" | "py" | "python3" => Ok(Language::Python),
+        "node" | "nodejs" | "javascript" | "js" => Ok(Language::Node),
+        "bash" | "shell" | "sh" => Ok(Language::Bash),
+        _ => Err(ApiError::bad_request(format!("there is no language {name:?}; there are python, node and bash"))),
+    }
+}
+
+pub(crate) fn language_name(language: Language) -> &'static str {
+    match language {
+        Language::Python => "python",
+        Language::Node => "node",
+        Language::Bash => "bash",
+    }
+}
+
+pub(crate) fn output_limit(wanted: Option<u64>) -> Result<u64, ApiError> {
+    match wanted.unwrap_or(RunSpec::OUTPUT_LIMIT) {
+        limit if limit <= MAX_OUTPUT => Ok(limit),
+        _ => Err(ApiError::bad_request(format!("output_limit must be at most {MAX_OUTPUT}"))),
+    }
+}
+
+pub(crate) fn checked_id(id: String) -> Result<String, ApiError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if (1..=64).contains(&id.len()) && id.bytes().all(allowed) {
+        return Ok(id);
+    }
+    Err(ApiError::bad_request("an id has 1 to 64 characters of [A-Za-z0-9_-]"))
+}
+
+pub(crate) fn no_nul(field: &str, text: &str) -> Result<(), ApiError> {
+    if text.contains('\0') { Err(ApiError::bad_request(format!("{field} must not contain a NUL"))) } else { Ok(()) }
+}
+
+/// How a command ended and all that it printed.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct ExecResult {
+    id: String,
+    stdout: String,
+    stderr: String,
+    #[serde(flatten)]
+    ended: Ended,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Ended {
+    /// As a shell would say it: the exit code, or 128 + the signal's number.
+    exit_code: i32,
+    signal: Option<i32>,
+    /// `exited`, `signalled`, `timeout`, `out_of_memory` or `output_limit`.
+    reason: &'static str,
+    duration_ms: u64,
+    /// Bytes that were printed and are in no answer.
+    dropped_bytes: u64,
+}
+
+impl From<&Exit> for Ended {
+    fn from(exit: &Exit) -> Self {
+        let reason = match exit.reason {
+            ExitReason::Exited => "exited",
+            ExitReason::Signalled => "signalled",
+            ExitReason::Timeout => "timeout",
+            ExitReason::OutOfMemory => "out_of_memory",
+            ExitReason::OutputLimit => "output_limit",
+        };
+        let Exit { code, signal, duration_ms, dropped_bytes, .. } = *exit;
+        Self { exit_code: code, signal, reason, duration_ms, dropped_bytes }
+    }
+}
+
+impl ExecResult {
+    pub(crate) fn new(id: &str, collected: Collected) -> Self {
+        Self {
+            id: id.to_owned(),
+            stdout: lossy(collected.stdout),
+            stderr: lossy(collected.stderr),
+            ended: Ended::from(&collected.exit),
+        }
+    }
+}
+
+/// A command that runs on after the answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Detached {
+    pub(crate) id: String,
+    pub(crate) pid: u32,
+    /// `running`.
+    pub(crate) status: &'static str,
+    /// The id had been started before; this request started nothing.
+    pub(crate) existing: bool,
+}
+
+/// A command of a sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExecView {
+    id: String,
+    pid: u32,
+    /// Cut to 200 characters.
+    command: String,
+    started_at: String,
+    /// Bytes printed so far.
+    output_bytes: u64,
+    /// `running` or `exited`.
+    status: &'static str,
+    #[serde(flatten)]
+    ended: Option<Ended>,
+}
+
+impl From<ExecInfo> for ExecView {
+    fn from(info: ExecInfo) -> Self {
+        let started =
+            i64::try_from(info.started_unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        let (status, ended) = match &info.state {
+            ExecState::Running => ("running", None),
+            ExecState::Exited(exit) => ("exited", Some(Ended::from(exit))),
+        };
+        Self {
+            id: info.id,
+            pid: info.pid,
+            command: info.command,
+            started_at: started.unwrap_or_default().to_string(),
+            output_bytes: info.output_bytes,
+            status,
+            ended,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExecList {
+    pub(crate) execs: Vec<ExecView>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AttachParams {
+    /// Output from this byte on; what is no longer kept is left out.
+    #[serde(default)]
+    pub(crate) from: u64,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ResultParams {
+    /// Wait for the end of a command that still runs.
+    #[serde(default)]
+    pub(crate) wait: bool,
+}
+
+/// A signal, by its name (`TERM`, `SIGTERM`) or number.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SignalRequest {
+    #[schema(value_type = String, example = "TERM")]
+    signal: SignalName,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum SignalName {
+    Number(i32),
+    Name(String),
+}
+
+impl SignalRequest {
+    pub(crate) fn number(&self) -> Result<i32, ApiError> {
+        const NAMES: &[(&str, i32)] = &[
+            ("HUP", 1),
+            ("INT", 2),
+            ("QUIT", 3),
+            ("ABRT", 6),
+            ("KILL", 9),
+            ("USR1", 10),
+            ("USR2", 12),
+            ("PIPE", 13),
+            ("ALRM", 14),
+            ("TERM", 15),
+            ("CONT", 18),
+            ("STOP", 19),
+            ("TSTP", 20),
+            ("WINCH", 28),
+        ];
+        let number = match &self.signal {
+            SignalName::Number(number) => Some(*number),
+            SignalName::Name(name) => {
+                let short = name.to_ascii_uppercase();
+                let short = short.strip_prefix("SIG").unwrap_or(&short);
+                NAMES.iter().find(|(known, _)| *known == short).map(|(_, number)| *number).or(short.parse().ok())
+            }
+        };
+        number
+            .filter(|number| (1..=64).contains(number))
+            .ok_or_else(|| ApiError::bad_request("there is no such signal"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(body: serde_json::Value) -> Result<RunSpec, ApiError> {
+        serde_json::from_value::<ExecRequest>(body).unwrap().into_spec()
+    }
+
+    #[test]
+    fn exactly_one_program_is_taken() {
+        assert!(matches!(spec(json!({"cmd": "ls"})).unwrap().program, Program::Shell(_)));
+        assert!(matches!(spec(json!({"args": ["ls", ""]})).unwrap().program, Program::Argv(_)));
+        assert!(matches!(spec(json!({"code": "1", "language": "js"})).unwrap().program, Program::Code { .. }));
+        for bad in [json!({}), json!({"cmd": ""}), json!({"args": []}), json!({"cmd": "a", "args": ["b"]})] {
+            assert!(spec(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_no_process_can_be_given_is_refused() {
+        for bad in [json!({"cmd": "a\u{0}"}), json!({"args": ["a\u{0}"]}), json!({"cmd": "a", "cwd": "\u{0}"})] {
+            assert!(spec(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        let number = |signal: serde_json::Value| {
+            serde_json::from_value::<SignalRequest>(json!({ "signal": signal })).unwrap().number()
+        };
+        assert_eq!(number(json!("SIGTERM")).unwrap(), 15);
+        assert_eq!(number(json!("int")).unwrap(), 2);
+        assert_eq!(number(json!(9)).unwrap(), 9);
+        assert_eq!(number(json!("9")).unwrap(), 9);
+        assert!(number(json!(0)).is_err() && number(json!("NOPE")).is_err() && number(json!(99)).is_err());
+    }
+}

@@ -1,0 +1,13 @@
+//! What goes over the wire: one file per resource, names and units as the public clients have them.
+
+pub(crate) mod access;
+pub(crate) mod error;
+pub(crate) mod events;
+pub(crate) mod exec;
+pub(crate) mod files;
+pub(crate) mod metrics;
+pub(crate) mod preview;
+pub(crate) mod repl;
+pub(crate) mod sandbox;
+pub(crate) mod seconds;
+pub(crate) mod template;

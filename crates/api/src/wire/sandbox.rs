@@ -1,0 +1,249 @@
+//! Sandboxes and how long they live.
+
+use std::collections::BTreeMap;
+
+use sandling_engine::{BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, State};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::seconds;
+use crate::error::ApiError;
+
+/// The template of a client that names none.
+const DEFAULT_TEMPLATE: &str = "code-interpreter";
+/// Bounds for what a client may hang on a sandbox.
+const MAX_ENTRIES: usize = 256;
+const MAX_KEY: usize = 256;
+const MAX_VALUE: usize = 32 * 1024;
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct SandboxView {
+    pub(crate) id: String,
+    template: String,
+    cpu: u32,
+    memory_mb: u32,
+    disk_mb: u32,
+    /// `creating`, `running`, `paused` or `deleted`.
+    status: &'static str,
+    created_at: String,
+    metadata: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+    boot_ms: u64,
+    /// `standby` if a ready machine was taken, `snapshot` if one was restored for this request.
+    boot_mode: &'static str,
+    /// Its time to live and its idle limit do not apply.
+    persistent: bool,
+    ttl_seconds: Option<u64>,
+    idle_seconds: Option<u64>,
+    /// When its time to live is over, if it has one.
+    expires_at: Option<String>,
+    workspace: String,
+    /// Which accelerator runs it, and which layers of the jail are in force.
+    #[schema(value_type = Object)]
+    boundary: Value,
+}
+
+impl From<SandboxInfo> for SandboxView {
+    fn from(info: SandboxInfo) -> Self {
+        Self {
+            id: info.id.to_string(),
+            template: info.template,
+            cpu: info.vcpus,
+            memory_mb: info.memory_mib,
+            disk_mb: info.disk_mib,
+            status: status(info.state),
+            created_at: info.created_at.to_string(),
+            metadata: info.metadata,
+            labels: info.labels,
+            boot_ms: info.boot_ms.round() as u64,
+            boot_mode: match info.boot_mode {
+                BootMode::Standby => "standby",
+                BootMode::Restore => "snapshot",
+            },
+            persistent: info.lifetime.persistent,
+            ttl_seconds: info.lifetime.ttl_seconds,
+            idle_seconds: info.lifetime.idle_seconds,
+            expires_at: expires_at(&info.lifetime),
+            workspace: info.workspace,
+            boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
+        }
+    }
+}
+
+fn status(state: State) -> &'static str {
+    match state {
+        State::Creating => "creating",
+        State::Running => "running",
+        State::Paused => "paused",
+        State::Ended => "deleted",
+    }
+}
+
+fn expires_at(lifetime: &Lifetime) -> Option<String> {
+    let ttl = i64::try_from(lifetime.ttl_seconds.filter(|_| !lifetime.persistent)?).ok()?;
+    lifetime.from.checked_add(jiff::SignedDuration::from_secs(ttl)).ok().map(|at| at.to_string())
+}
+
+/// What sandbox is wanted. What is absent comes from the template.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateSandbox {
+    #[schema(default = "code-interpreter", example = "base")]
+    template: Option<String>,
+    metadata: Option<BTreeMap<String, String>>,
+    labels: Option<BTreeMap<String, String>>,
+    /// The environment of every command in it.
+    env: Option<BTreeMap<String, String>>,
+    /// How long it lives; 0 or absent: the server's default.
+    ttl_seconds: Option<u64>,
+    /// How long it may be unused; 0 or absent: as long as it lives.
+    idle_seconds: Option<u64>,
+    persistent: Option<bool>,
+    cpu: Option<u32>,
+    memory_mb: Option<u32>,
+    disk_mb: Option<u32>,
+    disk_gb: Option<u32>,
+    /// Processes and threads, all together.
+    pids: Option<u32>,
+    from_snapshot: Option<String>,
+    volumes: Option<Vec<VolumeMount>>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "read only so that a wrong shape is told apart from a volume that is not there")]
+pub(crate) struct VolumeMount {
+    name: String,
+    read_only: Option<bool>,
+}
+
+impl CreateSandbox {
+    pub(crate) fn into_spec(self, workspace: &str) -> Result<CreateSpec, ApiError> {
+        if self.from_snapshot.as_deref().is_some_and(|id| !id.is_empty()) {
+            return Err(ApiError::not_found("snapshot"));
+        }
+        if self.volumes.is_some_and(|volumes| !volumes.is_empty()) {
+            return Err(ApiError::not_found("volume"));
+        }
+        let (metadata, labels) = (self.metadata.unwrap_or_default(), self.labels.unwrap_or_default());
+        let env = self.env.unwrap_or_default();
+        for (field, map) in [("metadata", &metadata), ("labels", &labels), ("env", &env)] {
+            check_map(field, map)?;
+        }
+        check_env(&env)?;
+        Ok(CreateSpec {
+            template: self.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
+            vcpus: self.cpu,
+            memory_mib: self.memory_mb,
+            disk_mib: self.disk_mb.or(self.disk_gb.map(|gb| gb.saturating_mul(1024))),
+            pids: self.pids,
+            ttl: seconds::lifetime("ttl_seconds", self.ttl_seconds)?,
+            idle: seconds::lifetime("idle_seconds", self.idle_seconds)?,
+            persistent: self.persistent.unwrap_or_default(),
+            env,
+            workspace: workspace.to_owned(),
+            metadata,
+            labels,
+        })
+    }
+}
+
+fn check_map(field: &str, map: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    let too_long = |(key, value): (&String, &String)| key.is_empty() || key.len() > MAX_KEY || value.len() > MAX_VALUE;
+    if map.len() > MAX_ENTRIES || map.iter().any(too_long) {
+        let message = format!(
+            "{field} may have {MAX_ENTRIES} entries, with keys of 1 to {MAX_KEY} bytes and values of up to {MAX_VALUE}"
+        );
+        return Err(ApiError::bad_request(message));
+    }
+    Ok(())
+}
+
+/// What no process could be given.
+pub(crate) fn check_env(env: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    let bad = |(name, value): (&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+    match env.iter().find(|entry| bad(*entry)) {
+        Some((name, _)) => Err(ApiError::bad_request(format!("{name:?} cannot be an environment variable"))),
+        None => Ok(()),
+    }
+}
+
+/// How long a sandbox may live. 0 stands for "without limit", because the public clients expect numbers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LifecycleView {
+    ttl_seconds: u64,
+    idle_seconds: u64,
+    persistent: bool,
+    expires_at: Option<String>,
+    /// For how long nobody has used it.
+    idle_for_seconds: u64,
+}
+
+impl LifecycleView {
+    pub(crate) fn new(lifetime: &Lifetime, idle_for: std::time::Duration) -> Self {
+        Self {
+            ttl_seconds: lifetime.ttl_seconds.unwrap_or_default(),
+            idle_seconds: lifetime.idle_seconds.unwrap_or_default(),
+            persistent: lifetime.persistent,
+            expires_at: expires_at(lifetime),
+            idle_for_seconds: idle_for.as_secs(),
+        }
+    }
+}
+
+/// What is to change. A time to live counts from now; 0 takes a limit away.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LifecyclePatch {
+    ttl_seconds: Option<u64>,
+    idle_seconds: Option<u64>,
+    persistent: Option<bool>,
+}
+
+impl LifecyclePatch {
+    pub(crate) fn into_change(self) -> Result<LifetimeChange, ApiError> {
+        let limit = |field: &str, value: Option<u64>| -> Result<Option<Option<u64>>, ApiError> {
+            let checked = seconds::lifetime(field, value)?;
+            Ok(value.map(|_| checked.map(|span| span.as_secs())))
+        };
+        Ok(LifetimeChange {
+            ttl_seconds: limit("ttl_seconds", self.ttl_seconds)?,
+            idle_seconds: limit("idle_seconds", self.idle_seconds)?,
+            persistent: self.persistent,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(json: Value) -> Result<CreateSpec, ApiError> {
+        serde_json::from_value::<CreateSandbox>(json).unwrap().into_spec("default")
+    }
+
+    #[test]
+    fn what_the_public_clients_send_is_taken() {
+        let body = serde_json::json!({
+            "template": "code-interpreter", "metadata": {"a": "b"}, "ttl_seconds": 60, "persistent": true, "volumes": []
+        });
+        let spec = spec(body).unwrap();
+        assert_eq!((spec.template.as_str(), spec.persistent), ("code-interpreter", true));
+        assert_eq!(spec.ttl, Some(std::time::Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said_to_be_missing() {
+        for body in [serde_json::json!({"from_snapshot": "x"}), serde_json::json!({"volumes": [{"name": "v"}]})] {
+            assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
+        }
+    }
+
+    #[test]
+    fn variables_that_no_process_can_have_are_refused() {
+        for env in [serde_json::json!({"A=B": "1"}), serde_json::json!({"": "1"}), serde_json::json!({"A": "\u{0}"})] {
+            assert!(spec(serde_json::json!({ "env": env })).is_err(), "{env}");
+        }
+    }
+}

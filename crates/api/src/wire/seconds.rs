@@ -1,0 +1,43 @@
+//! Spans of time that clients name in seconds, checked once at the edge.
+
+use std::time::Duration;
+
+use crate::error::ApiError;
+
+/// The longest a sandbox may be told to live or to be idle.
+const MAX_LIFETIME: u64 = 366 * 24 * 3600;
+/// The longest deadline of a command.
+const MAX_DEADLINE: f64 = 7.0 * 24.0 * 3600.0;
+
+/// A lifetime. 0, which the public clients cannot tell from absent, asks for the default.
+pub(crate) fn lifetime(field: &str, seconds: Option<u64>) -> Result<Option<Duration>, ApiError> {
+    match seconds {
+        None | Some(0) => Ok(None),
+        Some(seconds) if seconds <= MAX_LIFETIME => Ok(Some(Duration::from_secs(seconds))),
+        Some(_) => Err(ApiError::bad_request(format!("{field} must be at most {MAX_LIFETIME}"))),
+    }
+}
+
+/// A command's deadline, fractions allowed.
+pub(crate) fn deadline(field: &str, seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
+    match seconds {
+        None => Ok(None),
+        Some(seconds) if seconds > 0.0 && seconds <= MAX_DEADLINE => Ok(Some(Duration::from_secs_f64(seconds))),
+        Some(_) => Err(ApiError::bad_request(format!("{field} must be more than 0 and at most {MAX_DEADLINE}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_that_would_overflow_a_clock_are_refused() {
+        assert!(lifetime("ttl_seconds", Some(u64::MAX)).is_err());
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert!(deadline("timeout_seconds", Some(bad)).is_err(), "{bad}");
+        }
+        assert_eq!(deadline("timeout_seconds", Some(0.5)).unwrap(), Some(Duration::from_millis(500)));
+        assert_eq!(lifetime("ttl_seconds", Some(0)).unwrap(), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! Templates and builds of them.
+
+use std::collections::BTreeMap;
+
+use sandling_engine::TemplateSummary;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TemplateView {
+    pub(crate) name: String,
+    label: String,
+    description: String,
+    category: &'static str,
+    cpu: u32,
+    memory_mb: u32,
+    disk_mb: u32,
+    size_bytes: u64,
+    /// Every workspace has it.
+    is_global: bool,
+    workspace: Option<String>,
+    /// The Debian packages it is made of.
+    tools: Vec<String>,
+    /// It can be used now; otherwise it must be built first.
+    ready: bool,
+    meta: BTreeMap<String, String>,
+}
+
+impl TemplateView {
+    pub(crate) fn new(workspace: &str, summary: TemplateSummary) -> Self {
+        let ready = summary.image.is_some() && summary.damage.is_none();
+        let mut meta = BTreeMap::new();
+        meta.extend(summary.image.map(|image| ("image".to_owned(), image)));
+        meta.extend(summary.damage.is_some().then(|| ("damage".to_owned(), "it must be built again".to_owned())));
+        Self {
+            label: summary.name.clone(),
+            name: summary.name,
+            description: summary.description,
+            category: if summary.built_in { "built-in" } else { "custom" },
+            cpu: summary.vcpus,
+            memory_mb: summary.memory_mib,
+            disk_mb: summary.disk_mib,
+            size_bytes: summary.size_bytes,
+            is_global: summary.built_in,
+            workspace: (!summary.built_in).then(|| workspace.to_owned()),
+            tools: summary.packages.into_iter().collect(),
+            ready,
+            meta,
+        }
+    }
+}
+
+/// A template to build: another one with more Debian packages.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BuildRequest {
+    pub(crate) name: String,
+    /// A built-in template to start from; `base` if absent.
+    pub(crate) from: Option<String>,
+    #[serde(default)]
+    pub(crate) packages: Vec<String>,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) memory_mb: Option<u32>,
+    pub(crate) disk_mb: Option<u32>,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct BuildView {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    /// `queued`, `running`, `done` or `failed`.
+    pub(crate) status: &'static str,
+    pub(crate) error: Option<String>,
+    pub(crate) started_at: String,
+    pub(crate) ended_at: Option<String>,
+    pub(crate) bytes: Option<u64>,
+}

@@ -1,0 +1,108 @@
+//! Who may do what.
+
+use serde_json::json;
+
+use crate::harness::{Server, TOKEN};
+
+async fn workspace_token(server: &Server, workspace: &str, scope: &str) -> String {
+    server.post("/v1/workspaces", json!({ "name": workspace })).await;
+    let path = format!("/v1/workspaces/{workspace}/tokens");
+    let made = server.post(&path, json!({ "label": "t", "scope": scope })).await;
+    assert_eq!(made.status, 201, "{}", made.json());
+    made.json()["token"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_token_that_is_missing_or_wrong_is_refused_with_its_reason() {
+    let server = Server::start().await;
+    let unknown = format!("sdl_{}", "0".repeat(40));
+    for (token, code) in
+        [(None, "token_missing"), (Some("x"), "token_malformed"), (Some(unknown.as_str()), "token_unknown")]
+    {
+        let answer = server.call(token, "GET", "/v1/me", None).await;
+        assert_eq!(answer.refusal(), (401, code.to_owned()));
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_works_until_it_is_revoked_and_its_secret_is_shown_once() {
+    let server = Server::start().await;
+    let made = server.post("/v1/me/tokens", json!({ "label": "ci", "expires_in_days": 1 })).await;
+    assert_eq!(made.status, 201);
+    let (secret, prefix) = (made.json()["token"].as_str().unwrap().to_owned(), made.json()["prefix"].clone());
+    assert_eq!(server.call(Some(&secret), "GET", "/v1/me", None).await.json()["name"], "ci");
+    let listed = server.get("/v1/me/tokens").await;
+    assert!(!String::from_utf8_lossy(&listed.body).contains(&secret));
+    let path = format!("/v1/me/tokens/{}", prefix.as_str().unwrap());
+    assert_eq!(server.call(Some(TOKEN), "DELETE", &path, None).await.status, 204);
+    assert_eq!(server.call(Some(&secret), "GET", "/v1/me", None).await.refusal(), (401, "token_revoked".to_owned()));
+    assert_eq!(server.call(Some(TOKEN), "DELETE", &path, None).await.refusal(), (404, "not_found".to_owned()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_scope_ends_where_it_ends() {
+    let server = Server::start().await;
+    let read = workspace_token(&server, "team", "read").await;
+    let admin = workspace_token(&server, "team", "admin").await;
+    let may =
+        async |token: &str, method: &str, path: &str, body| server.call(Some(token), method, path, body).await.status;
+    assert_eq!(may(&read, "GET", "/v1/sandboxes", None).await, 200);
+    assert_eq!(may(&read, "POST", "/v1/sandboxes", Some(json!({}))).await, 403);
+    assert_eq!(may(&read, "GET", "/v1/audit", None).await, 403);
+    assert_eq!(may(&admin, "GET", "/v1/audit", None).await, 200);
+    assert_eq!(may(&admin, "GET", "/v1/workspaces", None).await, 403);
+    assert_eq!(may(&admin, "GET", "/metrics", None).await, 403);
+    assert_eq!(may(&admin, "POST", "/v1/me/tokens", Some(json!({ "scope": "operator" }))).await, 403);
+    assert_eq!(may(TOKEN, "GET", "/metrics", None).await, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn one_workspace_does_not_see_another() {
+    let server = Server::start().await;
+    let (a, b) = (workspace_token(&server, "a", "admin").await, workspace_token(&server, "b", "admin").await);
+    let made = server.call(Some(&a), "POST", "/v1/me/tokens", Some(json!({ "label": "mine" }))).await;
+    let path = format!("/v1/me/tokens/{}", made.json()["prefix"].as_str().unwrap());
+    assert_eq!(server.call(Some(&b), "DELETE", &path, None).await.status, 404);
+    let body = Some(json!({ "record_runs": true }));
+    assert_eq!(server.call(Some(&b), "PATCH", "/v1/workspaces/a", body.clone()).await.status, 404);
+    assert_eq!(server.call(Some(&a), "PATCH", "/v1/workspaces/a", body).await.json()["record_runs"], true);
+    assert_eq!(server.call(Some(&b), "GET", "/v1/audit?workspace=a", None).await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_change_is_in_the_audit_log_with_who_and_what_came_of_it() {
+    let server = Server::start().await;
+    let made = server.post("/v1/me/tokens", json!({ "label": "audited" })).await;
+    let refused = server.post("/v1/sandboxes", json!({ "template": "no-such-template" })).await;
+    assert_eq!(refused.refusal(), (400, "template_unknown".to_owned()));
+    let log = server.get("/v1/audit").await.json();
+    let entries = log["items"].as_array().unwrap();
+    let find = |action: &str| entries.iter().find(|entry| entry["action"] == action).unwrap();
+    assert_eq!(find("token.create")["object"], made.json()["prefix"]);
+    assert_eq!(find("token.create")["actor"]["prefix"], "environment");
+    assert_eq!(find("token.create")["request_id"].as_str(), made.header("x-request-id"));
+    assert_eq!(
+        (&find("sandbox.create")["result"], &find("sandbox.create")["code"]),
+        (&json!("refused"), &json!("template_unknown"))
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_quota_is_answered_before_anything_is_made() {
+    let server = Server::start().await;
+    let token = workspace_token(&server, "small", "admin").await;
+    let quota = json!({ "sandboxes": 0 });
+    assert_eq!(server.call(Some(TOKEN), "PUT", "/v1/workspaces/small/quota", Some(quota)).await.status, 200);
+    let refused = server.call(Some(&token), "POST", "/v1/sandboxes", Some(json!({ "template": "base" }))).await;
+    assert_eq!(refused.refusal(), (429, "quota_exceeded".to_owned()));
+    assert_eq!(refused.header("retry-after"), None);
+    let view = server.call(Some(&token), "GET", "/v1/quota", None).await.json();
+    assert_eq!((&view["limits"]["sandboxes"], &view["used"]["sandboxes"]), (&json!(0), &json!(0)));
+    server.stop().await;
+}

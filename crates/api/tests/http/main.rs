@@ -1,0 +1,9 @@
+//! The API over real sockets, as far as it needs no virtual machine.
+
+#![allow(clippy::unwrap_used, reason = "what a test's helper cannot do fails the test")]
+
+mod access;
+mod bad_input;
+mod connections;
+mod document;
+mod harness;
