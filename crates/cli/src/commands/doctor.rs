@@ -1,0 +1,140 @@
+//! `sandling doctor`: what this host can do, what is missing, and the command that mends it.
+
+use std::process::ExitCode;
+
+use sandling_engine::Home;
+use sandling_image::ImageStore;
+use sandling_vmm::jail::HostLayer;
+use serde::Serialize;
+
+use crate::options::{Common, Doctor};
+use crate::{outcome, show};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    /// It works without, less well or less safely.
+    Weaker,
+    /// Nothing runs until this is mended.
+    Missing,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    name: String,
+    verdict: Verdict,
+    detail: String,
+    fix: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    ready: bool,
+    checks: Vec<Check>,
+}
+
+pub async fn doctor(common: &Common, options: &Doctor) -> anyhow::Result<ExitCode> {
+    let mut checks = vec![accelerator(common), qemu()];
+    checks.extend(sandling_vmm::jail::survey().into_iter().map(layer));
+    checks.push(home());
+    checks.push(templates());
+    checks.extend(sandling_image::preflight().into_iter().map(|missing| Check {
+        name: missing.what,
+        verdict: Verdict::Weaker,
+        detail: "missing; templates cannot be built".to_owned(),
+        fix: Some(missing.fix),
+    }));
+    let report = Report { ready: checks.iter().all(|check| check.verdict != Verdict::Missing), checks };
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print(&report);
+    }
+    Ok(ExitCode::from(if report.ready { 0 } else { outcome::REFUSED }))
+}
+
+fn print(report: &Report) {
+    let mut table = show::table(&["", "check", "detail"]);
+    for check in &report.checks {
+        let mark = match check.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Weaker => "weaker",
+            Verdict::Missing => "MISSING",
+        };
+        let detail = match &check.fix {
+            Some(fix) => format!("{}\nmend it: {fix}", check.detail),
+            None => check.detail.clone(),
+        };
+        table.add_row([mark, &check.name, &detail]);
+    }
+    println!("{table}");
+    println!("\n{}", if report.ready { "Ready." } else { "Not ready: mend what is MISSING." });
+}
+
+fn accelerator(common: &Common) -> Check {
+    let name = "accelerator".to_owned();
+    match sandling_vmm::accelerator::resolve(common.accelerator) {
+        Ok(probe) => {
+            Check { name, verdict: Verdict::Ok, detail: format!("{}: {}", probe.accelerator, probe.reason), fix: None }
+        }
+        Err(error) => Check {
+            name,
+            verdict: Verdict::Missing,
+            detail: outcome::sentence(&error.into()),
+            fix: Some("--accelerator auto".to_owned()),
+        },
+    }
+}
+
+fn qemu() -> Check {
+    let name = "qemu".to_owned();
+    match sandling_vmm::machine::emulator_version() {
+        Some(version) => Check { name, verdict: Verdict::Ok, detail: version, fix: None },
+        None => Check {
+            name,
+            verdict: Verdict::Missing,
+            detail: "qemu-system-x86_64 is not installed".to_owned(),
+            fix: Some("sudo apt-get install --no-install-recommends qemu-system-x86 qemu-utils".to_owned()),
+        },
+    }
+}
+
+fn layer(layer: HostLayer) -> Check {
+    let optional = layer.name.starts_with("landlock") || layer.name.starts_with("cgroup");
+    let verdict = match (layer.available, optional) {
+        (true, _) => Verdict::Ok,
+        (false, true) => Verdict::Weaker,
+        (false, false) => Verdict::Missing,
+    };
+    Check { name: layer.name.to_owned(), verdict, detail: layer.detail, fix: layer.fix }
+}
+
+fn home() -> Check {
+    let name = "home".to_owned();
+    let Some(home) = Home::from_environment() else {
+        let detail = "neither SANDLING_HOME nor HOME is set".to_owned();
+        return Check { name, verdict: Verdict::Missing, detail, fix: Some("export SANDLING_HOME=…".to_owned()) };
+    };
+    match home.prepare() {
+        Ok(()) => Check { name, verdict: Verdict::Ok, detail: home.root().display().to_string(), fix: None },
+        Err(error) => Check {
+            name,
+            verdict: Verdict::Missing,
+            detail: format!("{} cannot be written: {error}", home.root().display()),
+            fix: Some("export SANDLING_HOME=… to a directory of yours".to_owned()),
+        },
+    }
+}
+
+fn templates() -> Check {
+    let name = "templates".to_owned();
+    let store = Home::from_environment().and_then(|home| ImageStore::open(home.templates()).ok());
+    let listed = store.and_then(|store| store.list().ok()).unwrap_or_default();
+    let names: Vec<_> = listed.iter().filter(|found| found.image.is_ok()).map(|found| found.name.to_string()).collect();
+    if names.is_empty() {
+        let fix = Some("sandling template build base".to_owned());
+        return Check { name, verdict: Verdict::Weaker, detail: "none is built yet".to_owned(), fix };
+    }
+    Check { name, verdict: Verdict::Ok, detail: names.join(", "), fix: None }
+}

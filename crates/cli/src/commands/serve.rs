@@ -1,0 +1,50 @@
+//! `sandling serve`: the daemon.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use sandling_api::{App, ServerLimits};
+use sandling_engine::access::{Access, AccessSettings, TOKEN_VARIABLE, local_token_path};
+use sandling_engine::{Engine, EngineConfig};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::config;
+use crate::options::{Common, Serve};
+
+pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
+    check(options.listen)?;
+    let config = EngineConfig { standbys: options.standbys, takeover: true, ..config(common)? };
+    let home = config.home.clone();
+    let engine = Engine::open(config).await?;
+    let access = Access::open(&home, AccessSettings::from_environment())?;
+    let app = App::new(engine.clone(), access).context("the previews' secret cannot be kept")?;
+    let listener =
+        TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
+    println!("sandling listens on http://{}", listener.local_addr()?);
+    println!("a token is in {}", local_token_path(&home).display());
+    sandling_api::serve(listener, app, ServerLimits::default(), terminated()?).await;
+    // Sandboxes go on by themselves; the next start takes them over.
+    engine.detach().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Beyond this machine, only with a token that somebody chose to hand out.
+fn check(listen: SocketAddr) -> anyhow::Result<()> {
+    if !listen.ip().is_loopback() && std::env::var_os(TOKEN_VARIABLE).is_none_or(|token| token.is_empty()) {
+        bail!("{listen} can be reached by others: set {TOKEN_VARIABLE} to a secret of your own first");
+    }
+    Ok(())
+}
+
+fn terminated() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminations = signal(SignalKind::terminate())?;
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminations.recv() => {}
+            _ = interrupts.recv() => {}
+        }
+    })
+}

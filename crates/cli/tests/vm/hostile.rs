@@ -1,0 +1,166 @@
+//! Code that does its worst: it is ended by its limits with a true reason, and nobody else notices.
+
+use std::time::{Duration, Instant};
+
+use sandling_engine::{EndReason, RunError, RunSpec};
+use sandling_protocol::{ExitReason, Language};
+
+use crate::harness::{engine, python, run, shell, spec};
+
+fn within(seconds: u64, spec: RunSpec) -> RunSpec {
+    RunSpec { timeout: Some(Duration::from_secs(seconds)), ..spec }
+}
+
+#[tokio::test]
+async fn a_loop_ends_by_its_deadline() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    let ran =
+        run(&sandbox, within(5, RunSpec::code(Language::Python, "print('x', flush=True)\nwhile True: pass"))).await;
+    assert_eq!((ran.exit.reason, ran.stdout.as_str()), (ExitReason::Timeout, "x\n"));
+    assert_eq!(shell(&sandbox, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn endless_output_ends_by_its_limit_and_what_fits_is_there() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    let spec = RunSpec { output_limit: 1_000_000, ..within(60, RunSpec::shell("yes")) };
+    let ran = run(&sandbox, spec).await;
+    assert_eq!(ran.exit.reason, ExitReason::OutputLimit);
+    assert_eq!(ran.stdout.len(), 1_000_000);
+    assert!(ran.exit.dropped_bytes > 0, "{:?}", ran.exit);
+    assert_eq!(shell(&sandbox, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_fork_bomb_stays_within_its_pids_and_its_time() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    let ran = run(&sandbox, within(3, RunSpec::shell("bomb() { bomb | bomb & }; bomb; sleep 100"))).await;
+    assert_eq!(ran.exit.reason, ExitReason::Timeout);
+    assert_eq!(shell(&sandbox, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn eating_all_memory_is_called_by_its_name() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    let ran = run(&sandbox, within(120, RunSpec::code(Language::Python, "x = b'1' * (4 << 30)\nprint(len(x))"))).await;
+    // Python may be refused the address space at once, or be killed when it touches it; a true reason either way.
+    assert!(
+        ran.exit.reason == ExitReason::OutOfMemory || ran.stderr.contains("MemoryError"),
+        "{:?} {}",
+        ran.exit,
+        ran.stderr
+    );
+    let grow = "x = []\nwhile True: x.append(bytearray(8 << 20))";
+    let ran = run(&sandbox, within(120, RunSpec::code(Language::Python, grow))).await;
+    assert!(
+        ran.exit.reason == ExitReason::OutOfMemory || ran.stderr.contains("MemoryError"),
+        "{:?} {}",
+        ran.exit,
+        ran.stderr
+    );
+    assert_eq!(shell(&sandbox, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_the_codes_own_problem() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    let ran = run(&sandbox, within(300, RunSpec::shell("head -c 100G /dev/zero > /root/fill; echo $?"))).await;
+    assert!(ran.stderr.contains("No space left"), "{} {}", ran.stdout, ran.stderr);
+    assert_eq!(python(&sandbox, "print('alive')").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn killing_every_process_leaves_the_sandbox_usable() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    shell(&sandbox, "kill -9 -1").await;
+    assert_eq!(shell(&sandbox, "echo alive").await.stdout, "alive\n");
+    assert_eq!(python(&sandbox, "print(1 + 1)").await.stdout, "2\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_kernel_panic_is_a_dead_guest_and_other_sandboxes_go_on() {
+    let engine = engine().await;
+    let (victim, witness) = (engine.sandbox().await, engine.sandbox().await);
+    let line = "echo last; echo 1 > /proc/sys/kernel/sysrq; sync; echo c > /proc/sysrq-trigger";
+    let started = Instant::now();
+    let error = victim.run(within(60, RunSpec::shell(line))).unwrap().collect().await.unwrap_err();
+    assert!(matches!(error, RunError::GuestDied(_)), "{error:?}");
+    assert!(started.elapsed() < Duration::from_secs(20), "noticed after {:?}", started.elapsed());
+    assert!(matches!(victim.ended().await, EndReason::GuestDied(_)));
+    assert!(engine.engine.get(victim.id()).is_none());
+    assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn closing_the_control_channel_ends_that_sandbox_at_the_deadline() {
+    let engine = engine().await;
+    let (victim, witness) = (engine.sandbox().await, engine.sandbox().await);
+    let line = "cd /sys/bus/virtio/drivers/virtio_console && for d in virtio*; do echo $d > unbind; done; sleep 600";
+    let started = Instant::now();
+    let ended = victim.run(within(3, RunSpec::shell(line))).unwrap().collect().await;
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
+    match ended {
+        Ok(collected) => assert_eq!(collected.exit.reason, ExitReason::Timeout),
+        Err(error) => assert!(matches!(error, RunError::GuestDied(_)), "{error:?}"),
+    }
+    assert!(matches!(victim.ended().await, EndReason::GuestDied(_)));
+    assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn rubbish_on_the_control_channel_ends_that_sandbox_only() {
+    let engine = engine().await;
+    let (victim, witness) = (engine.sandbox().await, engine.sandbox().await);
+    // Writes into the agent's own open port, as root in a guest can.
+    let line = "for fd in /proc/1/fd/*; do case $(readlink $fd) in /dev/vport*) head -c 5000000 /dev/urandom > $fd; esac; done; sleep 5";
+    let ended = victim.run(within(20, RunSpec::shell(line))).unwrap().collect().await;
+    if ended.is_ok() {
+        // The kernel lets only one process open the port; then nothing was written, and nothing broke.
+        assert_eq!(shell(&victim, "echo alive").await.stdout, "alive\n");
+    } else {
+        assert!(matches!(victim.ended().await, EndReason::GuestDied(_)));
+    }
+    assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn there_is_no_network() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    let ran = shell(&sandbox, "ls /sys/class/net; timeout 5 bash -c 'echo > /dev/tcp/10.0.2.2/80'; echo $?").await;
+    let lines: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(lines, ["lo", "1"], "{}", ran.stderr);
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_wrong_wish_gets_a_sentence_and_makes_nothing() {
+    let engine = engine().await;
+    let error = engine.engine.create(spec("no-such-template")).await.err().unwrap();
+    assert!(error.to_string().contains("no-such-template"), "{error}");
+    for wish in [
+        sandling_engine::CreateSpec { memory_mib: Some(1), ..spec("base") },
+        sandling_engine::CreateSpec { vcpus: Some(1000), ..spec("base") },
+        sandling_engine::CreateSpec { disk_mib: Some(1), ..spec("base") },
+    ] {
+        let error = engine.engine.create(wish).await.err().unwrap();
+        assert!(error.to_string().contains("must be between"), "{error}");
+    }
+    engine.close().await;
+}

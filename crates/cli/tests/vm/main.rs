@@ -1,0 +1,13 @@
+//! Sandboxes in real virtual machines, through the engine and through the `sandling` command.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop here")]
+
+mod cli;
+mod contexts;
+mod files;
+mod harness;
+mod hostile;
+mod identity;
+mod lifecycle;
+mod recovery;
+mod runs;
+mod standbys;
