@@ -1,0 +1,1 @@
+"""What the tests share: where the server is, raw HTTP, waiting, workspaces of their own."""
