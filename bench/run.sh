@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Measures Sandling beside bubblewrap and gVisor in one run; writes bench/out/sandboxes.{json,svg}.
+# Arguments go to the bench program: --rounds N, --creates N, --alive N.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/packages.sh
+need_cargo
+install_packages "${RUN_PACKAGES[@]}" "${BENCH_PACKAGES[@]}"
+cargo build --release --package sandling-cli --package sandling-bench
+templates=${SANDLING_TEMPLATES:-${SANDLING_HOME:-${XDG_DATA_HOME:-$HOME/.local/share}/sandling}/templates}
+for template in base code-interpreter; do
+  target/release/sandling template build "$template"
+done
+exec target/release/sandling-bench --sandling target/release/sandling --templates "$templates" "$@"

@@ -1,0 +1,61 @@
+//! Measures sandboxes and their peers side by side: each round does every contender once, so that a busy moment of
+//! the host hits all of them. Writes a JSON file and an SVG plot.
+
+mod contenders;
+mod endurance;
+mod plot;
+mod report;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Parser;
+use sandling_engine::{Engine, EngineConfig, Home};
+
+use report::Report;
+
+#[derive(Debug, Parser)]
+struct Options {
+    /// The `sandling` binary, which jails the machines
+    #[arg(long)]
+    sandling: PathBuf,
+    /// Where `base` and `code-interpreter` have been built
+    #[arg(long)]
+    templates: PathBuf,
+    /// Measurements of each kind
+    #[arg(long, default_value_t = 100)]
+    rounds: usize,
+    /// Creates one after another in the endurance part
+    #[arg(long, default_value_t = 500)]
+    creates: usize,
+    /// Sandboxes alive at once in the endurance part
+    #[arg(long, default_value_t = 60)]
+    alive: usize,
+    /// Where `sandboxes.json` and `sandboxes.svg` go
+    #[arg(long, default_value = "bench/out")]
+    out: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let mut report = Report::new();
+    contenders::measure(&options, &mut report).await?;
+    endurance::measure(&options, &mut report).await?;
+    std::fs::create_dir_all(&options.out)?;
+    std::fs::write(options.out.join("sandboxes.json"), serde_json::to_vec_pretty(&report)?)?;
+    std::fs::write(options.out.join("sandboxes.svg"), plot::svg(&report))?;
+    print!("{}", report.table());
+    println!("\nwritten to {}", options.out.display());
+    Ok(())
+}
+
+/// An engine with a home of its own and this many standbys per template.
+async fn engine(options: &Options, standbys: usize) -> anyhow::Result<(std::sync::Arc<Engine>, tempfile::TempDir)> {
+    let dir = tempfile::tempdir()?;
+    let templates = std::path::absolute(&options.templates)?;
+    let home = Home::new(dir.path().to_owned()).with_templates(templates);
+    let launcher = std::path::absolute(&options.sandling)?;
+    let config = EngineConfig { standbys, launcher, ..EngineConfig::new(home)? };
+    Ok((Engine::open(config).await.context("the engine did not open")?, dir))
+}

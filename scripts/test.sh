@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs all of them, with real virtual machines. This is what CI runs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/packages.sh
+
+step() { printf '\n==> %s\n' "$*"; }
+
+step "packages"
+need_cargo
+install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+command -v node >/dev/null || install_packages nodejs
+
+step "format and lints"
+cargo fmt --all --check
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+step "build"
+cargo build --workspace --quiet
+sandling=$PWD/target/debug/sandling
+
+# Templates are shared by all tests and survive between runs; each test has a home of its own.
+export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOME/.cache}/sandling-test/templates}
+step "templates in $SANDLING_TEST_TEMPLATES"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for template in base code-interpreter; do
+  SANDLING_HOME=$scratch SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES "$sandling" template build "$template"
+done
+
+step "interpreters"
+python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests
+
+step "unit and integration tests"
+cargo test --workspace --quiet --exclude sandling-cli
+# Real machines under emulation share the host's cores: a few at a time.
+cargo test --quiet --package sandling-cli -- --test-threads "${SANDLING_TEST_THREADS:-4}"
+
+step "nothing is left behind"
+scripts/leftovers.sh
