@@ -34,7 +34,7 @@ python3 -m unittest discover --quiet --start-directory crates/guest/interpreters
 step "unit and integration tests"
 cargo test --workspace --quiet --exclude sandling-cli
 # Real machines under emulation share the host's cores: a few at a time.
-cargo test --quiet --package sandling-cli -- --test-threads "${SANDLING_TEST_THREADS:-4}"
+cargo test --quiet --package sandling-cli -- --test-threads "${SANDLING_TEST_THREADS:-3}"
 
 step "nothing is left behind"
 scripts/leftovers.sh
