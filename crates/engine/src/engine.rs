@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_image::{ContentId, ImageStore};
 use sandling_vmm::accelerator::{self, Probe, ResolveError};
+use sandling_vmm::memory::place_library;
 
 use tokio::sync::broadcast;
 
@@ -63,6 +64,7 @@ impl Engine {
             sandboxes: config.home.sandboxes(),
             engine: owner.id().to_owned(),
             launcher: config.launcher.clone(),
+            library: place_library(config.home.root()).map_err(home_error)?,
         });
         let engine = Arc::new(Self {
             config,

@@ -1,5 +1,6 @@
 //! Machines that were made and not yet handed out.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +10,9 @@ use sandling_vmm::boundary::CgroupLimits;
 use sandling_vmm::jail::{JailConfig, Limits, Requirement};
 use sandling_vmm::machine::{Disk, Hardware, Machine, MachineConfig, MachineDir, MachineError, Start};
 
+use sandling_vmm::memory::Memory;
+
+use crate::identify::{IdentifyError, identify};
 use crate::link::{Link, LinkError};
 use crate::recover::ENGINE_FILE;
 use crate::sandbox::{Live, SandboxId};
@@ -17,7 +21,9 @@ use crate::template::Template;
 /// A restored guest that has not answered within this time never will.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a standby does each thing it will be asked for, so that emulated code is translated already.
-const EXERCISES: u32 = 3;
+const EXERCISES: u32 = 2;
+/// A spare interpreter of a large template takes seconds to make on a busy host.
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 /// The name of a machine's own disk in its directory.
 pub(crate) const DISK: &str = "disk.qcow2";
 /// Each machine of a privileged engine runs under a user of its own, from here on.
@@ -35,6 +41,8 @@ pub enum MakeError {
     Socket(#[source] std::io::Error),
     #[error("its guest does not answer")]
     Guest(#[from] LinkError),
+    #[error(transparent)]
+    Identify(#[from] IdentifyError),
 }
 
 /// Makes machines for one engine.
@@ -43,6 +51,8 @@ pub(crate) struct Maker {
     pub(crate) sandboxes: PathBuf,
     pub(crate) engine: String,
     pub(crate) launcher: PathBuf,
+    /// What is preloaded into QEMU, so that its memory can be saved.
+    pub(crate) library: PathBuf,
 }
 
 /// A machine with a session to its guest. If it is dropped, it is ended and its directory removed.
@@ -86,7 +96,10 @@ impl Maker {
         let config = MachineConfig {
             dir: MachineDir::new(dir),
             hardware: template.hardware.clone(),
-            start: Start::Restore { memory: template.baked.memory(), state: template.baked.state() },
+            start: Start::Restore {
+                memory: Memory::base(template.baked.memory(), self.library.clone()),
+                state: template.baked.state(),
+            },
             disk: Disk { overlay: DISK.to_owned(), backing: template.layers() },
             jail: jail(&self.launcher, own_uid(dir), &template.hardware, template.disk_mib()),
             qemu: MachineConfig::QEMU.into(),
@@ -113,6 +126,8 @@ impl Maker {
     pub(crate) async fn standby(&self, template: &Template) -> Result<Made, MakeError> {
         let made = self.restore(template).await?;
         exercise(made.link(), &template.warm_languages()).await?;
+        // The identity of nobody: whoever claims it gives it another.
+        identify(made.link(), &made.id, &BTreeMap::new(), template.pids()).await?;
         made.link().hold(true);
         made.machine().stop().await?;
         Ok(made)
@@ -209,6 +224,7 @@ pub(crate) async fn exercise(link: &Link, languages: &[Language]) -> Result<(), 
         for &language in languages {
             let program = Program::Code { language, args: Vec::new() };
             run_once(link, &format!("exercise-{round}-{language:?}"), program, exercise_code(language)).await?;
+            link.call_within(SETTLED_WITHIN, Request::Settle { language }).await?;
         }
     }
     Ok(())
