@@ -76,6 +76,8 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::files_content::router())
         .merge(routes::files_change::router())
         .merge(routes::lifecycle::router())
+        .merge(routes::forks::router())
+        .merge(routes::snapshots::router())
         .merge(routes::logs::router())
         .merge(routes::events::router())
         .merge(routes::metrics::router())

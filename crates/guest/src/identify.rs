@@ -52,7 +52,9 @@ impl Agent {
             let limited = self.cgroups.limit_pids(identity.limits.pids);
             limited.map_err(|error| io_failure("setting the limits", &error))?;
         }
-        self.variables = identity.env;
+        if let Some(variables) = identity.env {
+            self.variables = variables;
+        }
         let (interpreters, interpreters_reseeded) = self.reseed_interpreters();
         let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let unix_nanos = clock::unix_nanos();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sandling_engine::{BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, State};
+use sandling_engine::{BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, SnapshotId, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -24,7 +24,7 @@ pub(crate) struct SandboxView {
     cpu: u32,
     memory_mb: u32,
     disk_mb: u32,
-    /// `creating`, `running`, `paused` or `deleted`.
+    /// `creating`, `running`, `paused`, `hibernated` or `deleted`.
     status: &'static str,
     created_at: String,
     metadata: BTreeMap<String, String>,
@@ -71,11 +71,18 @@ impl From<SandboxInfo> for SandboxView {
     }
 }
 
+/// What a sandbox is now.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StatusView {
+    pub(crate) status: &'static str,
+}
+
 fn status(state: State) -> &'static str {
     match state {
         State::Creating => "creating",
         State::Running => "running",
         State::Paused => "paused",
+        State::Hibernated => "hibernated",
         State::Ended => "deleted",
     }
 }
@@ -120,9 +127,10 @@ pub(crate) struct VolumeMount {
 
 impl CreateSandbox {
     pub(crate) fn into_spec(self, workspace: &str) -> Result<CreateSpec, ApiError> {
-        if self.from_snapshot.as_deref().is_some_and(|id| !id.is_empty()) {
-            return Err(ApiError::not_found("snapshot"));
-        }
+        let from_snapshot = self.from_snapshot.filter(|id| !id.is_empty());
+        let from_snapshot = from_snapshot
+            .map(|id| SnapshotId::parse(&id).ok_or_else(|| ApiError::not_found("snapshot")))
+            .transpose()?;
         if self.volumes.is_some_and(|volumes| !volumes.is_empty()) {
             return Err(ApiError::not_found("volume"));
         }
@@ -134,6 +142,7 @@ impl CreateSandbox {
         check_env(&env)?;
         Ok(CreateSpec {
             template: self.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
+            from_snapshot,
             vcpus: self.cpu,
             memory_mib: self.memory_mb,
             disk_mib: self.disk_mb.or(self.disk_gb.map(|gb| gb.saturating_mul(1024))),

@@ -4,6 +4,7 @@
 mod cli;
 mod contexts;
 mod files;
+mod fork;
 mod harness;
 mod hostile;
 mod identity;

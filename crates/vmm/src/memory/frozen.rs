@@ -14,12 +14,14 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::map::{Extent, MemoryMap};
-use super::pages::{coalesced, union, written};
+use super::pages::{PAGE, coalesced, push, union, written};
 
 /// A copy takes milliseconds; on a host where it takes this long nothing works.
 const COPY_LIMIT: Duration = Duration::from_secs(20);
 /// Every extent is up to two mappings of a process that may have 65,530.
 const MOST_EXTENTS: usize = 16_000;
+/// A machine that stands on so many layers is saved on the base alone: opening files takes time, too.
+const FOLD_LAYERS: usize = if super::MOST_LAYERS < 12 { super::MOST_LAYERS } else { 12 };
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// How long the machine stood still, and for what.
@@ -78,28 +80,61 @@ impl Frozen {
         Ok(Self { _connection: connection, process, address, bytes, times: FreezeTimes::default() })
     }
 
-    /// Writes the pages that the machine wrote since it was restored, and says where they are. `below` is the map it
-    /// was restored with, of so many layers. With `fold`, or if too many layers or extents would come together,
-    /// everything over the base is stored again, and the new layer stands on the base alone.
-    pub fn save(&self, below: &MemoryMap, layers: usize, fold: bool, out: &mut impl Write) -> io::Result<SavedPages> {
-        let pagemap = File::from(openat(&self.process, "pagemap", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
-        let own = coalesced(written(&pagemap, self.address, self.bytes)?, MOST_EXTENTS / 2);
-        let extents = laid_out(&own, layers as u64);
-        let map = below.under(&extents);
-        let (ranges, map, layers) = if fold || layers + 1 > super::MOST_LAYERS || map.extents().len() > MOST_EXTENTS {
+    /// Writes the pages in which the machine differs from `below`, a map over these layers that it was restored with
+    /// or last saved as, and says where they are. If more layers or extents would come together than a machine can
+    /// map, everything over the base is stored again, and the new layer stands on the base alone.
+    pub fn save(&self, below: &MemoryMap, layers: &[File], out: &mut impl Write) -> io::Result<SavedPages> {
+        let [pagemap, memory] = [self.file("pagemap")?, self.file("mem")?];
+        let own = written(&pagemap, self.address, self.bytes)?;
+        let changed = coalesced(self.changed(&memory, &own, below, layers)?, MOST_EXTENTS / 2);
+        let map = below.under(&laid_out(&changed, layers.len() as u64));
+        let fits = layers.len() < FOLD_LAYERS && map.extents().len() <= MOST_EXTENTS;
+        let (ranges, map, layers) = if fits {
+            (changed, map, layers.len() + 1)
+        } else {
             let all = coalesced(union(own, below.ranges()), MOST_EXTENTS / 2);
             let map = MemoryMap::default().under(&laid_out(&all, 0));
             (all, map, 1)
-        } else {
-            (own, map, layers + 1)
         };
         let stored_bytes = ranges.iter().map(|range| range.end - range.start).sum();
-        self.copy_out(&ranges, out)?;
+        self.copy_out(&memory, &ranges, out)?;
         Ok(SavedPages { map, layers, stored_bytes })
     }
 
-    fn copy_out(&self, ranges: &[Range<u64>], out: &mut impl Write) -> io::Result<()> {
-        let memory = File::from(openat(&self.process, "mem", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
+    fn file(&self, name: &str) -> io::Result<File> {
+        Ok(File::from(openat(&self.process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// The pages of these ranges that are not in `below` with the same content.
+    fn changed(
+        &self,
+        memory: &File,
+        ranges: &[Range<u64>],
+        below: &MemoryMap,
+        layers: &[File],
+    ) -> io::Result<Vec<Range<u64>>> {
+        let mut changed = Vec::new();
+        let mut extents = below.extents().iter().peekable();
+        let [mut now, mut before] = [[0; PAGE as usize]; 2];
+        for page in ranges.iter().flat_map(|range| range.clone().step_by(PAGE as usize)) {
+            while extents.next_if(|extent| extent.guest + extent.bytes <= page).is_some() {}
+            let same = match extents.peek() {
+                Some(extent) if extent.guest <= page => {
+                    let layer = layers.get(extent.layer as usize).ok_or(io::ErrorKind::NotFound)?;
+                    layer.read_exact_at(&mut before, extent.at + (page - extent.guest))?;
+                    memory.read_exact_at(&mut now, self.address + page)?;
+                    now == before
+                }
+                _ => false,
+            };
+            if !same {
+                push(&mut changed, page..page + PAGE);
+            }
+        }
+        Ok(changed)
+    }
+
+    fn copy_out(&self, memory: &File, ranges: &[Range<u64>], out: &mut impl Write) -> io::Result<()> {
         let mut buffer = vec![0; BUFFER_BYTES];
         for range in ranges {
             let mut from = range.start;

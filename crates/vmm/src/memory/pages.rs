@@ -35,7 +35,7 @@ pub(super) fn written(pagemap: &File, address: u64, bytes: u64) -> io::Result<Ve
     Ok(ranges)
 }
 
-fn push(ranges: &mut Vec<Range<u64>>, next: Range<u64>) {
+pub(super) fn push(ranges: &mut Vec<Range<u64>>, next: Range<u64>) {
     match ranges.last_mut() {
         Some(last) if last.end >= next.start => last.end = last.end.max(next.end),
         _ => ranges.push(next),

@@ -19,10 +19,12 @@ struct Saved {
     disks: Vec<Layer>,
     top: String,
     stored_bytes: u64,
+    /// What the layer below it stored.
+    below_bytes: u64,
 }
 
 /// Saves a machine that stands on `below`, as the layer of that name; the machine goes on.
-async fn save(machine: &Machine, below: Option<&Saved>, name: &str, fold: bool) -> Saved {
+async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     let dir = WORK.join(format!("saved-{name}"));
     fs::create_dir_all(&dir).unwrap();
     let (overlay, layer) = (format!("{name}-top.qcow2"), format!("{name}-disk"));
@@ -33,9 +35,9 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str, fold: bool) 
     let frozen = machine.freeze("saved-state", &overlay, MEMORY_BYTES, Afterwards::Running).await.unwrap();
     let (below_map, mut layers) = below.map_or_else(Default::default, |b| (b.map.clone(), b.memory.layers.clone()));
     let pages = dir.join("pages");
-    let saved = frozen.save(&below_map, layers.len(), fold, &mut fs::File::create(&pages).unwrap()).unwrap();
-    layers.truncate(saved.layers - 1);
-    if fold {
+    let files_below: Vec<_> = layers.iter().map(|path| fs::File::open(path).unwrap()).collect();
+    let saved = frozen.save(&below_map, &files_below, &mut fs::File::create(&pages).unwrap()).unwrap();
+    if saved.layers == 1 {
         layers.clear();
     }
     layers.push(pages);
@@ -50,7 +52,15 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str, fold: bool) 
     let mut disks = below.map_or_else(|| TEMPLATE.disk().backing, |below| below.disks.clone());
     disks.push(Layer { name: layer, path: disk });
     let memory = Memory { layers, map: Some(map), ..base_memory() };
-    Saved { memory, map: saved.map, state, disks, top: "disk.qcow2".to_owned(), stored_bytes: saved.stored_bytes }
+    Saved {
+        memory,
+        map: saved.map,
+        state,
+        disks,
+        top: "disk.qcow2".to_owned(),
+        stored_bytes: saved.stored_bytes,
+        below_bytes: below.map_or(0, |below| below.stored_bytes),
+    }
 }
 
 async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
@@ -72,7 +82,7 @@ async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_nobody_sees_th
     let (parent, mut guest) = running("fork-parent").await;
     assert_eq!(guest.ask("write from the parent").await, "written");
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
-    let saved = save(&parent, None, "parent", false).await;
+    let saved = save(&parent, None, "parent").await;
     assert!(saved.stored_bytes > 0 && saved.stored_bytes < MEMORY_BYTES / 4, "{} bytes", saved.stored_bytes);
     assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent goes on");
     assert_eq!(guest.ask("write from the parent, later").await, "written");
@@ -81,7 +91,7 @@ async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_nobody_sees_th
     assert_eq!(first_guest.ask("asked").await, (asked + 1).to_string());
     assert_eq!(first_guest.ask("read").await, "from the parent");
     assert_eq!(first_guest.ask("write from the first").await, "written");
-    let again = save(&first, Some(&saved), "first", false).await;
+    let again = save(&first, Some(&saved), "first").await;
     assert!(again.stored_bytes < MEMORY_BYTES / 4);
 
     let (second, mut second_guest) = child(&again, "fork-second").await;
@@ -96,25 +106,43 @@ async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_nobody_sees_th
 }
 
 #[tokio::test]
-async fn folded_layers_are_the_same_memory_on_the_base_alone() {
-    let (parent, mut guest) = running("fold-parent").await;
+async fn a_long_line_of_forks_is_folded_and_remembers_everything() {
+    let (mut machine, mut guest) = running("line").await;
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
-    let saved = save(&parent, None, "fold-parent", false).await;
-    let (middle, mut middle_guest) = child(&saved, "fold-middle").await;
-    assert_eq!(middle_guest.ask("asked").await, (asked + 1).to_string());
-    let folded = save(&middle, Some(&saved), "fold-middle", true).await;
-    assert_eq!(folded.memory.layers.len(), 1);
-    let (last, mut last_guest) = child(&folded, "fold-last").await;
-    assert_eq!(last_guest.ask("asked").await, (asked + 2).to_string());
-    for machine in [parent, middle, last] {
+    let mut below: Option<Saved> = None;
+    let mut most = 0;
+    for number in 1..=14 {
+        let saved = save(&machine, below.as_ref(), &format!("line-{number}")).await;
+        most = most.max(saved.memory.layers.len());
         machine.end().await.unwrap();
+        (machine, guest) = child(&saved, &format!("line-child-{number}")).await;
+        assert_eq!(guest.ask("asked").await, (asked + number).to_string());
+        below = Some(saved);
     }
+    assert_eq!(most, 12);
+    assert!(below.unwrap().memory.layers.len() < most, "it was folded");
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_save_of_one_machine_stores_only_what_changed() {
+    let (machine, mut guest) = running("twice").await;
+    guest.ask("asked").await;
+    let first = save(&machine, None, "twice-first").await;
+    guest.ask("asked").await;
+    let second =
+        save(&machine, Some(&Saved { top: "twice-first-top.qcow2".to_owned(), ..first }), "twice-second").await;
+    assert!(second.stored_bytes * 2 < second.below_bytes, "{} after {}", second.stored_bytes, second.below_bytes);
+    let (last, mut last_guest) = child(&second, "twice-child").await;
+    assert_eq!(last_guest.ask("echo here").await, "here");
+    machine.end().await.unwrap();
+    last.end().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_copy_ends_with_whoever_asked_for_it() {
     let (machine, mut guest) = running("copy-ends").await;
-    let saved = save(&machine, None, "copy-ends", false).await;
+    let saved = save(&machine, None, "copy-ends").await;
     drop(saved);
     // The copy is a child of the thread that made it; whichever that is, nothing but zombies may be left.
     eventually("the copy ends", PATIENCE, || {
