@@ -25,6 +25,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/v1/sandboxes/{id}/resume", "sandbox.resume"),
     ("POST", "/v1/sandboxes/{id}/exec", "exec.run"),
     ("POST", "/v1/sandboxes/{id}/exec/stream", "exec.run"),
+    ("GET", "/v1/sandboxes/{id}/exec/session", "exec.run"),
     ("DELETE", "/v1/sandboxes/{id}/execs/{exec}", "exec.forget"),
     ("POST", "/v1/sandboxes/{id}/execs/{exec}/signal", "exec.signal"),
     ("POST", "/v1/sandboxes/{id}/repl", "repl.run"),

@@ -10,4 +10,5 @@ pub(crate) mod preview;
 pub(crate) mod repl;
 pub(crate) mod sandbox;
 pub(crate) mod seconds;
+pub(crate) mod session;
 pub(crate) mod template;
