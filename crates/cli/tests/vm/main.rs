@@ -9,5 +9,7 @@ mod hostile;
 mod identity;
 mod lifecycle;
 mod recovery;
+mod remote;
 mod runs;
+mod served;
 mod standbys;
