@@ -12,10 +12,17 @@ use serde::Serialize;
 
 use crate::outcome;
 
+/// Columns below which a table is not made to fit.
+const NARROWEST: u16 = 40;
+
 /// A table without lines, as people know it from other tools.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING);
+    // Some terminals do not know how wide they are, and say that they have no width at all.
+    if table.width().is_some_and(|columns| columns >= NARROWEST) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
     table.set_header(header.iter().map(|title| title.to_uppercase()));
     table
 }

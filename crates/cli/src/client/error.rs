@@ -24,8 +24,8 @@ pub enum ClientError {
     Certificates(#[source] Box<dyn Error + Send + Sync>),
     #[error("{what} cannot be read")]
     Home { what: &'static str, source: std::io::Error },
-    #[error("the server at {address} cannot be reached; is it running?")]
-    Unreachable { address: String, source: Box<dyn Error + Send + Sync> },
+    #[error("the server at {address} cannot be reached ({why}); is it running?")]
+    Unreachable { address: String, why: String },
     #[error("the connection to the server broke")]
     Broken(#[source] Box<dyn Error + Send + Sync>),
     #[error("the server has not been heard of for {seconds} s; it is gone, or the way to it is")]

@@ -1,5 +1,6 @@
 //! Requests and their answers.
 
+use std::error::Error;
 use std::time::Duration;
 
 use http_body_util::combinators::UnsyncBoxBody;
@@ -119,7 +120,7 @@ impl Client {
     pub(super) async fn answer(&self, request: Request<Body>) -> Result<Response<Incoming>, ClientError> {
         let response = self.http.request(request).await.map_err(|error| {
             if error.is_connect() {
-                return ClientError::Unreachable { address: self.server.address.clone(), source: error.into() };
+                return ClientError::Unreachable { address: self.server.address.clone(), why: root_cause(&error) };
             }
             ClientError::broken(error)
         })?;
@@ -148,6 +149,15 @@ fn connector(server: &Server) -> Result<HttpsConnector<HttpConnector>, ClientErr
         builder.with_tls_config(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
     };
     Ok(builder.https_or_http().enable_http1().wrap_connector(http))
+}
+
+/// What really went wrong; the errors above it only say where.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 pub(super) fn empty() -> Body {

@@ -35,8 +35,8 @@ With a server:
   sandling shell $id
   sandling rm $id
 
-State lives in $SANDLING_HOME, else ~/.local/share/sandling. The server of that home is found by itself;
-SANDLING_API names another one, and SANDLING_TOKEN the token to show it.";
+State lives in $SANDLING_HOME, else ~/.local/share/sandling. The server of that home is found by
+itself; SANDLING_API names another one, and SANDLING_TOKEN the token to show it.";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -57,9 +57,9 @@ Examples:
   sandling exec -it 3f2a python3";
 
 const CP_EXAMPLES: &str = "\
-A path in a sandbox that does not begin with / starts at /root. As with `cp`, what is copied into a directory that is
-there keeps its name; a source that ends in /. means what is in it. Permissions and symbolic links are kept, owners and
-times are not.
+A path in a sandbox that does not begin with / starts at /root. As with `cp`, what is copied into a
+directory that is there keeps its name; a source that ends in /. means what is in it. Permissions
+and symbolic links are kept, owners and times are not.
 
 Examples:
   sandling cp data.csv 3f2a:/work/

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use futures_util::{StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
 
+use super::AT_ONCE;
 use super::local::{self, NewFile};
 use super::progress::Progress;
 use super::remote::{Remote, absolute, name};
@@ -101,24 +103,23 @@ async fn tree(remote: &Remote<'_>, source: &str, found: &Entry, target: &Path) -
     if !target.is_dir() {
         local::directory(target, mode(found))?;
     }
-    let top = source.trim_end_matches("/.").trim_end_matches('/');
-    let mut links = Vec::new();
+    let (mut files, mut links) = (Vec::new(), Vec::new());
     for entry in &entries {
-        let relative =
-            entry.path.strip_prefix(top).map(|below| below.trim_start_matches("/./").trim_start_matches('/'));
-        let path = local::below(target, relative.unwrap_or_default())?;
+        let path = local::below(target, relative(source, &entry.path))?;
         match (entry.mode.as_str(), &entry.target) {
             ("d", _) => local::directory(&path, mode(entry))?,
-            ("f", _) => {
-                progress.file(&entry.path);
-                receive_file(remote, &entry.path, entry, &path, &progress).await?;
-            }
+            ("f", _) => files.push((entry, path)),
             ("l", Some(points_to)) => links.push((path, points_to)),
             _ => {
                 progress.note(&format!("{} is neither a file nor a directory nor a link, and is left out", entry.path))
             }
         }
     }
+    let receiving = futures_util::stream::iter(&files).map(|(entry, path)| {
+        progress.file(&entry.path);
+        receive_file(remote, &entry.path, entry, path, &progress)
+    });
+    receiving.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     for (path, points_to) in links {
         local::link(&path, points_to)?;
     }
@@ -126,6 +127,26 @@ async fn tree(remote: &Remote<'_>, source: &str, found: &Entry, target: &Path) -
     Ok(())
 }
 
+/// What of a path is below the directory that was asked for. Nothing if it is not below it.
+fn relative<'a>(directory: &str, path: &'a str) -> &'a str {
+    let top = directory.trim_end_matches("/.").trim_end_matches('/');
+    path.strip_prefix(top).and_then(|below| below.strip_prefix("/./").or(below.strip_prefix('/'))).unwrap_or_default()
+}
+
 fn mode(entry: &Entry) -> u32 {
     u32::from_str_radix(&entry.permissions, 8).unwrap_or(0o644)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_relative_to_what_was_asked_for() {
+        assert_eq!(relative("/a/b", "/a/b/c/d"), "c/d");
+        assert_eq!(relative("/a/b/.", "/a/b/./c"), "c");
+        assert_eq!(relative("/", "/c"), "c");
+        assert_eq!(relative("/a/b", "/a/bc"), "");
+        assert_eq!(relative("/a/b", "/elsewhere"), "");
+    }
 }

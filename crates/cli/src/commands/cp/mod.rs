@@ -10,3 +10,6 @@ mod remote;
 mod upload;
 
 pub use command::cp;
+
+/// Files under way at once: small ones spend most of their time waiting for an answer.
+const AT_ONCE: usize = 8;

@@ -6,12 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use hyper::body::Bytes;
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use walkdir::WalkDir;
 
+use super::AT_ONCE;
 use super::progress::Progress;
 use super::remote::{Remote, absolute, join, name};
 use crate::outcome::Failure;
@@ -64,10 +65,26 @@ async fn target(
 #[derive(Default)]
 struct Plan {
     directories: Vec<(String, u32)>,
-    files: Vec<(PathBuf, String, u32)>,
+    files: Vec<OneFile>,
     links: Vec<(String, String)>,
     left_out: Vec<PathBuf>,
     bytes: u64,
+}
+
+struct OneFile {
+    source: PathBuf,
+    target: String,
+    mode: u32,
+}
+
+impl OneFile {
+    async fn send(&self, remote: &Remote<'_>, progress: &Progress) -> anyhow::Result<()> {
+        progress.file(&self.target);
+        let unreadable = |error| Failure::new(format!("{} cannot be read", self.source.display()), error);
+        let file = File::open(&self.source).await.map_err(unreadable)?;
+        let sent = remote.write(&self.target, Some(self.mode), pieces(file, progress.clone())).await;
+        sent.with_context(|| self.target.clone())
+    }
 }
 
 impl Plan {
@@ -112,7 +129,7 @@ impl Plan {
     }
 
     fn add_file(&mut self, path: &Path, metadata: &Metadata, target: String) {
-        self.files.push((path.to_owned(), target, metadata.permissions().mode() & 0o7777));
+        self.files.push(OneFile { source: path.to_owned(), target, mode: metadata.permissions().mode() & 0o7777 });
         self.bytes += metadata.len();
     }
 
@@ -124,12 +141,8 @@ impl Plan {
         for (path, mode) in &self.directories {
             remote.make_dir(path, *mode).await.with_context(|| path.clone())?;
         }
-        for (source, target, mode) in &self.files {
-            progress.file(target);
-            let unreadable = |error| Failure::new(format!("{} cannot be read", source.display()), error);
-            let file = File::open(source).await.map_err(unreadable)?;
-            remote.write(target, Some(*mode), pieces(file, progress.clone())).await.with_context(|| target.clone())?;
-        }
+        let files = futures_util::stream::iter(&self.files).map(|file| file.send(remote, &progress));
+        files.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         if !self.links.is_empty() {
             remote.link(&self.links).await?;
         }

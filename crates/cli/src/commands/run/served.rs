@@ -81,7 +81,7 @@ async fn execute(
     let run = ExecRequest {
         code: Some(code.text.clone()),
         language: Some(language(code.language).to_owned()),
-        args: Some(options.args.clone()),
+        args: Some(options.args.clone()).filter(|args| !args.is_empty()),
         env: Some(options.env.iter().cloned().collect()),
         timeout_seconds: Some(options.timeout as f64),
         output_limit: Some(options.output_limit),
