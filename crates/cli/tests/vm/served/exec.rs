@@ -1,9 +1,9 @@
 //! `exec`, and `logs` of what it started.
 
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::server::{Server, noise, signal, text};
+use super::server::{PATIENCE, Server, noise, signal, text};
 
 #[test]
 fn exec_passes_everything_through() {
@@ -28,9 +28,9 @@ fn exec_passes_everything_through() {
 fn limits_and_wrong_wishes_have_their_exit_codes() {
     let server = Server::shared();
     let id = server.sandbox();
-    let ran = server.sandling(&["exec", "--timeout", "1s", "-c", "echo begun; sleep 600", id]);
+    let ran = server.sandling(&["exec", "--timeout", "3s", "-c", "echo begun; sleep 600", id]);
     assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(124), "begun\n".into()));
-    assert!(text(&ran.stderr).contains("timeout after 1 s"), "{}", text(&ran.stderr));
+    assert!(text(&ran.stderr).contains("timeout after 3 s"), "{}", text(&ran.stderr));
     assert!(server.refused(&["exec", id, "no-such-program"]).contains("no-such-program"));
     assert!(server.refused(&["exec", "-w", "/no/such/place", id, "true"]).contains("/no/such/place"));
     assert!(server.refused(&["exec", "zzzz", "true"]).contains("sandling ls"));
@@ -57,7 +57,7 @@ fn ctrl_c_reaches_a_command_and_so_does_a_reader_that_goes_away() {
     stdout.read_exact(&mut [0; 100]).unwrap();
     drop(stdout);
     assert_eq!(child.wait().unwrap().code(), Some(141));
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while server.sandling(&["exec", id, "pgrep", "-f", "^yes unheard"]).status.success() {
         assert!(Instant::now() < deadline, "the command goes on");
     }
@@ -70,7 +70,7 @@ fn a_detached_command_runs_on_and_its_output_can_be_had() {
     let line = "echo one; echo two >&2; while ! test -e /tmp/go-on; do sleep 0.05; done; echo three";
     let exec = server.ok(&["exec", "--detach", "-c", line, id]).trim().to_owned();
     let following = server.command(&["logs", "-f", "--exec", &exec, id]).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let so_far = server.sandling(&["logs", "--exec", &exec, id]);
         assert_eq!(so_far.status.code(), Some(0));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::server::{Server, noise, signal, text};
+use super::server::{PATIENCE, Server, noise, signal, text};
 
 #[test]
 fn a_run_is_the_same_with_a_server() {
@@ -73,7 +73,7 @@ fn a_server_that_was_killed_is_not_used_and_the_run_goes_on_without() {
     assert!(server.refused(&["ls"]).contains("sandling serve"));
     let started = Instant::now();
     let left = || std::fs::read_dir(server.home.path().join("sandboxes")).map_or(0, Iterator::count);
-    while left() > 0 && started.elapsed() < Duration::from_secs(20) {
+    while left() > 0 && started.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(left(), 0);

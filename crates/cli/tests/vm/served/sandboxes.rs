@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 
-use super::server::{Server, text};
+use super::server::{PATIENCE, Server, text};
 
 #[test]
 fn a_sandbox_is_made_listed_paused_and_removed() {
@@ -54,7 +54,7 @@ fn a_console_can_be_read_and_followed() {
     let mut following = server.command(&["logs", "-f", "-n", "0", id]).spawn().unwrap();
     let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
     server.ok(&["exec", "-c", "for n in 1 2 3; do echo line-$n > /dev/console; done", id]);
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     while server.ok(&["logs", "-n", "2", id]) != "line-2\nline-3\n" {
         assert!(Instant::now() < deadline, "{}", server.ok(&["logs", id]));
     }
@@ -72,7 +72,7 @@ fn a_port_is_listed_and_a_link_opens_it() {
     assert!(server.json(&["ports", "--json", id]).as_array().unwrap().iter().all(|port| port["port"] != 8123));
     let serving = "mkdir -p /www && echo hello > /www/page && cd /www && exec python3 -m http.server 8123";
     server.ok(&["exec", "--detach", "-c", serving, id]);
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     while !server.ok(&["ports", id]).contains("8123") {
         assert!(Instant::now() < deadline, "it never listened");
     }

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::harness::{SANDLING, templates};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything here takes, even on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Server {
     pub home: TempDir,
