@@ -32,6 +32,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("DELETE", "/v1/snapshots/{id}", "snapshot.delete"),
     ("POST", "/v1/sandboxes/{id}/exec", "exec.run"),
     ("POST", "/v1/sandboxes/{id}/exec/stream", "exec.run"),
+    ("GET", "/v1/sandboxes/{id}/exec/session", "exec.run"),
     ("DELETE", "/v1/sandboxes/{id}/execs/{exec}", "exec.forget"),
     ("POST", "/v1/sandboxes/{id}/execs/{exec}/signal", "exec.signal"),
     ("POST", "/v1/sandboxes/{id}/repl", "repl.run"),

@@ -69,6 +69,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::sandboxes::router())
         .merge(routes::exec::router())
         .merge(routes::exec_stream::router())
+        .merge(routes::exec_session::router())
         .merge(routes::exec_ws::router())
         .merge(routes::execs::router())
         .merge(routes::repl::router())

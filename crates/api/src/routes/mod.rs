@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod events;
 pub(crate) mod exec;
+pub(crate) mod exec_session;
 pub(crate) mod exec_stream;
 pub(crate) mod exec_ws;
 pub(crate) mod execs;

@@ -11,5 +11,6 @@ pub(crate) mod preview;
 pub(crate) mod repl;
 pub(crate) mod sandbox;
 pub(crate) mod seconds;
+pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod template;

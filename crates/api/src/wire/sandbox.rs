@@ -18,8 +18,8 @@ const MAX_KEY: usize = 256;
 const MAX_VALUE: usize = 32 * 1024;
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct SandboxView {
-    pub(crate) id: String,
+pub struct SandboxView {
+    pub id: String,
     template: String,
     cpu: u32,
     memory_mb: u32,
@@ -29,7 +29,7 @@ pub(crate) struct SandboxView {
     created_at: String,
     metadata: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
-    boot_ms: u64,
+    pub boot_ms: u64,
     /// `standby` if a ready machine was taken, `snapshot` if one was restored for this request.
     boot_mode: &'static str,
     /// Its time to live and its idle limit do not apply.
@@ -41,7 +41,7 @@ pub(crate) struct SandboxView {
     workspace: String,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
-    boundary: Value,
+    pub boundary: Value,
 }
 
 impl From<SandboxInfo> for SandboxView {
@@ -93,36 +93,35 @@ fn expires_at(lifetime: &Lifetime) -> Option<String> {
 }
 
 /// What sandbox is wanted. What is absent comes from the template.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CreateSandbox {
+pub struct CreateSandbox {
     #[schema(default = "code-interpreter", example = "base")]
-    template: Option<String>,
-    metadata: Option<BTreeMap<String, String>>,
-    labels: Option<BTreeMap<String, String>>,
+    pub template: Option<String>,
+    pub metadata: Option<BTreeMap<String, String>>,
+    pub labels: Option<BTreeMap<String, String>>,
     /// The environment of every command in it.
-    env: Option<BTreeMap<String, String>>,
+    pub env: Option<BTreeMap<String, String>>,
     /// How long it lives; 0 or absent: the server's default.
-    ttl_seconds: Option<u64>,
+    pub ttl_seconds: Option<u64>,
     /// How long it may be unused; 0 or absent: as long as it lives.
-    idle_seconds: Option<u64>,
-    persistent: Option<bool>,
-    cpu: Option<u32>,
-    memory_mb: Option<u32>,
-    disk_mb: Option<u32>,
-    disk_gb: Option<u32>,
+    pub idle_seconds: Option<u64>,
+    pub persistent: Option<bool>,
+    pub cpu: Option<u32>,
+    pub memory_mb: Option<u32>,
+    pub disk_mb: Option<u32>,
+    pub disk_gb: Option<u32>,
     /// Processes and threads, all together.
-    pids: Option<u32>,
-    from_snapshot: Option<String>,
-    volumes: Option<Vec<VolumeMount>>,
+    pub pids: Option<u32>,
+    pub from_snapshot: Option<String>,
+    pub volumes: Option<Vec<VolumeMount>>,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "read only so that a wrong shape is told apart from a volume that is not there")]
-pub(crate) struct VolumeMount {
-    name: String,
-    read_only: Option<bool>,
+pub struct VolumeMount {
+    pub name: String,
+    pub read_only: Option<bool>,
 }
 
 impl CreateSandbox {

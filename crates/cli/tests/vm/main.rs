@@ -10,5 +10,7 @@ mod hostile;
 mod identity;
 mod lifecycle;
 mod recovery;
+mod remote;
 mod runs;
+mod served;
 mod standbys;
