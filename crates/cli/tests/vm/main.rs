@@ -8,6 +8,7 @@ mod harness;
 mod hostile;
 mod identity;
 mod lifecycle;
+mod nested;
 mod recovery;
 mod runs;
 mod standbys;
