@@ -155,7 +155,11 @@ fn run_outer(work: &Path, kernel: &Path) -> Results {
     let results = Results { dir: work.join("results"), console };
     fs::create_dir(&results.dir).unwrap();
     let unpacked = Command::new("tar").arg("-xf").arg(work.join("results.tar")).arg("-C").arg(&results.dir).status();
-    assert!(unpacked.unwrap().success() && results.dir.join("bakes").exists(), "no results: {}", read(&results.console));
+    assert!(
+        unpacked.unwrap().success() && results.dir.join("bakes").exists(),
+        "no results: {}",
+        read(&results.console)
+    );
     results
 }
 
