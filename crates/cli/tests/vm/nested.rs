@@ -23,7 +23,7 @@ const WITHIN: Duration = Duration::from_secs(1500);
 
 const TEMPLATE: &str = "nested";
 
-/// `la57` would only lengthen emulated page walks.
+/// `la57` would only lengthen emulated page walks. One processor: two on a busy host wait for each other without end.
 const OUTER_CPU: &str = "max,la57=off";
 const OUTER_MEMORY_MIB: &str = "2048";
 
@@ -119,7 +119,7 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Ended with its test, however that ends.
+/// Ended with its test, also if that fails.
 struct Outer(Child);
 
 impl Drop for Outer {
@@ -132,7 +132,9 @@ impl Drop for Outer {
 fn run_outer(work: &Path, kernel: &Path) -> Results {
     let console = work.join("console");
     let drive = |file: &str| format!("if=virtio,file={},format=raw,cache=unsafe", work.join(file).display());
-    let child = Command::new("qemu-system-x86_64")
+    // It must not outlive a test that is killed.
+    let child = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
         .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"])
         .args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", OUTER_CPU, "-m", OUTER_MEMORY_MIB])
         .args(["-drive", &drive("disk.img"), "-drive", &drive("results.tar")])
