@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sandling_engine::{EndReason, RunError, RunSpec};
 use sandling_protocol::frame::{MAX_FRAME, encode};
-use sandling_protocol::{ExitReason, Language, ToHost, VERSION};
+use sandling_protocol::{ExitReason, Language, Part, ToHost, VERSION};
 
 use crate::harness::{engine, python, run, shell, spec};
 
@@ -161,6 +161,21 @@ async fn rubbish_on_the_control_channel_ends_that_sandbox_only() {
         assert!(reason.contains("broke the protocol") && reason.contains(violation), "{violation}: {reason}");
         assert!(engine.engine.get(victim.id()).is_none());
     }
+    assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_guest_that_was_taken_over_cannot_flood_its_host() {
+    let engine = engine().await;
+    let (victim, witness) = (engine.sandbox().await, engine.sandbox().await);
+    // Output that no command printed, on whatever stream is this command's: more than its limit, less than its window.
+    let frame = |stream| encode(&ToHost::Data { stream, part: Part::Stdout, offset: 0 }, &[b'x'; 4096]).unwrap();
+    let flood: Vec<u8> = (1..=8).flat_map(frame).collect();
+    let spec = RunSpec { output_limit: 100_000, ..write_to_control_channel(&flood, 40) };
+    let error = victim.run(spec).unwrap().collect().await.unwrap_err();
+    assert!(matches!(&error, RunError::GuestDied(reason) if reason.contains("more output")), "{error:?}");
+    assert!(matches!(victim.ended().await, EndReason::GuestDied(_)));
     assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
     engine.close().await;
 }
