@@ -24,6 +24,10 @@ pub fn table(header: &[&str]) -> Table {
         table.set_content_arrangement(ContentArrangement::Dynamic);
     }
     table.set_header(header.iter().map(|title| title.to_uppercase()));
+    // A serial console does not know its width and says 0; fitted to that, every letter would have a line of its own.
+    if table.width() == Some(0) {
+        table.set_content_arrangement(ContentArrangement::Disabled);
+    }
     table
 }
 

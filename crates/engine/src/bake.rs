@@ -109,7 +109,7 @@ impl Baked {
 
 /// Names a bake by everything that must be the same when it is restored.
 pub(crate) fn key(hardware: &Hardware) -> String {
-    let emulator = emulator_fingerprint().unwrap_or_else(|| "unknown".to_owned());
+    let emulator = emulator_fingerprint(hardware.accelerator).unwrap_or_else(|| "unknown".to_owned());
     let text = format!("{FORMAT} {DEVICE_MODEL} {emulator} {} {COMMAND_LINE}", hardware.cpu_model);
     let digest = ContentId::of(text.as_bytes());
     format!("{}-{}c-{}m-{}", hardware.accelerator, hardware.vcpus, hardware.memory_mib, &digest.as_str()[..12])

@@ -9,6 +9,7 @@ mod harness;
 mod hostile;
 mod identity;
 mod lifecycle;
+mod nested;
 mod recovery;
 mod remote;
 mod runs;

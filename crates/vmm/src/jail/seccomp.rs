@@ -4,10 +4,11 @@
 //! everything that is not on the *allowed* list fails with EPERM, so that a QEMU with another library version
 //! stumbles instead of dying; and the *answered* filter replies to two calls in a way of its own.
 //!
-//! The allowed list was measured with `strace -f` over boot, restore, save, `blockdev-snapshot-sync`,
-//! `block_resize` and hotplug under TCG, plus what the same code needs under KVM. No socket can be made, only those
-//! that were inherited can be used. Threads may be started, and plain copies of the process made: guest memory is
-//! saved from one (see [`crate::memory`]). None of them can execute anything.
+//! The allowed list was measured with `strace -f`: boot, restore and save under TCG and under KVM, and
+//! `blockdev-snapshot-sync`, `block_resize` and hotplug. Of what QEMU asks for, io_uring and NUMA's `get_mempolicy` are
+//! refused, and it does without. No socket can be made, only those that were inherited can be used. Threads may be
+//! started, and plain copies of the process made: guest memory is saved from one (see [`crate::memory`]). None of them
+//! can execute anything.
 
 use std::collections::BTreeMap;
 use std::io;

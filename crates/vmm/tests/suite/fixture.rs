@@ -208,19 +208,9 @@ fn kernel() -> PathBuf {
 /// Debian's cloud kernel, downloaded once and unpacked, not installed.
 fn unpacked_kernel() -> PathBuf {
     static UNPACKED: LazyLock<PathBuf> = LazyLock::new(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test_kernel.sh");
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../test-kernel");
-        fs::create_dir_all(&place).unwrap();
-        let root = place.canonicalize().unwrap().join("root");
-        if !root.exists() {
-            let script = "set -e; cd \"$1\"
-                package=$(apt-cache pkgnames linux-image-6.12. | grep -e '-cloud-amd64$' | sort -V | tail -1)
-                apt-get -qq download \"$package\"
-                dpkg-deb -x \"$package\"_*.deb unpacked.$$
-                rm \"$package\"_*.deb
-                mv -T unpacked.$$ root || test -d root";
-            run(Command::new("sh").args(["-c", script, "sh"]).arg(&place));
-        }
-        root
+        String::from_utf8(run(Command::new(script).arg(place))).unwrap().trim().into()
     });
     UNPACKED.clone()
 }
