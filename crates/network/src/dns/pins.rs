@@ -103,7 +103,6 @@ impl Pins {
             .collect()
     }
 
-
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

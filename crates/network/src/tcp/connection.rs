@@ -127,6 +127,11 @@ impl Connection {
         .await
     }
 
+    /// Whether the three-way handshake is done.
+    pub fn is_established(&self) -> bool {
+        self.look(|socket| !opening(socket))
+    }
+
     /// Ends the connection at once, with a reset unless it is over.
     pub fn abort(&self) {
         self.with(|socket| {

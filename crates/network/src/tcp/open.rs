@@ -24,6 +24,12 @@ pub(crate) fn segment(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) -> 
     let known = shared.table.find(key);
     let of_use = known.is_some();
     match known {
+        // The cable keeps the order, so this is no late twin of the first SYN: the guest was put back to a moment before
+        // that connection, and its port is used anew.
+        Some(Some(connection)) if segment.opens && connection.is_established() => {
+            shared.table.replace(key, &connection);
+            open(shared, segment, packet);
+        }
         Some(Some(connection)) => connection.feed(packet),
         Some(None) if segment.resets => shared.table.cancel(key),
         // The guest asks again because the host's side takes its time.

@@ -120,6 +120,12 @@ impl Table {
         }
     }
 
+    /// Ends a connection whose key is needed for another.
+    pub fn replace(&self, key: Key, connection: &Connection) {
+        self.lock().take(key);
+        connection.abort();
+    }
+
     /// Gives up a connection that is being opened.
     pub fn cancel(&self, key: Key) {
         if let Some(Slot::Opening(Some(handle))) = self.lock().take(key) {
