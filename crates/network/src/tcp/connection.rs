@@ -25,6 +25,8 @@ struct Inner {
     stack: Stack,
     /// When `drive` will look at the clock next.
     due: Option<Instant>,
+    /// The guest knows nothing of this connection, and shall hear nothing of it.
+    silent: bool,
 }
 
 impl Connection {
@@ -41,7 +43,7 @@ impl Connection {
     }
 
     fn new(shared: &Arc<Shared>, stack: Stack) -> Connection {
-        let inner = Mutex::new(Inner { stack, due: None });
+        let inner = Mutex::new(Inner { stack, due: None, silent: false });
         Connection { shared: shared.clone(), inner, sooner: Notify::new() }
     }
 
@@ -61,9 +63,15 @@ impl Connection {
     fn with<R>(&self, act: impl FnOnce(&mut Socket<'static>) -> R) -> R {
         let mut inner = self.lock();
         let result = act(inner.stack.socket());
-        inner.stack.exchange(cable(&self.shared), None);
+        self.exchange(&mut inner);
         self.rearm(&mut inner);
         result
+    }
+
+    fn exchange(&self, inner: &mut Inner) {
+        if !inner.silent {
+            inner.stack.exchange(cable(&self.shared), None);
+        }
     }
 
     /// Looks at the socket without changing it.
@@ -90,7 +98,7 @@ impl Connection {
         loop {
             let due = {
                 let mut inner = self.lock();
-                inner.stack.exchange(cable(&self.shared), None);
+                self.exchange(&mut inner);
                 if matches!(inner.stack.socket().state(), State::Closed | State::TimeWait) {
                     return;
                 }
@@ -139,6 +147,14 @@ impl Connection {
                 socket.abort();
             }
         });
+    }
+
+    /// Ends the connection without telling the guest, which does not know it any more.
+    pub fn vanish(&self) {
+        let mut inner = self.lock();
+        inner.silent = true;
+        inner.stack.socket().abort();
+        self.rearm(&mut inner);
     }
 
     /// Says that nothing more will be sent.

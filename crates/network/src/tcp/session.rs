@@ -22,6 +22,8 @@ use crate::policy::{Ground, Refusal, Shown, TlsMode};
 use crate::shared::Shared;
 use crate::tls::{self, Hello};
 
+/// How long a first word that may or may not become HTTP is waited for, where nothing depends on it.
+const DOUBT: Duration = Duration::from_millis(250);
 /// How long the last bytes may take to reach the guest.
 const LINGER: Duration = Duration::from_secs(30);
 
@@ -154,9 +156,11 @@ impl Session {
     /// Reads from the guest until its protocol is known. Where others may, the server may speak first.
     async fn greeting(&self, stream: &TcpStream) -> Result<(Greeting, Vec<u8>), End> {
         let others_may = self.judge_quietly(Shown::OtherProtocol).is_ok();
+        let free = matches!(self.destination.ground, Ground::Open | Ground::Address);
         let mut first = Vec::new();
         let waiting = async {
             loop {
+                let doubtful = !first.is_empty() && free;
                 tokio::select! {
                     more = self.read_more(&mut first) => if !more? {
                         return Ok(Greeting::Other);
@@ -165,6 +169,7 @@ impl Session {
                         ready.map_err(End::from)?;
                         return Ok(Greeting::Other);
                     }
+                    () = tokio::time::sleep(DOUBT), if doubtful => return Ok(Greeting::Other),
                 }
                 match classify(&first) {
                     Greeting::Unsure => {}

@@ -123,7 +123,7 @@ impl Table {
     /// Ends a connection whose key is needed for another.
     pub fn replace(&self, key: Key, connection: &Connection) {
         self.lock().take(key);
-        connection.abort();
+        connection.vanish();
     }
 
     /// Gives up a connection that is being opened.
