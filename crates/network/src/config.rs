@@ -19,6 +19,8 @@ use crate::tls::{Authority, TrustRoots};
 pub struct GatewayConfig {
     /// Where the gateway receives frames: QEMU's `remote.path`. What is there is replaced.
     pub gateway_socket: PathBuf,
+    /// Who may send frames there. Whoever may is the guest to this gateway, so the directory should be closed as well.
+    pub socket_mode: u32,
     /// Where the machine receives frames: QEMU's `local.path`. It need not be there yet.
     pub machine_socket: PathBuf,
     pub ends: Ends,
@@ -53,6 +55,7 @@ impl GatewayConfig {
     pub fn new(gateway_socket: PathBuf, machine_socket: PathBuf, resolver: Arc<dyn Resolver>) -> GatewayConfig {
         GatewayConfig {
             gateway_socket,
+            socket_mode: 0o600,
             machine_socket,
             ends: Ends::default(),
             policy: Policy::default(),

@@ -39,7 +39,6 @@ pub enum StartError {
 pub struct GatewayHandle {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
-    socket: PathBuf,
 }
 
 impl Gateway {
@@ -49,7 +48,7 @@ impl Gateway {
             return Err(StartError::Mtu(config.ends.mtu));
         }
         let socket = config.gateway_socket.clone();
-        let link = Link::bind(&socket, config.machine_socket.clone())
+        let link = Link::bind(&socket, config.socket_mode, config.machine_socket.clone())
             .map_err(|source| StartError::Bind { path: socket.clone(), source })?;
         let interceptor = match &config.interception {
             Some(with) => Some(Interceptor::new(with.authority.clone(), &with.roots)?),
@@ -60,7 +59,7 @@ impl Gateway {
         tasks.spawn(receive(shared.clone()));
         let sender = shared.clone();
         tasks.spawn(async move { sender.link.send_waiting(&sender.journal.counters).await });
-        Ok(GatewayHandle { shared, tasks, socket })
+        Ok(GatewayHandle { shared, tasks })
     }
 }
 
@@ -137,6 +136,6 @@ impl GatewayHandle {
 impl Drop for GatewayHandle {
     fn drop(&mut self) {
         self.shared.table.reset();
-        let _ = std::fs::remove_file(&self.socket);
+        self.shared.link.unbind();
     }
 }

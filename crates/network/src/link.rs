@@ -6,7 +6,9 @@
 //! until then nothing more is sent, so that a slow machine slows its senders down instead of losing frames.
 
 use std::collections::VecDeque;
+use std::fs::Permissions;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +27,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// The gateway's end of the cable.
 pub(crate) struct Link {
     receive: UnixDatagram,
+    own: PathBuf,
+    inode: u64,
     machine: PathBuf,
     sending: Mutex<Sending>,
     full: AtomicBool,
@@ -38,20 +42,32 @@ struct Sending {
 }
 
 impl Link {
-    /// Binds `own` anew and sends to `machine`, which need not be there yet.
-    pub fn bind(own: &Path, machine: PathBuf) -> io::Result<Link> {
+    /// Binds `own` anew, for users that `mode` lets send, and sends to `machine`, which need not be there yet.
+    pub fn bind(own: &Path, mode: u32, machine: PathBuf) -> io::Result<Link> {
         match std::fs::remove_file(own) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        let receive = UnixDatagram::bind(own)?;
+        std::fs::set_permissions(own, Permissions::from_mode(mode))?;
+        let bound = std::fs::metadata(own)?;
         Ok(Link {
-            receive: UnixDatagram::bind(own)?,
+            receive,
+            own: own.to_owned(),
+            inode: bound.ino(),
             machine,
             sending: Mutex::new(Sending { socket: None, queue: VecDeque::new() }),
             full: AtomicBool::new(false),
             waiting: Notify::new(),
             room: Notify::new(),
         })
+    }
+
+    /// Takes the socket's name away, unless another gateway has bound it meanwhile.
+    pub fn unbind(&self) {
+        if std::fs::metadata(&self.own).is_ok_and(|there| there.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.own);
+        }
     }
 
     /// Waits until the machine has sent something.

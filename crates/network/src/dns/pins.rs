@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(pins.answer(&own), Some((vec![address], Duration::from_secs(30))));
         tokio::time::advance(Duration::from_secs(31)).await;
         assert_eq!(pins.answer(&own), None);
-        assert_eq!(pins.names(address), [own.clone()]);
+        assert_eq!(pins.names(address), std::slice::from_ref(&own));
         tokio::time::advance(PINNED).await;
         assert!(pins.names(address).is_empty());
     }

@@ -199,6 +199,12 @@ impl Guest {
         timeout(wait, found).await.ok().flatten()
     }
 
+    /// Keeps no frames any more.
+    pub fn look_away(&mut self) {
+        self.frames.close();
+        self.forget_frames();
+    }
+
     /// Forgets the frames so far.
     pub fn forget_frames(&mut self) {
         while self.frames.try_recv().is_ok() {}
@@ -233,7 +239,9 @@ async fn drive(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Vec<u8>>) {
             received = shared.cable.socket.recv(&mut room), if !stopped => {
                 let mut length = Some(received.unwrap());
                 while let Some(count) = length {
-                    let _ = tell.send(room[..count].to_vec());
+                    if !tell.is_closed() {
+                        let _ = tell.send(room[..count].to_vec());
+                    }
                     shared.stack.lock().unwrap().queues.incoming.push_back(room[..count].to_vec());
                     length = shared.cable.socket.try_recv(&mut room).ok();
                 }

@@ -56,7 +56,7 @@ pub fn tls() -> Tls {
 /// Starts all servers.
 pub async fn start(log: &Log, zone: &Zone, acceptor: TlsAcceptor) {
     for port in [80, 8080] {
-        serve(port, log, |stream, log| http(stream, log)).await;
+        serve(port, log, http).await;
     }
     serve(443, log, move |stream, log| {
         let acceptor = acceptor.clone();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hickory_proto::op::ResponseCode;
-use hickory_proto::rr::RecordType;
+use hickory_proto::op::{Message, Query, ResponseCode};
+use hickory_proto::rr::{Name, RecordType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::isolated;
@@ -37,8 +37,25 @@ isolated! {
         assert_eq!((answer.metadata.response_code, answer.answers.len()), (ResponseCode::NoError, 0));
     }
 
+    async fn dns_is_answered_over_tcp_too() {
+        let world = World::new(allow(&["example.com"])).await;
+        let mut stream = world.guest.connect(world.guest.ends.gateway_address, 53).await.unwrap();
+        for (name, addresses) in [("example.com.", 1), ("evil.com.", 0)] {
+            let mut question = Message::query();
+            question.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+            let question = question.to_vec().unwrap();
+            stream.write_u16(question.len() as u16).await.unwrap();
+            stream.write_all(&question).await.unwrap();
+            let mut answer = vec![0; usize::from(stream.read_u16().await.unwrap())];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(Message::from_vec(&answer).unwrap().answers.len(), addresses, "{name}");
+        }
+        assert_eq!(world.asked(), ["example.com"]);
+    }
+
     async fn much_data_passes_both_ways_unchanged() {
-        let world = World::open().await;
+        let mut world = World::open().await;
+        world.guest.look_away();
         let count: u64 = 8 << 20;
         let mut stream = world.guest.connect(SHARED, 19).await.unwrap();
         stream.write_u64(count).await.unwrap();
@@ -145,6 +162,14 @@ isolated! {
         let mut stream = world.guest.connect(SHARED, 7).await.unwrap();
         stream.write_all(b"z").await.unwrap();
         assert_eq!(stream.read_u8().await.unwrap(), b'z');
+    }
+
+    async fn a_gateway_that_was_replaced_leaves_the_next_one_alone() {
+        let mut world = World::open().await;
+        let before = world.gateway.take();
+        world.start(sandling_network::policy::Policy::of(sandling_network::policy::Mode::Open), |_| {});
+        drop(before);
+        world.guest.connect(SHARED, 7).await.expect("the next one is still there");
     }
 
     async fn a_guest_that_stands_still_goes_on_later() {
