@@ -10,6 +10,7 @@ mod escape;
 mod frames;
 mod groups;
 mod guest;
+mod kernel;
 mod limits;
 mod names;
 mod namespace;
