@@ -125,7 +125,7 @@ async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8) -> (
             if direction == b'<' {
                 stream.write_all(&room).await.unwrap();
             } else {
-                stream.read(&mut room).await.unwrap();
+                assert!(stream.read(&mut room).await.unwrap() > 0, "the server ended");
             }
         }
     });

@@ -211,3 +211,62 @@ fn ipv6<'a>(to: EthernetAddress, payload: &'a [u8]) -> Inbound<'a> {
         None => Inbound::Dropped(Dropped::Malformed),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::{reset, unreachable};
+
+    /// A frame from the guest to the gateway, with an IPv4 header that is right but for what is asked for.
+    fn ipv4_frame(ends: &Ends, from: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0];
+        packet.extend(from.octets());
+        packet.extend([93, 184, 216, 34]);
+        packet.extend(payload);
+        let mut view = Ipv4Packet::new_unchecked(&mut packet);
+        view.set_total_len(20 + payload.len() as u16);
+        view.fill_checksum();
+        [&ends.gateway_mac.0[..], &ends.guest_mac.0, &[8, 0], &packet].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn rubbish_is_read_and_answered_without_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            protocol in prop_oneof![Just(1u8), Just(6), Just(17), any::<u8>()],
+        ) {
+            let ends = Ends::default();
+            let frame = ipv4_frame(&ends, ends.guest_address, protocol, &bytes);
+            for bytes in [&bytes[..], &frame] {
+                match read(&ends, bytes) {
+                    Inbound::Tcp { packet, .. } => drop(reset(&ends, packet)),
+                    Inbound::Refused { packet: Some(packet), .. } => drop(unreachable(&ends, packet)),
+                    _ => {}
+                }
+            }
+        }
+
+        #[test]
+        fn only_the_guests_own_address_is_carried(from: u32, protocol: u8, bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let ends = Ends::default();
+            let from = Ipv4Addr::from(from);
+            prop_assume!(from != ends.guest_address && !from.is_unspecified());
+            let frame = ipv4_frame(&ends, from, protocol, &bytes);
+            prop_assert_eq!(read(&ends, &frame), Inbound::Dropped(Dropped::Spoofed));
+        }
+    }
+
+    #[test]
+    fn a_reset_is_not_answered_with_a_reset() {
+        let ends = Ends::default();
+        let mut segment = vec![0x9c, 0x40, 0x01, 0xbb, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x04, 4, 0, 0, 0, 0, 0];
+        let to = Ipv4Addr::new(93, 184, 216, 34);
+        TcpPacket::new_unchecked(&mut segment).fill_checksum(&ends.guest_address.into(), &to.into());
+        let frame = ipv4_frame(&ends, ends.guest_address, 6, &segment);
+        let Inbound::Tcp { segment, packet } = read(&ends, &frame) else { panic!("a segment") };
+        assert!(segment.resets && !segment.opens);
+        assert_eq!(reset(&ends, packet), None);
+    }
+}

@@ -87,22 +87,7 @@ where
         }
     };
 
-    if let Some(why) = take(&proxy.refused) {
-        // The guest was told; the connection ends properly so that it can read it.
-        session.note(EventKind::Request, Verdict::Refused(why), None);
-        return Ok(End::Done);
-    }
-    if let Some((guest, server)) = take(&proxy.upgrade) {
-        return go_on(guest, server).await;
-    }
-    match served {
-        Ok(()) => Ok(End::Done),
-        Err(error) if error.is_parse() => {
-            session.note(EventKind::Request, Verdict::Refused(Refusal::HttpMalformed), None);
-            Err(End::Refused(Refusal::HttpMalformed))
-        }
-        Err(error) => Err(failed(error)),
-    }
+    proxy.end(served).await
 }
 
 /// Ends the server's side when the guest's is over.
@@ -137,6 +122,26 @@ async fn go_on(guest: OnUpgrade, server: OnUpgrade) -> Result<End, End> {
 }
 
 impl Proxy<'_> {
+    /// What the end of the guest's side means.
+    async fn end(&self, served: hyper::Result<()>) -> Result<End, End> {
+        if let Some(why) = take(&self.refused) {
+            // The guest was told; the connection ends properly so that it can read it.
+            self.session.note(EventKind::Request, Verdict::Refused(why), None);
+            return Ok(End::Done);
+        }
+        if let Some((guest, server)) = take(&self.upgrade) {
+            return go_on(guest, server).await;
+        }
+        match served {
+            Ok(()) => Ok(End::Done),
+            Err(error) if error.is_parse() => {
+                self.session.note(EventKind::Request, Verdict::Refused(Refusal::HttpMalformed), None);
+                Err(End::Refused(Refusal::HttpMalformed))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Result<Answer, hyper::Error> {
         let (mut parts, body) = request.into_parts();
         match self.admit(&mut parts) {

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::guest_dns;
-use super::session::{Destination, Session, Upstream};
+use super::session::{Destination, Session, Upstream, only};
 use super::table::{Key, Place, Slot};
 use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::frame::{self, Segment};
@@ -83,7 +83,7 @@ fn admit(shared: &Shared, segment: &Segment) -> Result<Option<Destination>, Refu
     let names = shared.pins.names(address);
     match shared.rules().address(address, port, &names) {
         Ok(ground) => Ok(Some(Destination { address, port, names, ground })),
-        Err(why) => Err((why, names.into_iter().next())),
+        Err(why) => Err((why, only(&names))),
     }
 }
 
@@ -109,7 +109,7 @@ async fn connect_and_run(shared: &Arc<Shared>, place: Place, syn: &[u8], destina
         Ok(upstream) => upstream,
         Err(why) => {
             let event = Event::new(EventKind::Connect, Verdict::Failed(why));
-            let name = destination.names.first().cloned();
+            let name = destination.only_name();
             shared.journal.write(event.of_name(name).at_address(destination.address, Some(destination.port)));
             return reset(shared, syn);
         }

@@ -37,6 +37,21 @@ pub(crate) struct Destination {
     pub ground: Ground,
 }
 
+impl Destination {
+    /// The name, if there is only one it can be.
+    pub fn only_name(&self) -> Option<HostName> {
+        only(&self.names)
+    }
+}
+
+/// The name, if there is only one.
+pub(crate) fn only(names: &[HostName]) -> Option<HostName> {
+    match names {
+        [name] => Some(name.clone()),
+        _ => None,
+    }
+}
+
 /// The host's side of a connection.
 pub(crate) enum Upstream {
     Tcp(TcpStream),
@@ -95,7 +110,7 @@ impl Session {
 
     /// Runs to the end.
     pub async fn run(self, upstream: Upstream) {
-        self.note(EventKind::Connect, Verdict::Allowed, self.destination.names.first().cloned());
+        self.note(EventKind::Connect, Verdict::Allowed, self.destination.only_name());
         let end = tokio::select! {
             end = self.talk(upstream) => end.unwrap_or_else(|end| end),
             why = self.revoked() => End::Refused(why),
@@ -251,7 +266,11 @@ impl Session {
             Shown::Name(name) => Some(name.clone()),
             Shown::Nameless | Shown::OtherProtocol => None,
         };
-        self.judge_quietly(shown).map_err(|why| self.refuse(why, name))
+        self.judge_quietly(shown).map_err(|why| self.refuse(why, name.clone()))?;
+        if name.is_some() {
+            self.note(EventKind::Name, Verdict::Allowed, name);
+        }
+        Ok(())
     }
 
     /// The same without writing it down.
@@ -345,7 +364,7 @@ impl Session {
             End::Refused(why) => Verdict::Refused(why),
             End::Failed(why) => Verdict::Failed(why),
         };
-        let mut event = self.event(EventKind::Close, verdict, seen.or_else(|| self.destination.names.first().cloned()));
+        let mut event = self.event(EventKind::Close, verdict, seen.or_else(|| self.destination.only_name()));
         (event.bytes_out, event.bytes_in) = self.traffic.counted();
         self.shared.journal.write(event);
     }
