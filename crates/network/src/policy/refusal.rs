@@ -69,6 +69,8 @@ pub enum Refusal {
     SecretElsewhere,
     #[error("a secret is placed only in headers and queries of HTTPS requests")]
     SecretMisplaced,
+    #[error("TLS must be opened to it, and the sandbox has no authority to do so with")]
+    NoAuthority,
     #[error("the answer to a request with a secret is encoded, so that the secret could not be taken out of it")]
     AnswerEncoded,
     #[error("the policy changed")]

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::connection::Connection;
@@ -138,10 +138,20 @@ async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Up
         let dialled = timeout(shared.limits.connect, shared.peers.connect(address, port)).await;
         return Ok(Some(Upstream::Peer(dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?)));
     }
-    let dialled = timeout(shared.limits.connect, TcpStream::connect(SocketAddr::from((address, port)))).await;
+    let dialled = timeout(shared.limits.connect, dial_host(shared, SocketAddr::from((address, port)))).await;
     let stream = dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?;
     let _ = stream.set_nodelay(true);
     Ok(Some(Upstream::Tcp(stream)))
+}
+
+async fn dial_host(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    // The kernel would give each of a thousand connections megabytes, if the guest reads none of them.
+    if let Some(size) = shared.table.host_buffer() {
+        socket.set_recv_buffer_size(size)?;
+        socket.set_send_buffer_size(size)?;
+    }
+    socket.connect(address).await
 }
 
 fn failure(error: &io::Error) -> Failure {

@@ -250,7 +250,7 @@ impl Session {
                 self.set_seen(Some(name.clone()), Protocol::OpenedTls);
                 tls::intercept(self, interceptor, name, stream, first).await
             }
-            (true, None) => Err(self.refuse(Refusal::SecretMisplaced, Some(name))),
+            (true, None) => Err(self.refuse(Refusal::NoAuthority, Some(name))),
         }
     }
 

@@ -14,6 +14,8 @@ use crate::frame::Segment;
 const LARGE_BUFFERS: usize = 64;
 const LARGE: usize = 256 * 1024;
 const SMALL: usize = 16 * 1024;
+/// What the kernel may hold each way for those further ones.
+const SMALL_AT_HOST: u32 = 64 * 1024;
 
 /// What tells one connection from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,6 +72,11 @@ impl Table {
     /// How many bytes the next connection may hold each way.
     pub fn buffer(&self) -> usize {
         if self.lock().by_key.len() <= LARGE_BUFFERS { LARGE } else { SMALL }
+    }
+
+    /// How many bytes the host's kernel may hold each way for the next connection; nothing, if it decides itself.
+    pub fn host_buffer(&self) -> Option<u32> {
+        (self.lock().by_key.len() > LARGE_BUFFERS).then_some(SMALL_AT_HOST)
     }
 
     /// The connection, if it is open; `None` inside if it is being opened.

@@ -115,6 +115,18 @@ isolated! {
         assert!(world.requests().is_empty());
     }
 
+    async fn without_an_authority_nothing_is_opened() {
+        let mut world = World::with(allow(&["*.example.com"]), |config| {
+            config.secrets = secrets();
+            config.interception = None;
+        })
+        .await;
+        world.guest.resolve("api.example.com").await;
+        assert!(world.tls(SHARED, "api.example.com").await.is_err());
+        world.refused(EventKind::Name, Refusal::NoAuthority).await;
+        assert!(world.requests().is_empty());
+    }
+
     async fn many_requests_and_a_websocket_inside_tls() {
         let world = world().await;
         let mut stream = world.tls(SHARED, "api.example.com").await.unwrap();
