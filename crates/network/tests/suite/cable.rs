@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
@@ -10,18 +11,35 @@ use tokio::net::UnixDatagram;
 /// A socket where QEMU's would be.
 pub struct Cable {
     pub socket: UnixDatagram,
-    pub gateway: PathBuf,
+    gateway: PathBuf,
+    /// Connected, so that it waits while the gateway takes nothing instead of trying again and again.
+    sending: Mutex<Option<Arc<UnixDatagram>>>,
 }
 
 impl Cable {
     pub fn bind(own: PathBuf, gateway: PathBuf) -> Cable {
         let _ = std::fs::remove_file(&own);
-        Cable { socket: UnixDatagram::bind(own).unwrap(), gateway }
+        Cable { socket: UnixDatagram::bind(own).unwrap(), gateway, sending: Mutex::default() }
     }
 
-    /// Sends a frame, and waits while the gateway takes none.
+    /// Sends a frame, and waits while the gateway takes none. It may be away; then the frame is lost.
     pub async fn send(&self, frame: &[u8]) {
-        self.socket.send_to(frame, &self.gateway).await.unwrap();
+        for _ in 0..2 {
+            let known = self.sending.lock().unwrap().clone();
+            let Some(socket) = known.or_else(|| self.connect()) else { return };
+            match socket.send(frame).await {
+                Ok(_) => return,
+                Err(_) => *self.sending.lock().unwrap() = None,
+            }
+        }
+    }
+
+    fn connect(&self) -> Option<Arc<UnixDatagram>> {
+        let socket = UnixDatagram::unbound().unwrap();
+        socket.connect(&self.gateway).ok()?;
+        let socket = Arc::new(socket);
+        *self.sending.lock().unwrap() = Some(socket.clone());
+        Some(socket)
     }
 }
 

@@ -231,8 +231,7 @@ async fn drive(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Vec<u8>>) {
         };
         let moved = !outgoing.is_empty();
         for frame in outgoing {
-            // The gateway may be away; so may a switch in a real network.
-            let _ = shared.cable.socket.send_to(&frame, &shared.cable.gateway).await;
+            shared.cable.send(&frame).await;
         }
         let stopped = shared.stack.lock().unwrap().stopped;
         tokio::select! {
