@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, List, Optional
 from urllib.parse import urlencode
@@ -74,17 +75,23 @@ class Terminal:
 
         :raises RequestTimeout: it showed nothing for ``timeout`` seconds.
         """
+        # Signs of life do not count as something shown.
+        deadline = None if timeout is None else time.monotonic() + timeout
         while not self._received and not self._closed:
-            self._hear(timeout)
+            self._hear(None if deadline is None else max(0.001, deadline - time.monotonic()))
         data, self._received = b"".join(self._received), []
         return data
 
     def read_until(self, text: bytes | str, timeout: Optional[float] = None) -> bytes:
-        """What the terminal shows until ``text`` is in it. What comes after it in the same breath is kept for later."""
+        """What the terminal shows until ``text`` is in it. What comes after it in the same breath is kept for later.
+
+        :raises RequestTimeout: it was not shown within ``timeout`` seconds.
+        """
         wanted = text.encode() if isinstance(text, str) else text
+        deadline = None if timeout is None else time.monotonic() + timeout
         seen = b""
         while wanted not in seen:
-            more = self.read(timeout)
+            more = self.read(None if deadline is None else max(0.001, deadline - time.monotonic()))
             if not more:
                 raise ConnectionError(f"the terminal ended before it showed {text!r}")
             seen += more
@@ -128,7 +135,7 @@ class Terminal:
         try:
             received = self._socket.read(BLOCK, timeout)
         except httpcore.ReadTimeout as error:
-            raise RequestTimeout(f"the terminal showed nothing for {timeout} s") from error
+            raise RequestTimeout("the terminal did not show it in time") from error
         except (httpcore.NetworkError, OSError) as error:
             raise ConnectionError(f"the terminal is gone: {error}") from error
         if not received:

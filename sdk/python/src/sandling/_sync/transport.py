@@ -36,6 +36,8 @@ SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
 ]
 
+MOST_URLS = 256
+
 Params = Mapping[str, Union[str, int]]
 
 
@@ -47,6 +49,7 @@ class Transport:
         self._timeout = timeout
         self._lock = threading.Lock()
         self._http: Optional[httpx.Client] = None
+        self._urls: Dict[str, httpx.URL] = {}
         self.endpoint: Optional[Endpoint] = None
 
     def request(
@@ -80,7 +83,7 @@ class Transport:
         """Sends bytes, or an iterator of bytes, and gives the whole answer."""
         http = self._http or self._connect()
         request = http.build_request(
-            method, path, content=content, params=params, headers=headers, timeout=self._limits(timeout)
+            method, self._url(path), content=content, params=params, headers=headers, timeout=self._limits(timeout)
         )
         answer = self._send(http, request)
         if answer.status_code >= 400:
@@ -107,7 +110,7 @@ class Transport:
             content = json.dumps(body).encode()
             headers = {"content-type": "application/json", **(headers or {})}
         request = http.build_request(
-            method, path, content=content, params=params, headers=headers, timeout=self._limits(silence)
+            method, self._url(path), content=content, params=params, headers=headers, timeout=self._limits(silence)
         )
         answer = self._send(http, request, stream=True)
         try:
@@ -152,6 +155,18 @@ class Transport:
                 self._http, self.endpoint = _pool(endpoint), endpoint
             return self._http
 
+    def _url(self, path: str) -> httpx.URL:
+        """The whole address. Kept, because taking one apart costs as much as all else that is done here."""
+        import httpx
+
+        url = self._urls.get(path)
+        if url is None:
+            assert self.endpoint is not None, "the address is known once there is a connection"
+            if len(self._urls) >= MOST_URLS:
+                self._urls.clear()
+            url = self._urls[path] = httpx.URL(self.endpoint.url + path)
+        return url
+
     def _send(self, http: httpx.Client, request: httpx.Request, stream: bool = False) -> httpx.Response:
         import httpx
 
@@ -178,12 +193,12 @@ def _pool(endpoint: Endpoint) -> httpx.Client:
         "user-agent": f"sandling-py/{__version__}",
     }
     if parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
-        return httpx.Client(base_url=endpoint.url, headers=headers, limits=limits)
+        return httpx.Client(headers=headers, limits=limits)
     # No proxy stands between this machine and itself, and certificates are loaded only where they are needed.
     transport = httpx.HTTPTransport(
         verify=parts.scheme == "https", limits=limits, socket_options=SOCKET_OPTIONS, trust_env=False
     )
-    return httpx.Client(base_url=endpoint.url, headers=headers, transport=transport, trust_env=False)
+    return httpx.Client(headers=headers, transport=transport, trust_env=False)
 
 
 def _refusal(answer: httpx.Response) -> Exception:
