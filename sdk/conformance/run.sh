@@ -66,6 +66,7 @@ sdks=()
 [[ " ${runners[*]} " =~ \ (python|async)\  ]] && sdks+=(python)
 [[ " ${runners[*]} " == *" typescript "* ]] && sdks+=(typescript)
 "$here/install.sh" "$installed" "${sdks[@]}"
+[ ${#sdks[@]} -lt 2 ] || "$here/local.sh" "$installed" "$sandling" || fail "the local server is not shared"
 start_server
 for runner in "${runners[@]}"; do
   echo "conformance: $runner"

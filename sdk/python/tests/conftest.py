@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
 from fake_server import FakeServer
 
 import sandling
+
+# For the processes that tests start, too.
+os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent / "src")
 
 
 @pytest.fixture
