@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Iterator
 
 import pytest
+from colour import Colour
 from fake_server import FakeServer
-
-import sandling
 
 # For the processes that tests start, too.
 os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent / "src")
@@ -22,23 +19,6 @@ def server() -> Iterator[FakeServer]:
     fake.close()
 
 
-class Colour:
-    """One of the two clients. ``run`` carries out a coroutine function that settles what it calls."""
-
-    def __init__(self, name: str) -> None:
-        prefix = "Async" if name == "async" else ""
-        self.Client = getattr(sandling, f"{prefix}Client")
-        self.Sandbox = getattr(sandling, f"{prefix}Sandbox")
-        self.Volume = getattr(sandling, f"{prefix}Volume")
-
-    def run(self, work: Callable[[], Any]) -> Any:
-        return asyncio.run(work())
-
-
 @pytest.fixture(params=["sync", "async"])
 def colour(request: pytest.FixtureRequest) -> Colour:
     return Colour(request.param)
-
-
-async def settle(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value

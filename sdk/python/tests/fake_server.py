@@ -6,7 +6,7 @@ import json
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 
 @dataclass
@@ -27,13 +27,14 @@ class Answer:
 
 
 Route = Tuple[str, str]
+Script = Union[Answer, List[Answer], Callable[[Asked], Answer]]
 
 
 class FakeServer:
-    """``answers`` maps a method and path to an answer, or to a list of answers that are used up one by one."""
+    """``answers`` maps a method and path (``*`` for any) to an answer, to a list that is used up, or to a function."""
 
     def __init__(self) -> None:
-        self.answers: Dict[Route, Union[Answer, List[Answer]]] = {}
+        self.answers: Dict[Route, Script] = {}
         self.asked: List[Asked] = []
         owner = self
 
@@ -45,8 +46,9 @@ class FakeServer:
                 sent = self.rfile.read(length)
                 body = json.loads(sent) if sent else None
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                owner.asked.append(Asked(self.command, self.path, headers, body))
-                self.give(owner.take(self.command, self.path))
+                asked = Asked(self.command, self.path, headers, body)
+                owner.asked.append(asked)
+                self.give(owner.take(asked))
 
             def give(self, answer: Answer) -> None:
                 if answer.hang_up:
@@ -74,11 +76,13 @@ class FakeServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
-    def take(self, method: str, path: str) -> Answer:
-        answer: Optional[Union[Answer, List[Answer]]] = self.answers.get((method, path))
-        if isinstance(answer, list):
-            answer = answer.pop(0) if answer else None
-        return answer or Answer(404, {"error": f"no answer for {method} {path}", "code": "no_such_route"})
+    def take(self, asked: Asked) -> Answer:
+        script: Optional[Script] = self.answers.get((asked.method, asked.path)) or self.answers.get((asked.method, "*"))
+        if callable(script):
+            return script(asked)
+        if isinstance(script, list):
+            script = script.pop(0) if script else None
+        return script or Answer(404, {"error": f"no answer for {asked.method} {asked.path}", "code": "no_such_route"})
 
     def close(self) -> None:
         self._http.shutdown()

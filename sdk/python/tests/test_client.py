@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from conftest import Colour, settle
+from colour import Colour, settle
 from fake_server import Answer, FakeServer
 
 from sandling import ConnectionError as LostConnection

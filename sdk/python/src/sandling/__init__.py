@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ._async.exec import AsyncExec, AsyncExecStream
     from ._async.explore import explore as async_explore
     from ._async.filesystem import AsyncSandboxFilesystem
+    from ._async.pool import AsyncSandboxPool
     from ._async.sandbox import AsyncSandbox
     from ._async.templates import AsyncTemplate
     from ._async.terminal import AsyncTerminal
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from ._sync.exec import Exec, ExecStream
     from ._sync.explore import explore
     from ._sync.filesystem import SandboxFilesystem
+    from ._sync.pool import SandboxPool
     from ._sync.sandbox import Sandbox
     from ._sync.templates import Template
     from ._sync.terminal import Terminal
     from ._sync.volumes import Volume
+    from .audit import AuditLog, AuditRecord
     from .errors import (
         AuthError,
         BadRequestError,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
         ServerError,
         TemplateBuildError,
     )
+    from .execution import ExecutionConfig, PoolStatus, RunReport
     from .exploring import BranchOutcome, Candidate, ExploreResult
     from .models import (
         Chunk,
@@ -82,6 +86,7 @@ _HOMES = {
     "_async.contexts": ["AsyncCodeContext"],
     "_async.exec": ["AsyncExec", "AsyncExecStream"],
     "_async.filesystem": ["AsyncSandboxFilesystem"],
+    "_async.pool": ["AsyncSandboxPool"],
     "_async.sandbox": ["AsyncSandbox"],
     "_async.templates": ["AsyncTemplate"],
     "_async.terminal": ["AsyncTerminal"],
@@ -91,10 +96,12 @@ _HOMES = {
     "_sync.exec": ["Exec", "ExecStream"],
     "_sync.explore": ["explore"],
     "_sync.filesystem": ["SandboxFilesystem"],
+    "_sync.pool": ["SandboxPool"],
     "_sync.sandbox": ["Sandbox"],
     "_sync.templates": ["Template"],
     "_sync.terminal": ["Terminal"],
     "_sync.volumes": ["Volume"],
+    "audit": ["AuditLog", "AuditRecord"],
     "errors": [
         "AuthError",
         "BadRequestError",
@@ -115,6 +122,7 @@ _HOMES = {
         "ServerError",
         "TemplateBuildError",
     ],
+    "execution": ["ExecutionConfig", "PoolStatus", "RunReport"],
     "exploring": ["BranchOutcome", "Candidate", "ExploreResult"],
     "models": [
         "Chunk",

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, AsyncGenerator, Awaitable, Callable, Generator, List, Sequence, TypeVar
+from typing import (
+    Any,
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    TypeVar,
+)
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Opening")
@@ -30,6 +42,31 @@ async def run_all(work: Sequence[Callable[[], Awaitable[T]]], limit: int) -> Lis
             return await task()
 
     return await asyncio.gather(*(one(task) for task in work))
+
+
+def spawn(work: Callable[[], Coroutine[Any, Any, None]], running: Set[Any]) -> None:
+    """Does it beside everything else. Until it is done it is in ``running``, so that it is not forgotten."""
+    task = asyncio.ensure_future(work())
+    running.add(task)
+    task.add_done_callback(running.discard)
+
+
+async def finish(running: Set[Any]) -> None:
+    """Waits for all that runs beside."""
+    await asyncio.gather(*running)
+
+
+def condition() -> asyncio.Condition:
+    return asyncio.Condition()
+
+
+async def wait_for(news: asyncio.Condition, timeout: Optional[float]) -> bool:
+    """Waits until the condition, which is held, is notified. False if that takes too long."""
+    try:
+        await asyncio.wait_for(news.wait(), timeout)
+    except asyncio.TimeoutError:
+        return False
+    return True
 
 
 async def settle(value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import Any, Callable, Generator, List, Sequence, TypeVar
+from typing import Any, Callable, Generator, List, Optional, Sequence, Set, TypeVar
 
 T = TypeVar("T")
 
@@ -32,6 +33,35 @@ def run_all(work: Sequence[Callable[[], T]], limit: int) -> List[T]:
 
     with ThreadPoolExecutor(max_workers=max(1, min(limit, len(work)))) as threads:
         return list(threads.map(lambda task: task(), work))
+
+
+def spawn(work: Callable[[], None], running: Set[Any]) -> None:
+    """Does it beside everything else. Until it is done it is in ``running``, so that it is not forgotten."""
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            running.discard(thread)
+
+    thread = threading.Thread(target=run, name="sandling", daemon=True)
+    running.add(thread)
+    thread.start()
+
+
+def finish(running: Set[Any]) -> None:
+    """Waits for all that runs beside."""
+    for thread in list(running):
+        thread.join()
+
+
+def condition() -> threading.Condition:
+    return threading.Condition()
+
+
+def wait_for(news: threading.Condition, timeout: Optional[float]) -> bool:
+    """Waits until the condition, which is held, is notified. False if that takes too long."""
+    return news.wait(timeout)
 
 
 def settle(value: Any) -> Any:
