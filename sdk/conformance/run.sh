@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Runs the shared cases with every SDK against a server of its own with real virtual machines.
 #
-#   sdk/conformance/run.sh SANDLING [python] [async] [typescript]
+#   sdk/conformance/run.sh SANDLING [python] [async] [typescript] [guides]
 #
-# SANDLING is the path of the binary; all runners are used unless some are named. SANDLING_TEST_TEMPLATES names the
+# SANDLING is the path of the binary; all runners are used unless some are named;
+# `guides` is the code of docs/sdk.md. SANDLING_TEST_TEMPLATES names the
 # directory with the template `base`; without it, those of the user's own home are used. Ends with 0 only if no case
 # failed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [typescript]}")
+sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [typescript] [guides]}")
 shift
 runners=("$@")
-[ ${#runners[@]} -gt 0 ] || runners=(python async typescript)
+[ ${#runners[@]} -gt 0 ] || runners=(python async typescript guides)
 installed=${CARGO_TARGET_DIR:-$here/../../target}/sdk-conformance
 # A short path: there are Unix sockets below it.
 run=$(mktemp -d "${TMPDIR:-/tmp}/sdk.XXXXXX")
@@ -62,9 +63,16 @@ case_typescript() {
   CASES=$here/cases.json node "$installed/typescript/run.mjs"
 }
 
+case_guides() {
+  local python=$installed/python/bin/python
+  "$python" -m pip install --quiet --disable-pip-version-check anthropic
+  (cd "$installed/typescript" && npm install --silent --no-audit --no-fund typescript@5 @types/node@18)
+  "$python" "$here/guides.py" python && "$python" "$here/guides.py" typescript "$installed/typescript"
+}
+
 sdks=()
-[[ " ${runners[*]} " =~ \ (python|async)\  ]] && sdks+=(python)
-[[ " ${runners[*]} " == *" typescript "* ]] && sdks+=(typescript)
+[[ " ${runners[*]} " =~ \ (python|async|guides)\  ]] && sdks+=(python)
+[[ " ${runners[*]} " =~ \ (typescript|guides)\  ]] && sdks+=(typescript)
 "$here/install.sh" "$installed" "${sdks[@]}"
 [ ${#sdks[@]} -lt 2 ] || "$here/local.sh" "$installed" "$sandling" || fail "the local server is not shared"
 start_server

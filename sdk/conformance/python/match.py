@@ -39,22 +39,12 @@ def difference(expected: Any, real: Any, where: str = "it") -> str:
             return _special(special[0], expected[special[0]], real, where)
         if not isinstance(real, dict):
             return f"{where} is {real!r}, not an object"
-        return _first(
-            difference(item, real.get(key), f"{where}.{key}")
-            for key, item in expected.items()
-        )
+        return _first(difference(item, real.get(key), f"{where}.{key}") for key, item in expected.items())
     if isinstance(expected, list):
         if not isinstance(real, list) or len(real) != len(expected):
             return f"{where} is {real!r}, not {expected!r}"
-        return _first(
-            difference(item, real[i], f"{where}[{i}]")
-            for i, item in enumerate(expected)
-        )
-    return (
-        ""
-        if type(expected) is type(real) and expected == real
-        else f"{where} is {real!r}, not {expected!r}"
-    )
+        return _first(difference(item, real[i], f"{where}[{i}]") for i, item in enumerate(expected))
+    return "" if type(expected) is type(real) and expected == real else f"{where} is {real!r}, not {expected!r}"
 
 
 def _special(word: str, wanted: Any, real: Any, where: str) -> str:
@@ -64,14 +54,10 @@ def _special(word: str, wanted: Any, real: Any, where: str) -> str:
         "$length": lambda: len(real) == wanted,
         "$not": lambda: difference(wanted, real),
         "$contains": lambda: (
-            wanted in real
-            if isinstance(real, str)
-            else any(not difference(wanted, item) for item in real)
+            wanted in real if isinstance(real, str) else any(not difference(wanted, item) for item in real)
         ),
     }
-    return (
-        "" if checks[word]() else f"{where} is {real!r}, which is not {word} {wanted!r}"
-    )
+    return "" if checks[word]() else f"{where} is {real!r}, which is not {word} {wanted!r}"
 
 
 def _first(problems: Any) -> str:

@@ -42,9 +42,7 @@ class Runner:
     async def missing(self, case: Dict[str, Any]) -> List[str]:
         """The paths that the case needs and the server does not have."""
         document = await settle(self.client._transport.request("GET", "/openapi.json"))
-        return [
-            path for path in case.get("requires", []) if path not in document["paths"]
-        ]
+        return [path for path in case.get("requires", []) if path not in document["paths"]]
 
     async def run(self, case: Dict[str, Any]) -> None:
         own = case.get("sandbox")
@@ -59,9 +57,7 @@ class Runner:
                 try:
                     await self._step(step, named)
                 except Unlike as problem:
-                    raise Unlike(
-                        f"step {number} ({step['do']}): {problem}"
-                    ) from problem.__cause__
+                    raise Unlike(f"step {number} ({step['do']}): {problem}") from problem.__cause__
         finally:
             if own:
                 await settle(sandbox.close())
@@ -69,11 +65,7 @@ class Runner:
     async def close(self) -> None:
         if self._shared is not None:
             await settle(self._shared.close())
-        await settle(
-            self.client.aclose()
-            if hasattr(self.client, "aclose")
-            else self.client.close()
-        )
+        await settle(self.client.aclose() if hasattr(self.client, "aclose") else self.client.close())
 
     async def _sandbox(self, own: Optional[Dict[str, Any]]) -> Any:
         if own:
@@ -100,16 +92,12 @@ class Runner:
             if problem:
                 raise Unlike(problem)
 
-    def _compare_error(
-        self, wanted: Optional[Dict[str, Any]], error: sandling.SandlingError
-    ) -> None:
+    def _compare_error(self, wanted: Optional[Dict[str, Any]], error: sandling.SandlingError) -> None:
         if not wanted:
             raise Unlike(f"{type(error).__name__}: {error}") from error
         kind = getattr(sandling, wanted["kind"])
         if not isinstance(error, kind):
-            raise Unlike(
-                f"{type(error).__name__} is not a {wanted['kind']}: {error}"
-            ) from error
+            raise Unlike(f"{type(error).__name__} is not a {wanted['kind']}: {error}") from error
         rest = {key: value for key, value in wanted.items() if key != "kind"}
         problem = difference(rest, vars(error), "the error")
         if problem:
@@ -132,9 +120,7 @@ async def main(colour: str) -> int:
         missing = await runner.missing(case)
         if missing:
             counts["skipped"] += 1
-            print(
-                f"skipped  {case['name']} (the server has no {missing[0]})", flush=True
-            )
+            print(f"skipped  {case['name']} (the server has no {missing[0]})", flush=True)
             continue
         try:
             await runner.run(case)
@@ -151,10 +137,7 @@ async def main(colour: str) -> int:
                 flush=True,
             )
     await runner.close()
-    print(
-        f"python, {colour}: "
-        + ", ".join(f"{count} {word}" for word, count in counts.items())
-    )
+    print(f"python, {colour}: " + ", ".join(f"{count} {word}" for word, count in counts.items()))
     return 1 if counts["failed"] else 0
 
 

@@ -45,15 +45,11 @@ async def first(source: Any, fits: Callable[[Any], bool]) -> Any:
 
 
 async def entered(thing: Any) -> Any:
-    return (
-        await thing.__aenter__() if hasattr(thing, "__aenter__") else thing.__enter__()
-    )
+    return await thing.__aenter__() if hasattr(thing, "__aenter__") else thing.__enter__()
 
 
 async def left(thing: Any) -> None:
-    await thing.__aexit__(None, None, None) if hasattr(
-        thing, "__aexit__"
-    ) else thing.__exit__(None, None, None)
+    await thing.__aexit__(None, None, None) if hasattr(thing, "__aexit__") else thing.__exit__(None, None, None)
 
 
 def verb(name: str) -> Callable[[Verb], Verb]:
@@ -69,10 +65,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        data = {
-            item.name: plain(getattr(value, item.name))
-            for item in dataclasses.fields(value)
-        }
+        data = {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
         for name in ("ok", "duration"):
             if hasattr(value, name):
                 data[name] = getattr(value, name)
@@ -106,17 +99,12 @@ for own in [
     "promote",
     "start",
 ]:
-    simple(
-        own, lambda sandbox, own=own, **arguments: getattr(sandbox, own)(**arguments)
-    )
+    simple(own, lambda sandbox, own=own, **arguments: getattr(sandbox, own)(**arguments))
 for own in ["append", "mkdir", "remove", "move", "chmod", "stat", "listdir"]:
     simple(
         f"files.{own}",
         lambda sandbox, own=own, **arguments: getattr(sandbox.files, own)(
-            **{
-                ("content" if key == "text" else key): value
-                for key, value in arguments.items()
-            }
+            **{("content" if key == "text" else key): value for key, value in arguments.items()}
         ),
     )
 simple("info", lambda sandbox: sandbox)
@@ -130,9 +118,7 @@ simple("exec.kill", lambda job: job.kill())
 simple("exec.forget", lambda job: job.forget())
 simple("commands.list", lambda sandbox: sandbox.commands.list())
 simple("contexts.list", lambda sandbox: sandbox.contexts.list())
-simple(
-    "context.create", lambda sandbox, **arguments: sandbox.contexts.create(**arguments)
-)
+simple("context.create", lambda sandbox, **arguments: sandbox.contexts.create(**arguments))
 simple("context.restart", lambda context: context.restart())
 simple("context.close", lambda context: context.close())
 simple("version", lambda client: client.version())
@@ -175,9 +161,7 @@ async def block(runner: Any, client: Any, **options: Any) -> Any:
 @verb("volume")
 async def volume(runner: Any, client: Any, name: str, size_gb: float) -> Any:
     made = await settle(runner.volume_class.get_or_create(name, size_gb, client=client))
-    again = await settle(
-        runner.volume_class.get_or_create(name, size_gb, client=client)
-    )
+    again = await settle(runner.volume_class.get_or_create(name, size_gb, client=client))
     assert again.name == made.name
     return {"name": made.name, "size_mb": made.size_mb}
 
@@ -238,9 +222,7 @@ async def context_run(_: Any, context: Any, **arguments: Any) -> Any:
 @verb("contexts.run_in")
 async def run_in(_: Any, sandbox: Any, id: str, code: str) -> Any:
     contexts = await settle(sandbox.contexts.list())
-    return _execution(
-        await settle(next(item for item in contexts if item.id == id).run_code(code))
-    )
+    return _execution(await settle(next(item for item in contexts if item.id == id).run_code(code)))
 
 
 def _execution(execution: Any) -> Any:
@@ -261,11 +243,7 @@ async def write(_: Any, sandbox: Any, path: str, text: Any = None, **more: Any) 
 
 @verb("files.read")
 async def read(_: Any, sandbox: Any, **arguments: Any) -> Any:
-    return {
-        "base64": base64.b64encode(
-            await settle(sandbox.files.read(**arguments))
-        ).decode()
-    }
+    return {"base64": base64.b64encode(await settle(sandbox.files.read(**arguments))).decode()}
 
 
 @verb("files.read_text")
@@ -312,32 +290,21 @@ async def stream_file(_: Any, sandbox: Any, path: str) -> Any:
 @verb("files.walk")
 async def walk(_: Any, sandbox: Any, path: str) -> Any:
     found = await each(sandbox.files.walk(path))
-    return [
-        [top, [item.name for item in inner], [item.name for item in files]]
-        for top, inner, files in found
-    ]
+    return [[top, [item.name for item in inner], [item.name for item in files]] for top, inner, files in found]
 
 
 @verb("files.watch")
 async def watch(_: Any, sandbox: Any, path: str, then: str) -> Any:
     # The change is made again and again: when the watch begins is not told.
-    job = await settle(
-        sandbox.start(
-            f"for i in $(seq 100); do rm -f {path}/*; {then}; sleep 0.2; done"
-        )
-    )
-    change = await first(
-        sandbox.files.watch(path), lambda change: change.kind == "created"
-    )
+    job = await settle(sandbox.start(f"for i in $(seq 100); do rm -f {path}/*; {then}; sleep 0.2; done"))
+    change = await first(sandbox.files.watch(path), lambda change: change.kind == "created")
     await settle(job.kill())
     return {"path": change.path, "kind": change.kind}
 
 
 @verb("follow_events")
 async def follow_events(_: Any, sandbox: Any, until: str) -> Any:
-    return plain(
-        await first(sandbox.follow_events(), lambda event: event.type == until)
-    )
+    return plain(await first(sandbox.follow_events(), lambda event: event.type == until))
 
 
 @verb("logs")
@@ -370,9 +337,7 @@ async def preview_get(_: Any, sandbox: Any, port: int, path: str) -> Any:
 
 
 @verb("terminal")
-async def terminal(
-    _: Any, sandbox: Any, lines: Any, resize: Any, more: Any, last: str, **options: Any
-) -> Any:
+async def terminal(_: Any, sandbox: Any, lines: Any, resize: Any, more: Any, last: str, **options: Any) -> Any:
     seen = b""
     terminal = await entered(sandbox.terminal(**options))
     for line, answer in lines:

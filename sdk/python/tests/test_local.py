@@ -59,6 +59,19 @@ def test_another_process_of_the_same_number_is_not_the_server(home: Path) -> Non
     assert local.ensure().url != "http://127.0.0.1:9"
 
 
+def test_a_server_that_somebody_announced_is_used(home: Path) -> None:
+    import fcntl
+
+    (home / "token").write_text("sdl_secret")
+    with open(home / "server", "w+") as file:
+        file.write("http://127.0.0.1:4242\n")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert local.ensure() == ("http://127.0.0.1:4242", "sdl_secret")
+    # Nobody holds it any more, so nobody listens there.
+    assert local._announced(home) is None
+
+
 def test_a_server_that_cannot_start_says_why(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho the disk is full >&2\nexit 3\n")

@@ -1,9 +1,10 @@
 /**
  * A server of this user's own, shared by all of their processes.
  *
- * The first who needs it starts it, detached; the others find it. Under the server's home, `local-server.lock` is held
- * while one looks or starts, and `local-server.json` says where it listens and which process it is. The Python SDK does
- * the same with the same files. The server stays until `stopLocalServer`, or until the machine is shut down.
+ * A server that somebody started says in the file `server` of its home where it listens, and holds that file's lock while
+ * it does. If there is none, the first who needs one starts it, detached; the others find it. `local-server.lock` is held
+ * while one looks or starts, and `local-server.json` says which process was started. The Python SDK does the same with the
+ * same files. The server stays until `stopLocalServer`, or until the machine is shut down.
  */
 
 import { spawn } from "node:child_process";
@@ -31,13 +32,15 @@ interface State {
 export async function ensureLocalServer(): Promise<Endpoint> {
   const directory = home();
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  const url = await locked(directory, async () => running(directory)?.url ?? (await start(directory)));
+  const url = await locked(directory, async () => {
+    return (await announced(directory)) ?? running(directory)?.url ?? (await start(directory));
+  });
   const token = homeToken();
   if (!token) throw new ConfigError(`the local server left no token in ${directory}`);
   return { url, token };
 }
 
-/** Ends the local server. False if there was none. Its sandboxes go on, and the next server takes them over. */
+/** Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one takes them over. */
 export async function stopLocalServer(): Promise<boolean> {
   const directory = home();
   try {
@@ -77,6 +80,22 @@ async function locked<T>(directory: string, work: () => Promise<T>): Promise<T> 
     holder.stdin.end();
     await ended;
   }
+}
+
+/** Where a server listens that takes requests now. */
+async function announced(directory: string): Promise<string | undefined> {
+  const path = join(directory, "server");
+  let address: string;
+  try {
+    address = readFileSync(path, "utf8").trim();
+  } catch {
+    return undefined;
+  }
+  const [code] = (await once(spawn("flock", ["-s", "-n", path, "true"], { stdio: "ignore" }), "exit")) as [
+    number | null,
+  ];
+  // Nobody holds it: its server is dead, and the port may be somebody else's by now.
+  return code === 1 && address ? address : undefined;
 }
 
 function running(directory: string): State | undefined {

@@ -1,8 +1,9 @@
 /** The local server. These start the real binary that `SANDLING_BINARY` names; none of them makes a machine. */
 
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, beforeEach, test } from "node:test";
@@ -13,14 +14,20 @@ import { Client, ConfigError, ensureLocalServer, stopLocalServer } from "../dist
 const real = process.env.SANDLING_BINARY;
 const options = { skip: real ? false : "SANDLING_BINARY names no server to start" };
 
+const homes = [];
+
 beforeEach(async () => {
   await stopLocalServer();
   process.env.SANDLING_HOME = mkdtempSync(join(tmpdir(), "sandling-"));
+  homes.push(process.env.SANDLING_HOME);
   if (real) process.env.SANDLING_BINARY = real;
   delete process.env.SANDLING_API;
   delete process.env.SANDLING_TOKEN;
 });
-after(() => stopLocalServer());
+after(async () => {
+  await stopLocalServer();
+  for (const home of homes) rmSync(home, { recursive: true, force: true });
+});
 
 function isRunning(pid) {
   try {
@@ -54,6 +61,19 @@ test("a server that died is replaced, and one that was stopped starts again", op
   client.close();
   assert.equal(await stopLocalServer(), true);
   assert.equal(await stopLocalServer(), false);
+});
+
+test("a server that somebody announced is used while it holds its word", async () => {
+  const directory = process.env.SANDLING_HOME;
+  writeFileSync(join(directory, "token"), "sdl_secret");
+  writeFileSync(join(directory, "server"), "http://127.0.0.1:4242\n");
+  const holder = spawn("flock", ["-x", join(directory, "server"), "sh", "-c", "echo; exec cat"]);
+  await once(holder.stdout, "data");
+  assert.deepEqual(await ensureLocalServer(), { url: "http://127.0.0.1:4242", token: "sdl_secret" });
+  holder.stdin.end();
+  await once(holder, "exit");
+  process.env.SANDLING_BINARY = "/nowhere/sandling";
+  await assert.rejects(ensureLocalServer(), ConfigError);
 });
 
 test("a server that cannot start says why", async () => {

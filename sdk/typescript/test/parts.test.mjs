@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -84,4 +84,5 @@ test("the home's token never leaves this machine", () => {
   for (const far of ["https://api.example.org", "http://127.0.0.1.example.org", "http://localhost@example.org"]) {
     assert.throws(() => configured(far), errors.ConfigError);
   }
+  rmSync(process.env.SANDLING_HOME, { recursive: true });
 });

@@ -1,9 +1,10 @@
 """A server of this user's own, shared by all of their processes.
 
-The first who needs it starts it, detached; the others find it. Under the server's home, ``local-server.lock`` is held
-while one looks or starts, and ``local-server.json`` says where it listens and which process it is. The TypeScript SDK
-does the same with the same files. The server stays until :func:`stop`, or until the machine is shut down; its sandboxes
-end by their own time to live.
+A server that somebody started says in the file ``server`` of its home where it listens, and holds that file's lock
+while it does. If there is none, the first who needs one starts it, detached; the others find it. ``local-server.lock``
+is held while one looks or starts, and ``local-server.json`` says which process was started. The TypeScript SDK does the
+same with the same files. The server stays until :func:`stop`, or until the machine is shut down; its sandboxes end by
+their own time to live.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def ensure() -> Endpoint:
     home = config.home()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(home):
-        url = _running(home) or _start(home)
+        url = _announced(home) or _started_before(home) or _start(home)
     token = config.home_token()
     if token is None:
         raise ConfigError(f"the local server left no token in {home}")
@@ -44,7 +45,7 @@ def ensure() -> Endpoint:
 
 
 def stop() -> bool:
-    """Ends the local server. False if there was none. Its sandboxes go on, and the next server takes them over."""
+    """Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one has them."""
     home = config.home()
     if not home.is_dir():
         return False
@@ -71,7 +72,21 @@ def _locked(home: Path) -> Iterator[None]:
         yield
 
 
-def _running(home: Path) -> Optional[str]:
+def _announced(home: Path) -> Optional[str]:
+    """Where a server listens that takes requests now."""
+    try:
+        with open(home / "server") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read().strip() or None
+    except FileNotFoundError:
+        pass
+    # Nobody holds it: its server is dead, and the port may be somebody else's by now.
+    return None
+
+
+def _started_before(home: Path) -> Optional[str]:
     state = _read(home)
     return str(state["url"]) if state and _is_alive(state) else None
 
