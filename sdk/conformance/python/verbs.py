@@ -309,7 +309,12 @@ async def follow_events(_: Any, sandbox: Any, until: str) -> Any:
 
 @verb("logs")
 async def logs(_: Any, sandbox: Any) -> Any:
-    return {"lines": len(await each(sandbox.logs()))}
+    return await each(sandbox.logs())
+
+
+@verb("follow_logs")
+async def follow_logs(_: Any, sandbox: Any, until: str) -> Any:
+    return {"line": await first(sandbox.logs(follow=True), lambda line: line == until)}
 
 
 @verb("until_port")

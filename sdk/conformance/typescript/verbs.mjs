@@ -211,7 +211,10 @@ const ofTheMachine = {
   metrics: (sandbox) => sandbox.metrics(),
   events: (sandbox) => sandbox.events(),
   follow_events: (sandbox, { until }) => first(sandbox.followEvents(), ({ type }) => type === until),
-  logs: async (sandbox) => ({ lines: (await collect(sandbox.logs())).length }),
+  logs: (sandbox) => collect(sandbox.logs()),
+  follow_logs: async (sandbox, { until }) => {
+    return { line: await first(sandbox.logs({ follow: true }), (line) => line === until) };
+  },
   until_port: async (sandbox, { port }) => {
     for (const deadline = Date.now() + PORT_WITHIN_MS; Date.now() < deadline; await sleep(200)) {
       const url = (await sandbox.previewUrls())[port];

@@ -17,6 +17,7 @@ class Colour:
         self.Client = getattr(sandling, f"{prefix}Client")
         self.Sandbox = getattr(sandling, f"{prefix}Sandbox")
         self.SandboxPool = getattr(sandling, f"{prefix}SandboxPool")
+        self.Template = getattr(sandling, f"{prefix}Template")
         self.Volume = getattr(sandling, f"{prefix}Volume")
 
     def run(self, work: Callable[[], Any]) -> Any:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, List
 
 import pytest
 from colour import Colour, settle
 from fake_server import Answer, FakeServer
 
 from sandling import ConnectionError as LostConnection
-from sandling import CreateCancelled, ExecInterrupted, ExploreError, LimitError, SandboxTimeout, ServerError
+from sandling import (
+    CreateCancelled,
+    ExecInterrupted,
+    ExploreError,
+    LimitError,
+    SandboxTimeout,
+    ServerError,
+    TemplateBuildError,
+)
 
 BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
 FULL = Answer(503, {"error": "no room", "code": "no_capacity"}, {"retry-after": "0"})
@@ -228,3 +236,33 @@ def test_what_a_candidates_function_raises_belongs_to_its_branch(colour: Colour,
     result = colour.run(work)
     assert (result.winner_outcome.label, result.winner_outcome.value) == ("fine", "c1")
     assert result.outcomes[1].error == "'mine'"
+
+
+@pytest.mark.parametrize("last", ["done", "failed"])
+def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeServer, last: str) -> None:
+    build = {"id": "b", "name": "mine", "status": "queued"}
+    server.answers.update(
+        {
+            ("POST", "/v1/templates/build"): Answer(202, build),
+            ("GET", "/v1/templates/builds/b/logs?follow=1"): stream_of(
+                "data:   indented\n\n", "data: second\n\n", "event: done\ndata: end\n\n"
+            ),
+            ("GET", "/v1/templates/builds/b"): Answer(200, {**build, "status": last, "error": "no such package"}),
+            ("GET", "/v1/templates/mine"): Answer(200, {"name": "mine", "memory_mb": 512, "unheard_of": 1}),
+        }
+    )
+    heard: List[str] = []
+
+    async def work() -> Any:
+        client = connect(colour, server)
+        return await settle(
+            colour.Template.build("mine", packages=["ffmpeg"], memory_mb=512, on_log=heard.append, client=client)
+        )
+
+    if last == "done":
+        assert colour.run(work).memory_mb == 512
+    else:
+        with pytest.raises(TemplateBuildError, match="no such package"):
+            colour.run(work)
+    assert heard == ["  indented", "second"]
+    assert server.asked[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}

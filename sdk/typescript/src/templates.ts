@@ -2,10 +2,13 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
+import { type Client, getDefaultClient } from "./client.js";
 import { TemplateBuildError } from "./errors.js";
 import type { TemplateBuild, TemplateInfo } from "./models.js";
 import { fromWire, listOf, toWire } from "./naming.js";
 import type { Transport } from "./transport.js";
+
+const BUILD_WITHIN_SECONDS = 3600;
 
 export interface BuildOptions {
   /** Debian packages. */
@@ -16,6 +19,26 @@ export interface BuildOptions {
   memoryMb?: number;
   diskMb?: number;
 }
+
+/** Templates by way of the default client, or of one that is given. */
+export const Template = {
+  list: (client: Client = getDefaultClient()): Promise<TemplateInfo[]> => client.templates.list(),
+
+  get: (name: string, client: Client = getDefaultClient()): Promise<TemplateInfo> => client.templates.get(name),
+
+  /** Builds a template and waits until it is done; its log goes to `onLog`. */
+  async build(
+    name: string,
+    options: BuildOptions & { onLog?: (line: string) => unknown; timeoutSeconds?: number } = {},
+    client: Client = getDefaultClient(),
+  ): Promise<TemplateInfo> {
+    const { onLog, timeoutSeconds = BUILD_WITHIN_SECONDS, ...wanted } = options;
+    const { id } = await client.templates.build(name, wanted);
+    if (onLog) for await (const line of client.templates.buildLogs(id)) await onLog(line);
+    await client.templates.waitForBuild(id, { timeoutSeconds });
+    return client.templates.get(name);
+  },
+};
 
 /** `client.templates`. */
 export class Templates {

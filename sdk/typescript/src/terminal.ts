@@ -2,7 +2,7 @@
 
 import { once } from "node:events";
 
-import { WebSocket } from "ws";
+import type { WebSocket } from "ws";
 
 import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
 import type { SandboxRequests } from "./requests.js";
@@ -39,6 +39,8 @@ export class Terminal implements AsyncIterable<Buffer> {
     const given = Object.entries(options).filter(([, value]) => value !== undefined);
     const pairs = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
     const address = `${url.replace(/^http/, "ws")}${requests.path("/exec/pty")}?${new URLSearchParams(pairs)}`;
+    // Only those who open a terminal wait for it to be loaded.
+    const { WebSocket } = await import("ws");
     const socket = new WebSocket(address, { headers: { authorization: `Bearer ${token}` } });
     const terminal = new Terminal(socket);
     await opened(socket);
@@ -89,7 +91,7 @@ export class Terminal implements AsyncIterable<Buffer> {
 
   /** Hangs up. */
   async close(): Promise<void> {
-    if (this.#socket.readyState === WebSocket.CLOSED) return;
+    if (this.#socket.readyState === this.#socket.CLOSED) return;
     const closed = once(this.#socket, "close");
     this.#socket.close(1000);
     await closed;
