@@ -11,6 +11,9 @@ use super::exec::{checked_id, language, language_name};
 use super::sandbox::check_env;
 use crate::error::ApiError;
 
+/// What is spoken if nobody says otherwise.
+pub(crate) const DEFAULT_LANGUAGE: &str = "python";
+
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateSession {
@@ -29,7 +32,7 @@ impl CreateSession {
         check_env(&env)?;
         Ok(ContextSpec {
             id: self.id.map_or_else(|| Ok(crate::random::hex::<8>()), checked_id)?,
-            language: language(self.language.as_deref().unwrap_or("python"))?,
+            language: language(self.language.as_deref().unwrap_or(DEFAULT_LANGUAGE))?,
             cwd: self.cwd,
             env,
             user: self.user,
@@ -74,7 +77,9 @@ pub(crate) struct RunCell {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunOnce {
-    pub(crate) language: String,
+    /// `python`, `node` or `bash`.
+    #[schema(default = "python")]
+    pub(crate) language: Option<String>,
     pub(crate) code: String,
     pub(crate) timeout_ms: Option<u64>,
 }
