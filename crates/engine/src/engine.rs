@@ -1,12 +1,12 @@
 //! The engine: everything of one home directory, in one place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_image::{ContentId, ImageStore};
 use sandling_vmm::accelerator::{self, Probe, ResolveError};
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::config::EngineConfig;
 use crate::create::DEFAULT_WORKSPACE;
@@ -42,6 +42,8 @@ pub struct Engine {
     events: broadcast::Sender<Event>,
     shelves: Mutex<HashMap<Shape, Arc<Shelf>>>,
     sandboxes: Mutex<Registry>,
+    /// Sandboxes of dead engines of which it is not yet known whether they can be taken over.
+    unsettled: watch::Sender<BTreeSet<SandboxId>>,
 }
 
 #[derive(Default)]
@@ -51,7 +53,8 @@ struct Registry {
 }
 
 impl Engine {
-    /// Opens a home directory, and takes over or ends what dead engines left there.
+    /// Opens a home directory, and takes over or ends what dead engines left there. An engine that takes over does
+    /// so behind its other work: whoever asks for a sandbox waits for that one's fate and no other's.
     pub async fn open(config: EngineConfig) -> Result<Arc<Self>, OpenError> {
         let home_error = |source| OpenError::Home { source };
         config.home.prepare().map_err(home_error)?;
@@ -75,6 +78,7 @@ impl Engine {
             events: broadcast::Sender::new(1024),
             shelves: Default::default(),
             sandboxes: Default::default(),
+            unsettled: Default::default(),
         });
         recover::recover(&engine).await?;
         Ok(engine)
@@ -96,7 +100,8 @@ impl Engine {
         infos
     }
 
-    /// The sandboxes of one workspace, oldest first.
+    /// The sandboxes of one workspace, oldest first. Before the engine has [`settled`](Self::settled), some of those
+    /// that a dead engine left may be missing.
     pub fn list_of(&self, workspace: &str) -> Vec<SandboxInfo> {
         let mut infos = self.list();
         infos.retain(|info| info.workspace == workspace);
@@ -152,12 +157,32 @@ impl Engine {
     }
 
     /// A sandbox of this workspace. One of another workspace is as good as none.
-    pub fn find(&self, workspace: &str, id: &SandboxId) -> Option<Arc<Sandbox>> {
+    pub async fn find(&self, workspace: &str, id: &SandboxId) -> Option<Arc<Sandbox>> {
+        self.wait_until(|unsettled| !unsettled.contains(id)).await;
         self.get(id).filter(|sandbox| sandbox.info.workspace == workspace)
+    }
+
+    /// Waits until it is known of every sandbox that a dead engine left whether it was taken over.
+    pub async fn settled(&self) {
+        self.wait_until(BTreeSet::is_empty).await;
+    }
+
+    async fn wait_until(&self, known: impl FnMut(&BTreeSet<SandboxId>) -> bool) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.unsettled.subscribe().wait_for(known).await;
+    }
+
+    pub(crate) fn unsettle(&self, id: &SandboxId) {
+        self.unsettled.send_if_modified(|unsettled| unsettled.insert(id.clone()));
+    }
+
+    pub(crate) fn settle(&self, id: &SandboxId) {
+        self.unsettled.send_if_modified(|unsettled| unsettled.remove(id));
     }
 
     /// Ends every sandbox and standby. Nothing can be created afterwards.
     pub async fn close(&self) {
+        self.settled().await;
         let sandboxes: Vec<_> = {
             let mut registry = self.registry();
             registry.closing = true;
@@ -180,6 +205,7 @@ impl Engine {
     /// Lets go of the sandboxes without ending them: the next engine that takes over finds them as they are, and
     /// each ends by itself when its time is over. Standbys are ended.
     pub async fn detach(&self) {
+        self.settled().await;
         let shelves: Vec<_> = {
             self.registry().closing = true;
             self.shelves().drain().map(|(_, shelf)| shelf).collect()

@@ -42,7 +42,7 @@ async fn run(
     headers: HeaderMap,
     body: JsonBody<ExecRequest>,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let route = format!("POST /v1/sandboxes/{}/exec", sandbox.id());
     let once = Once {
         app: &app,

@@ -61,7 +61,7 @@ async fn open(
     Parts(id): Parts<String>,
     Upgrade(upgrade): Upgrade,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let closing = app.closing();
     Ok(upgrade.on_upgrade(move |socket| async move {
         let (answers, waiting) = mpsc::channel(WAITING);

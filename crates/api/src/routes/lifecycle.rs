@@ -27,7 +27,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<LifecycleView>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
 }
 
@@ -43,7 +43,7 @@ async fn patch(
     Parts(id): Parts<String>,
     body: JsonBody<LifecyclePatch>,
 ) -> Result<Json<LifecycleView>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     sandbox.set_lifetime(body.value.into_change()?).await;
     Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
 }
@@ -60,7 +60,7 @@ async fn pause(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    caller.sandbox(&app, &id)?.pause().await?;
+    caller.sandbox(&app, &id).await?.pause().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -76,6 +76,6 @@ async fn resume(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    caller.sandbox(&app, &id)?.resume().await?;
+    caller.sandbox(&app, &id).await?.resume().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -45,7 +45,7 @@ async fn list(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let contexts = sandbox.list_contexts().await?;
     Ok(Json(contexts.into_iter().map(|info| SessionView::new(sandbox.id().as_str(), info)).collect()))
 }
@@ -65,7 +65,7 @@ async fn create(
     Parts(id): Parts<String>,
     body: JsonBody<CreateSession>,
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let info = sandbox.create_context(body.value.into_spec()?).await?;
     context.made(&info.id);
     Ok((StatusCode::CREATED, Json(SessionView::new(sandbox.id().as_str(), info))))
@@ -177,7 +177,7 @@ async fn run_once(
     Parts(id): Parts<String>,
     body: JsonBody<RunOnce>,
 ) -> Result<Json<OnceResult>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let RunOnce { language: name, code, timeout_ms } = body.value;
     let language = language(name.as_deref().unwrap_or(DEFAULT_LANGUAGE))?;
     let spec = ContextSpec { id: crate::random::hex::<8>(), language, cwd: None, env: Default::default(), user: None };
@@ -207,7 +207,7 @@ impl FromRequestParts<Arc<App>> for Session {
     async fn from_request_parts(parts: &mut HttpParts, app: &Arc<App>) -> Result<Self, ApiError> {
         let caller = Caller::<Run>::from_request_parts(parts, app).await?;
         let Parts((sandbox, id)) = Parts::<(String, String)>::from_request_parts(parts, app).await?;
-        let sandbox = caller.sandbox(app, &sandbox)?;
+        let sandbox = caller.sandbox(app, &sandbox).await?;
         // An id that no session can have is the id of none.
         let id = checked_id(id).map_err(|_| ApiError::not_found("session"))?;
         Ok(Self { sandbox, id })

@@ -28,6 +28,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Those of the caller's workspace, oldest first.
 #[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", responses((status = 200, body = Vec<SandboxView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<SandboxView>> {
+    app.engine.settled().await;
     let own = app.engine.list_of(caller.workspace().as_str());
     Json(own.into_iter().map(SandboxView::from).collect())
 }
@@ -65,6 +66,7 @@ async fn create(
 }
 
 async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxView, ApiError> {
+    app.engine.settled().await;
     let wish = wish(app, workspace, &spec)?;
     let place = app.access.admit(workspace, &wish, || living(app, workspace))?;
     let sandbox = app.engine.create(spec).await?;
@@ -106,7 +108,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<SandboxView>, ApiError> {
-    Ok(Json(caller.sandbox(&app, &id)?.info().into()))
+    Ok(Json(caller.sandbox(&app, &id).await?.info().into()))
 }
 
 /// End a sandbox
@@ -121,6 +123,6 @@ async fn delete(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    caller.sandbox(&app, &id)?.end(EndReason::Requested).await?;
+    caller.sandbox(&app, &id).await?.end(EndReason::Requested).await?;
     Ok(StatusCode::NO_CONTENT)
 }

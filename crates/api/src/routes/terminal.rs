@@ -86,7 +86,7 @@ impl FromRequestParts<Arc<App>> for Opening {
         let Upgrade(upgrade) = Upgrade::from_request_parts(parts, app).await?;
         let context = Extension::<RequestContext>::from_request_parts(parts, app).await;
         let Extension(context) = context.map_err(|missing| ApiError::internal(&missing))?;
-        let sandbox = caller.sandbox(app, &id)?;
+        let sandbox = caller.sandbox(app, &id).await?;
         Ok(Self { app: app.clone(), context, sandbox, params, upgrade })
     }
 }
