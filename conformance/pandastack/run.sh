@@ -66,7 +66,22 @@ run_python() {
 }
 
 run_typescript() {
-  (cd "$installed/typescript" && timeout 1200 node --test)
+  (cd "$installed/typescript" && timeout 1200 node --test --test-reporter=spec)
+}
+
+# All suites at once: much of what each does is waiting. One's words are shown when it has ended.
+run_suites() {
+  local suite pids=()
+  for suite in "${suites[@]}"; do
+    echo "conformance: $suite against $SANDLING_API"
+    "run_$suite" >"$run/$suite.log" 2>&1 &
+    pids+=($!)
+  done
+  for suite in "${suites[@]}"; do
+    wait "${pids[0]}" || fail "the $suite suite failed"
+    pids=("${pids[@]:1}")
+    cat "$run/$suite.log"
+  done
 }
 
 # Notes a failure and goes on, so that one run tells everything.
@@ -110,10 +125,7 @@ start_server
 workspaces unlimited default
 SANDLING_TOKEN_OTHER=$(workspaces token other)
 export SANDLING_TOKEN_OTHER
-for suite in "${suites[@]}"; do
-  echo "conformance: $suite against $SANDLING_API"
-  "run_$suite" || fail "the $suite suite failed"
-done
+run_suites
 left=$(workspaces left "$SANDLING_TOKEN" "$SANDLING_TOKEN_OTHER")
 [ -z "$left" ] || fail "sandboxes were left behind:" $left
 stop_server
