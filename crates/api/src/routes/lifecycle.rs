@@ -34,7 +34,7 @@ async fn get(
 /// Change how long a sandbox may live
 #[utoipa::path(
     patch, path = "/v1/sandboxes/{id}/lifecycle", tag = "lifecycle", params(("id" = String, Path)),
-    request_body = LifecyclePatch,
+    request_body = Option<LifecyclePatch>,
     responses((status = 200, body = LifecycleView)),
 )]
 async fn patch(

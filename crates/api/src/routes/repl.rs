@@ -17,8 +17,9 @@ use crate::extract::{JsonBody, Parts};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::text::lossy;
-use crate::wire::exec::{checked_id, language, language_name, output_limit};
-use crate::wire::repl::{CellResult, CreateSession, DEFAULT_LANGUAGE, OnceResult, RunCell, RunOnce, SessionView};
+use crate::wire::error::ErrorBody;
+use crate::wire::exec::{checked_id, language_name, output_limit};
+use crate::wire::repl::{CellResult, CreateSession, OnceResult, RunCell, RunOnce, SessionView};
 use crate::wire::seconds;
 
 /// A cell's deadline if nobody says otherwise.
@@ -55,7 +56,7 @@ async fn list(
 /// A live interpreter whose variables last from cell to cell.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions", tag = "repl", params(("id" = String, Path)),
-    request_body = CreateSession,
+    request_body = Option<CreateSession>,
     responses((status = 201, body = SessionView)),
 )]
 async fn create(
@@ -77,7 +78,10 @@ async fn create(
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/run", tag = "repl", request_body = RunCell,
     params(("id" = String, Path), ("session" = String, Path)),
-    responses((status = 200, body = CellResult)),
+    responses(
+        (status = 200, body = CellResult),
+        (status = 504, description = "The deadline passed; with what was printed until then", body = ErrorBody),
+    ),
 )]
 async fn run(
     State(app): State<Arc<App>>,
@@ -168,7 +172,10 @@ async fn restart(Session { sandbox, id }: Session) -> Result<Json<SessionView>, 
 /// Run code in an interpreter of its own
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl", tag = "repl", params(("id" = String, Path)), request_body = RunOnce,
-    responses((status = 200, body = OnceResult)),
+    responses(
+        (status = 200, body = OnceResult),
+        (status = 504, description = "The deadline passed; with what was printed until then", body = ErrorBody),
+    ),
 )]
 async fn run_once(
     State(app): State<Arc<App>>,
@@ -178,8 +185,8 @@ async fn run_once(
     body: JsonBody<RunOnce>,
 ) -> Result<Json<OnceResult>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    let RunOnce { language: name, code, timeout_ms } = body.value;
-    let language = language(name.as_deref().unwrap_or(DEFAULT_LANGUAGE))?;
+    let RunOnce { language, code, timeout_ms } = body.value;
+    let language = language.unwrap_or_default().into();
     let spec = ContextSpec { id: crate::random::hex::<8>(), language, cwd: None, env: Default::default(), user: None };
     let session = sandbox.create_context(spec).await?.id;
     let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());

@@ -38,8 +38,8 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<San
 /// The answer comes when its guest has answered. Quotas are judged before anything is made: a 429 or 503 leaves
 /// nothing behind. An `Idempotency-Key` makes a retry safe.
 #[utoipa::path(
-    post, path = "/v1/sandboxes", tag = "sandboxes", request_body = CreateSandbox,
-    params(("Idempotency-Key" = Option<String>, Header)),
+    post, path = "/v1/sandboxes", tag = "sandboxes", request_body = Option<CreateSandbox>,
+    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
     responses((status = 201, body = SandboxView)),
 )]
 async fn create(
