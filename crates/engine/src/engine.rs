@@ -206,10 +206,15 @@ impl Engine {
     /// each ends by itself when its time is over. Standbys are ended.
     pub async fn detach(&self) {
         self.settled().await;
-        let shelves: Vec<_> = {
-            self.registry().closing = true;
-            self.shelves().drain().map(|(_, shelf)| shelf).collect()
+        let sandboxes: Vec<_> = {
+            let mut registry = self.registry();
+            registry.closing = true;
+            registry.living.values().cloned().collect()
         };
+        for sandbox in sandboxes {
+            sandbox.let_go().await;
+        }
+        let shelves: Vec<_> = self.shelves().drain().map(|(_, shelf)| shelf).collect();
         for shelf in shelves {
             shelf.close().await;
         }

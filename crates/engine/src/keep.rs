@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Request, State, Verdict};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
+use crate::stall;
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
 const REFRESH: Duration = Duration::from_secs(10);
@@ -35,14 +36,33 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Live, info: SandboxInfo) -> Opti
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
-    let sandbox =
-        Arc::new(Sandbox { info: info.clone(), phase: observed, lifetime: seen, commands, activity: activity.clone() });
+    let stalled = stall::watch(&live, observed.clone(), noting(engine, &info));
+    let sandbox = Arc::new(Sandbox {
+        info: info.clone(),
+        phase: observed,
+        lifetime: seen,
+        stalled,
+        commands,
+        activity: activity.clone(),
+    });
     let dir = live.machine.dir().path().to_owned();
     let keeper = Keeper { engine: Arc::downgrade(engine), info, dir, phase, lifetime, live, activity, told: None };
     let registered = engine.register(sandbox.clone());
     tokio::spawn(keeper.run(inbox));
     // Not registered, it is dropped here, and its task ends the machine.
     registered.then_some(sandbox)
+}
+
+/// Writes events of a sandbox down for others than its own task.
+fn noting(engine: &Arc<Engine>, info: &SandboxInfo) -> impl Fn(&str) + Send + 'static {
+    let (engine, id, workspace) = (Arc::downgrade(engine), info.id.clone(), info.workspace.clone());
+    move |kind| {
+        tracing::warn!(sandbox = %id, kind, "a sandbox stands still while the host's disk is full");
+        if let Some(engine) = engine.upgrade() {
+            // On a full disk this fails, too; then the log has it.
+            let _ = engine.record(&id, &workspace, kind, serde_json::json!({}));
+        }
+    }
 }
 
 /// Waits until somebody says something, and repeats it.
@@ -75,7 +95,7 @@ impl Keeper {
         }
     }
 
-    /// Carries out a command. True when the sandbox has ended by it.
+    /// Carries out a command. True when there is nothing left to look after.
     async fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::SetLifetime { change, answer } => {
@@ -89,6 +109,7 @@ impl Keeper {
                 let _ = answer.send(());
                 false
             }
+            Command::LetGo => true,
             Command::Change { request, reason, answer } => {
                 let verdict = lifecycle::decide(self.phase.borrow().state(), request);
                 let (result, ended) = match verdict {

@@ -25,6 +25,8 @@ mod ports;
 mod recover;
 mod sandbox;
 pub mod scan;
+mod space;
+mod stall;
 mod standby;
 mod store;
 mod template;

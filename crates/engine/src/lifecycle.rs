@@ -34,6 +34,8 @@ pub enum Refused {
     NotReadyYet,
     #[error("the sandbox is paused; resume it first")]
     Paused,
+    #[error("the host's disk is full; the sandbox stands still until there is room again")]
+    DiskFull,
     #[error("the sandbox has ended")]
     Ended,
 }

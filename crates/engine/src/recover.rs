@@ -106,10 +106,11 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Resul
     let gone = |error: &dyn std::error::Error| format!("it could not be taken over: {error}");
     let machine = Machine::adopt(MachineDir::new(dir)).await.map_err(|error| gone(&error))?;
     let machine = machine.ok_or_else(|| "its machine had ended".to_owned())?;
+    let was_paused = machine.status().await.is_ok_and(|status| status == "paused");
     let link = async {
         let connection = machine.connect_control().await.map_err(|error| gone(&error))?;
         let greeting = Link::greet(connection).await.map_err(|error| gone(&error))?;
-        // It may have been paused; asked for something, it runs.
+        // It may have been paused, and only one that runs can answer.
         machine.cont().await.map_err(|error| gone(&error))?;
         greeting.answered(ANSWER_WITHIN).await.map_err(|error| gone(&error))
     };
@@ -124,7 +125,12 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Resul
     fs::write(dir.join(ENGINE_FILE), engine.owner.id()).map_err(|error| gone(&error))?;
     engine.store.give_sandbox(info.id.as_str(), engine.owner.id()).map_err(|error| gone(&error))?;
     let _ = engine.record(&info.id, &info.workspace, "taken_over", serde_json::json!({}));
-    keep::start(engine, Live { machine, link }, info).map(drop).ok_or_else(|| "the engine is closing".to_owned())
+    let sandbox =
+        keep::start(engine, Live { machine, link }, info).ok_or_else(|| "the engine is closing".to_owned())?;
+    if was_paused && let Err(error) = sandbox.pause().await {
+        tracing::warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "it was paused, and now runs");
+    }
+    Ok(())
 }
 
 async fn clear(dir: &Path) {

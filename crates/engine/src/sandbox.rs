@@ -99,7 +99,7 @@ pub struct SandboxUsage {
     /// QEMU's process.
     pub pid: i32,
     pub host: HostUsage,
-    /// Absent while it is paused.
+    /// Absent while it is paused or stands still.
     pub guest: Option<Usage>,
 }
 
@@ -129,8 +129,17 @@ impl Phase {
 
 /// What can be asked of a sandbox's task.
 pub(crate) enum Command {
-    Change { request: lifecycle::Request, reason: EndReason, answer: oneshot::Sender<Result<(), ChangeError>> },
-    SetLifetime { change: LifetimeChange, answer: oneshot::Sender<()> },
+    Change {
+        request: lifecycle::Request,
+        reason: EndReason,
+        answer: oneshot::Sender<Result<(), ChangeError>>,
+    },
+    SetLifetime {
+        change: LifetimeChange,
+        answer: oneshot::Sender<()>,
+    },
+    /// Stop looking after the machine, which goes on by itself.
+    LetGo,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -157,6 +166,8 @@ pub struct Sandbox {
     pub(crate) info: SandboxInfo,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) lifetime: watch::Receiver<Lifetime>,
+    /// It stands still because the host's disk is full.
+    pub(crate) stalled: watch::Receiver<bool>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) activity: Arc<Activity>,
 }
@@ -177,6 +188,9 @@ impl Sandbox {
             return Err(UseError::Ended(reason.clone()));
         }
         lifecycle::decide(phase.state(), lifecycle::Request::Use)?;
+        if *self.stalled.borrow() {
+            return Err(Refused::DiskFull.into());
+        }
         match phase {
             Phase::Running(live) => Ok((live, self.activity.begin())),
             Phase::Paused(_) => Err(Refused::Paused.into()),
@@ -196,6 +210,14 @@ impl Sandbox {
     /// Ends it: the machine, its memory and its disk are gone when this returns.
     pub async fn end(&self, reason: EndReason) -> Result<(), ChangeError> {
         self.change(lifecycle::Request::End, reason).await
+    }
+
+    /// Leaves the machine to itself, for another engine to take over.
+    pub(crate) async fn let_go(&self) {
+        // A task that has ended has nothing to let go of.
+        if self.commands.send(Command::LetGo).await.is_ok() {
+            self.commands.closed().await;
+        }
     }
 
     /// Changes how long it may live.
@@ -233,7 +255,7 @@ impl Sandbox {
     pub async fn usage(&self) -> Result<SandboxUsage, UseError> {
         let phase = self.phase.borrow().clone();
         let (live, runs) = match phase {
-            Phase::Running(live) => (live, true),
+            Phase::Running(live) => (live, !*self.stalled.borrow()),
             Phase::Paused(live) => (live, false),
             Phase::Ended(reason) => return Err(UseError::Ended(reason)),
         };

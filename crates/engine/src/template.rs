@@ -153,7 +153,9 @@ impl Engine {
         let shape = Shape { image: image.id.clone(), key: bake::key(&hardware) };
         // Held while baking: whoever wants the same template waits for it rather than bakes it twice.
         let mut templates = self.templates.lock().await;
-        if let Some(template) = templates.get(&shape) {
+        if let Some(template) = templates.get(&shape)
+            && template.baked.is_whole()
+        {
             return Ok(template.clone());
         }
         let baked = bake::ensure(self, &image, &hardware, on_step)

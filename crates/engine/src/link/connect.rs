@@ -87,6 +87,10 @@ impl Link {
         self.inner.table.hold(held);
     }
 
+    pub fn is_held(&self) -> bool {
+        self.inner.table.is_held()
+    }
+
     /// Tells when and why the link ended.
     pub fn closed(&self) -> watch::Receiver<Option<String>> {
         self.inner.table.closed.subscribe()
