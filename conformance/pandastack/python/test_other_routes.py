@@ -1,5 +1,7 @@
 """Routes of the contract that neither client wraps."""
 
+import pytest
+
 from support.wire import call
 
 
@@ -30,8 +32,9 @@ def test_metrics_are_real_numbers(sandbox):
     assert sum(value > 0 for value in numbers) >= 2
 
 
-def test_one_shot_code_runs_without_a_session(interpreter):
-    answer = call("POST", f"/v1/sandboxes/{interpreter.id}/repl", body={"language": "python", "code": "print(6 * 7)"})
+@pytest.mark.parametrize("language", [{"language": "python"}, {}], ids=["python", "by default"])
+def test_one_shot_code_runs_without_a_session(interpreter, language):
+    answer = call("POST", f"/v1/sandboxes/{interpreter.id}/repl", body={"code": "print(6 * 7)", **language})
     assert answer.status == 200
     found = answer.json()
     assert (found["language"], found["stdout"], found["stderr"], found["exit_code"]) == ("python", "42\n", "", 0)

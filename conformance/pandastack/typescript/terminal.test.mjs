@@ -60,6 +60,15 @@ test("exec/ws runs many commands over one socket", async () => {
   commands.socket.close();
 });
 
+test("exec/ws tells of a character that was never completed before it tells the end", async () => {
+  const commands = await open(`/v1/sandboxes/${sandbox().id}/exec/ws`);
+  commands.socket.send(JSON.stringify({ id: 1, cmd: "printf 'a\\303'" }));
+  await until("it ends", () => commands.messages.some((message) => "exit" in message));
+  const text = commands.messages.slice(0, -1).map((message) => message.data).join("");
+  assert.deepEqual([text, commands.messages.at(-1)], ["a\ufffd", { id: 1, exit: 0 }]);
+  commands.socket.close();
+});
+
 test("a socket needs a key and a sandbox that is there", async () => {
   await assert.rejects(open(`/v1/sandboxes/${sandbox().id}/ssh`, "wrong"), { status: 401 });
   await assert.rejects(open(`/v1/sandboxes/${MISSING}/ssh`), { status: 404 });

@@ -51,10 +51,10 @@ impl<N> Caller<N> {
     }
 
     /// A sandbox of the caller's workspace. What is no id cannot be found either.
-    pub(crate) fn sandbox(&self, app: &App, id: &str) -> Result<Arc<Sandbox>, ApiError> {
-        let id = SandboxId::parse(id);
-        let found = id.and_then(|id| app.engine.find(self.workspace().as_str(), &id));
-        found.ok_or_else(|| ApiError::not_found("sandbox"))
+    pub(crate) async fn sandbox(&self, app: &App, id: &str) -> Result<Arc<Sandbox>, ApiError> {
+        let missing = || ApiError::not_found("sandbox");
+        let id = SandboxId::parse(id).ok_or_else(missing)?;
+        app.engine.find(self.workspace().as_str(), &id).await.ok_or_else(missing)
     }
 }
 
@@ -68,7 +68,7 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
         }
         principal.require(N::SCOPE)?;
         if let Some(id) = used_sandbox(parts.uri.path())
-            && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id)
+            && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
         {
             awake(&sandbox).await?;
         }

@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use sandling_engine::{
-    ChangeError, CreateError, ForkError, LinkError, Refused, RunError, SnapshotError, StoreError, TemplateError,
-    UseError,
+    BakeError, ChangeError, CreateError, ForkError, LinkError, MakeError, Refused, RunError, SnapshotError, StoreError,
+    TemplateError, UseError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
@@ -12,8 +12,17 @@ use crate::error::ApiError;
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        Self::internal(&error)
+        if error.is_disk_full() { no_space("the server's disk is full") } else { Self::internal(&error) }
     }
+}
+
+/// The public clients try again, so nothing may have been made.
+fn no_space(message: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", message)
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 impl From<Refused> for ApiError {
@@ -22,6 +31,7 @@ impl From<Refused> for ApiError {
             Refused::NotReadyYet => Self::conflict("sandbox_not_ready", refused.to_string()),
             Refused::Paused => Self::conflict("sandbox_paused", refused.to_string()),
             Refused::Hibernated => Self::conflict("sandbox_hibernated", refused.to_string()),
+            Refused::DiskFull => no_space(refused.to_string()),
             Refused::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", refused.to_string()),
         }
     }
@@ -112,15 +122,18 @@ impl From<CreateError> for ApiError {
             CreateError::NoMemory { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_capacity", message).retry_after(5)
             }
-            CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
             CreateError::NoSnapshot => Self::not_found("snapshot"),
             CreateError::SizeOfSnapshot => {
                 Self::bad_request("a sandbox from a snapshot has its size; leave cpu, memory_mb and disk_mb out")
             }
             CreateError::Restore(error) => Self::conflict("snapshot_unusable", error.to_string()),
-            CreateError::Make(_) | CreateError::Identify(_) | CreateError::GrowDisk(_) | CreateError::Store(_) => {
-                Self::internal(&error)
+            CreateError::NoSpace { .. } => no_space(message),
+            CreateError::Make(MakeError::Directory(source)) if is_full(&source) => {
+                no_space("the server's disk is full")
             }
+            CreateError::Store(error) => error.into(),
+            CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
+            CreateError::Make(_) | CreateError::Identify(_) | CreateError::GrowDisk(_) => Self::internal(&error),
         }
     }
 }
@@ -175,9 +188,17 @@ impl From<TemplateError> for ApiError {
             TemplateError::Load(error) => error.into(),
             TemplateError::Build(error) => error.into(),
             TemplateError::InUse(_) => Self::conflict("template_in_use", message),
+            TemplateError::Bake { name, source: BakeError::Damaged(_) } => damaged(&name),
+            TemplateError::Bake { source: BakeError::Files(source), .. } if is_full(&source) => {
+                no_space("the server's disk is full")
+            }
             TemplateError::Bake { .. } | TemplateError::CutOff => Self::internal(&error),
         }
     }
+}
+
+fn damaged(name: &str) -> ApiError {
+    ApiError::conflict("template_damaged", format!("template `{name}` is damaged and must be built again"))
 }
 
 impl From<LoadError> for ApiError {
@@ -185,9 +206,7 @@ impl From<LoadError> for ApiError {
         let message = error.to_string();
         match error {
             LoadError::NotBuilt { .. } => Self::conflict("template_not_built", message),
-            LoadError::Damaged { name, .. } => {
-                Self::conflict("template_damaged", format!("template `{name}` is damaged and must be built again"))
-            }
+            LoadError::Damaged { name, .. } => damaged(name.as_str()),
             LoadError::DamagedImage { .. } | LoadError::TooNew { .. } | LoadError::Io { .. } => Self::internal(&error),
         }
     }
@@ -204,9 +223,9 @@ impl From<BuildError> for ApiError {
             }
             BuildError::NoSpace { needed_mib, free_mib, .. } => {
                 let message = format!("not enough disk space: {needed_mib} MiB are needed, {free_mib} MiB are free");
-                Self::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", message)
+                no_space(message)
             }
-            BuildError::DiskFull { .. } => Self::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", "the disk is full"),
+            BuildError::DiskFull { .. } => no_space("the server's disk is full"),
             BuildError::NoUidMap
             | BuildError::NoKernelPackage { .. }
             | BuildError::NoMirror { .. }

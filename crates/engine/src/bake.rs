@@ -68,6 +68,9 @@ struct Manifest {
     memory_bytes: u64,
     state_bytes: u64,
     disk_bytes: u64,
+    /// Not known of bakes that older programs made.
+    #[serde(default)]
+    overlay_bytes: Option<u64>,
 }
 
 impl Baked {
@@ -98,12 +101,16 @@ impl Baked {
         let damaged = || BakeError::Damaged(dir.to_owned());
         let manifest: Manifest = serde_json::from_slice(&text).map_err(|_| damaged())?;
         let baked = Self { dir: dir.to_owned(), manifest };
+        if baked.is_whole() { Ok(Some(baked)) } else { Err(damaged()) }
+    }
+
+    /// Whether every file still has its size. A machine would not notice a missing end until it reads it.
+    pub(crate) fn is_whole(&self) -> bool {
         let size = |path: PathBuf| fs::metadata(path).map(|meta| meta.len()).unwrap_or_default();
-        let whole = size(baked.memory()) == baked.manifest.memory_bytes
-            && size(baked.state()) == baked.manifest.state_bytes
-            && size(baked.disk()) == baked.manifest.disk_bytes
-            && baked.overlay().exists();
-        if whole { Ok(Some(baked)) } else { Err(damaged()) }
+        size(self.memory()) == self.manifest.memory_bytes
+            && size(self.state()) == self.manifest.state_bytes
+            && size(self.disk()) == self.manifest.disk_bytes
+            && self.manifest.overlay_bytes.map_or(size(self.overlay()) > 0, |bytes| size(self.overlay()) == bytes)
     }
 }
 
@@ -232,7 +239,7 @@ fn write_manifest(work: &Path, id: String, hardware: &Hardware) -> Result<(), Ba
             let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
         }
     }
-    let mut sizes = [0; 3];
+    let mut sizes = [0; 4];
     for (size, name) in sizes.iter_mut().zip(kept) {
         *size = fs::metadata(work.join(name))?.len();
     }
@@ -244,8 +251,16 @@ fn write_manifest(work: &Path, id: String, hardware: &Hardware) -> Result<(), Ba
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o444))?;
     }
-    let [memory_bytes, state_bytes, disk_bytes] = sizes;
-    let manifest = Manifest { format: FORMAT, id, hardware: hardware.clone(), memory_bytes, state_bytes, disk_bytes };
+    let [memory_bytes, state_bytes, disk_bytes, overlay_bytes] = sizes;
+    let manifest = Manifest {
+        format: FORMAT,
+        id,
+        hardware: hardware.clone(),
+        memory_bytes,
+        state_bytes,
+        disk_bytes,
+        overlay_bytes: Some(overlay_bytes),
+    };
     let text = serde_json::to_vec_pretty(&manifest).map_err(std::io::Error::other)?;
     fs::write(work.join(MANIFEST), text)?;
     Ok(())

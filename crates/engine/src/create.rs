@@ -17,10 +17,13 @@ use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
 use crate::snapshot::{RestoreError, SnapshotId, Standing};
 use crate::store::StoreError;
 use crate::template::{Template, TemplateError};
-use crate::{keep, memory};
+use crate::{keep, memory, space};
 
 /// Whose sandboxes are, where nobody is told apart.
 pub const DEFAULT_WORKSPACE: &str = "default";
+
+/// With less room on the home's file system nothing is created: the sandboxes that there are need it to go on.
+const SPARE_DISK_MIB: u64 = 64;
 
 /// What sandbox is wanted. What is absent comes from the template.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +56,8 @@ pub enum CreateError {
     OutOfRange { what: &'static str, value: u64, least: u64, most: u64 },
     #[error("the host has only {available_mib} MiB of memory left; end a sandbox first, or ask for a smaller one")]
     NoMemory { available_mib: u64 },
+    #[error("the host has only {available_mib} MiB of disk space left; end a sandbox first")]
+    NoSpace { available_mib: u64 },
     #[error("the machine could not be made")]
     Make(#[from] MakeError),
     #[error(transparent)]
@@ -169,12 +174,20 @@ impl Engine {
         self.store.insert_sandbox(self.owner.id(), &info)?;
         let detail =
             serde_json::json!({ "template": info.template, "boot_mode": info.boot_mode, "boot_ms": info.boot_ms });
-        self.record(&info.id, &info.workspace, "created", detail)?;
+        if let Err(error) = self.record(&info.id, &info.workspace, "created", detail) {
+            // It is there all the same.
+            tracing::warn!(sandbox = %info.id, error = &error as &dyn std::error::Error, "an event was not written down");
+        }
         keep::start(self, Some(made.into_live()), info).ok_or(CreateError::Closing)
     }
 
     /// Refuses before anything is made, if the host could not bear it. Standbys make room first.
     fn admit(&self, template: &Template) -> Result<(), CreateError> {
+        if let Some(available_mib) = space::available_mib(&self.maker.sandboxes)
+            && available_mib < SPARE_DISK_MIB
+        {
+            return Err(CreateError::NoSpace { available_mib });
+        }
         // A sandbox shares its template's memory; what it really takes is what it writes. A quarter is a guess on
         // the safe side of what was measured for Python sessions.
         let needed = u64::from(template.hardware.memory_mib) / 4;

@@ -7,7 +7,7 @@ use sandling_image::{ContentId, ImageStore};
 use sandling_vmm::accelerator::{self, Probe, ResolveError};
 use sandling_vmm::memory::place_library;
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::config::EngineConfig;
 use crate::create::DEFAULT_WORKSPACE;
@@ -44,6 +44,8 @@ pub struct Engine {
     events: broadcast::Sender<Event>,
     shelves: Mutex<HashMap<Shape, Arc<Shelf>>>,
     sandboxes: Mutex<Registry>,
+    /// Sandboxes of dead engines of which it is not yet known whether they can be taken over.
+    unsettled: watch::Sender<BTreeSet<SandboxId>>,
     pub(crate) sweeping: tokio::sync::Mutex<()>,
     held_snapshots: Mutex<Vec<SnapshotId>>,
 }
@@ -70,13 +72,16 @@ struct Registry {
 }
 
 impl Engine {
-    /// Opens a home directory, and takes over or ends what dead engines left there.
+    /// Opens a home directory, and takes over or ends what dead engines left there. An engine that takes over does
+    /// so behind its other work: whoever asks for a sandbox waits for that one's fate and no other's.
     pub async fn open(config: EngineConfig) -> Result<Arc<Self>, OpenError> {
         let home_error = |source| OpenError::Home { source };
         config.home.prepare().map_err(home_error)?;
         let probe = accelerator::resolve(config.accelerator)?;
         let store = Store::open(&config.home.store())?;
-        let owner = Owner::new(&config.home.engines()).map_err(home_error)?;
+        let engines = config.home.engines();
+        let owner = if config.takeover { Owner::of_server(&engines) } else { Owner::new(&engines) };
+        let owner = owner.map_err(home_error)?;
         let images = ImageStore::open(config.home.templates()).map_err(OpenError::Templates)?;
         let maker = Arc::new(Maker {
             sandboxes: config.home.sandboxes(),
@@ -97,6 +102,7 @@ impl Engine {
             sandboxes: Default::default(),
             sweeping: Default::default(),
             held_snapshots: Default::default(),
+            unsettled: Default::default(),
         });
         recover::recover(&engine).await?;
         engine.sweep_unfinished()?;
@@ -119,7 +125,8 @@ impl Engine {
         infos
     }
 
-    /// The sandboxes of one workspace, oldest first.
+    /// The sandboxes of one workspace, oldest first. Before the engine has [`settled`](Self::settled), some of those
+    /// that a dead engine left may be missing.
     pub fn list_of(&self, workspace: &str) -> Vec<SandboxInfo> {
         let mut infos = self.list();
         infos.retain(|info| info.workspace == workspace);
@@ -175,12 +182,32 @@ impl Engine {
     }
 
     /// A sandbox of this workspace. One of another workspace is as good as none.
-    pub fn find(&self, workspace: &str, id: &SandboxId) -> Option<Arc<Sandbox>> {
+    pub async fn find(&self, workspace: &str, id: &SandboxId) -> Option<Arc<Sandbox>> {
+        self.wait_until(|unsettled| !unsettled.contains(id)).await;
         self.get(id).filter(|sandbox| sandbox.info.workspace == workspace)
+    }
+
+    /// Waits until it is known of every sandbox that a dead engine left whether it was taken over.
+    pub async fn settled(&self) {
+        self.wait_until(BTreeSet::is_empty).await;
+    }
+
+    async fn wait_until(&self, known: impl FnMut(&BTreeSet<SandboxId>) -> bool) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.unsettled.subscribe().wait_for(known).await;
+    }
+
+    pub(crate) fn unsettle(&self, id: &SandboxId) {
+        self.unsettled.send_if_modified(|unsettled| unsettled.insert(id.clone()));
+    }
+
+    pub(crate) fn settle(&self, id: &SandboxId) {
+        self.unsettled.send_if_modified(|unsettled| unsettled.remove(id));
     }
 
     /// Ends every sandbox and standby. Nothing can be created afterwards.
     pub async fn close(&self) {
+        self.settled().await;
         let sandboxes: Vec<_> = {
             let mut registry = self.registry();
             registry.closing = true;
@@ -203,17 +230,21 @@ impl Engine {
     /// Lets go of the sandboxes without ending them: persistent ones hibernate, the others are found as they are by
     /// the next engine that takes over, and each ends by itself when its time is over. Standbys are ended.
     pub async fn detach(&self) {
-        let (persistent, shelves): (Vec<_>, Vec<_>) = {
+        self.settled().await;
+        let sandboxes: Vec<_> = {
             let mut registry = self.registry();
             registry.closing = true;
-            let persistent = registry.living.values().filter(|sandbox| sandbox.lifetime.borrow().persistent);
-            (persistent.cloned().collect(), self.shelves().drain().map(|(_, shelf)| shelf).collect())
+            registry.living.values().cloned().collect()
         };
-        for sandbox in persistent {
-            if let Err(error) = sandbox.hibernate().await {
+        for sandbox in sandboxes {
+            if sandbox.lifetime.borrow().persistent
+                && let Err(error) = sandbox.hibernate().await
+            {
                 tracing::warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "it did not hibernate and is left running");
             }
+            sandbox.let_go().await;
         }
+        let shelves: Vec<_> = self.shelves().drain().map(|(_, shelf)| shelf).collect();
         for shelf in shelves {
             shelf.close().await;
         }

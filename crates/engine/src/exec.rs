@@ -96,6 +96,17 @@ pub enum Output {
     Exited(Exit),
 }
 
+/// How a command ended whose guest does not say.
+const TIMED_OUT: Exit = Exit {
+    code: 128 + SIGKILL,
+    signal: Some(SIGKILL),
+    reason: ExitReason::Timeout,
+    duration_ms: 0,
+    stdout_bytes: 0,
+    stderr_bytes: 0,
+    dropped_bytes: 0,
+};
+
 /// A command that was started or attached to.
 pub struct Execution {
     id: String,
@@ -254,8 +265,12 @@ impl Execution {
         Ok(())
     }
 
-    /// The guest did not enforce the deadline. Kills the command, and the second time the whole sandbox.
+    /// The guest did not enforce the deadline. Kills the command, and the second time the whole sandbox. One that
+    /// stands still cannot enforce anything: it will when it goes on.
     fn overdue(&mut self) -> Option<Exit> {
+        if self.live.link.is_held() {
+            return Some(TIMED_OUT);
+        }
         if self.overdue == Overdue::No {
             self.overdue = Overdue::Signalled;
             self.deadline = Some(Instant::now() + GRACE);
@@ -266,15 +281,7 @@ impl Execution {
             return None;
         }
         (self.end_sandbox)(EndReason::GuestDied("it did not end a command whose time was up".to_owned()));
-        Some(Exit {
-            code: 128 + SIGKILL,
-            signal: Some(SIGKILL),
-            reason: ExitReason::Timeout,
-            duration_ms: 0,
-            stdout_bytes: 0,
-            stderr_bytes: 0,
-            dropped_bytes: 0,
-        })
+        Some(TIMED_OUT)
     }
 
     /// Waits for the end and keeps all output, which the command's own limit bounds.

@@ -13,7 +13,7 @@ use crate::lifecycle::{self, Refused, Request, State, Verdict};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
 use crate::snapshot::{Save, Saving, SnapshotError, Standing};
 use crate::store::Listed;
-use crate::{hibernate, made};
+use crate::{hibernate, made, stall};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
 const REFRESH: Duration = Duration::from_secs(10);
@@ -31,6 +31,7 @@ struct Keeper {
     /// Absent while it hibernates.
     live: Option<Arc<Live>>,
     activity: Arc<Activity>,
+    stalled: Arc<watch::Sender<bool>>,
     /// What the machine was last told.
     told: Option<SystemTime>,
     /// When it last could not hibernate.
@@ -45,10 +46,15 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (standing, stood) = watch::channel(info.standing.clone());
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
+    let stalled = Arc::new(watch::Sender::new(false));
+    if let Some(live) = &live {
+        stall::watch(live, observed.clone(), stalled.clone(), noting(engine, &info));
+    }
     let sandbox = Arc::new(Sandbox {
         info: info.clone(),
         phase: observed,
         lifetime: seen,
+        stalled: stalled.subscribe(),
         commands,
         activity: activity.clone(),
         standing: stood,
@@ -64,6 +70,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         standing,
         live,
         activity,
+        stalled,
         told: None,
         drowsy_since: None,
     };
@@ -80,6 +87,18 @@ async fn lost(live: Option<&Live>) -> String {
     tokio::select! {
         death = told(&mut died) => death,
         why = told(&mut closed) => why,
+    }
+}
+
+/// Writes events of a sandbox down for others than its own task.
+fn noting(engine: &Arc<Engine>, info: &SandboxInfo) -> impl Fn(&str) + Send + 'static {
+    let (engine, id, workspace) = (Arc::downgrade(engine), info.id.clone(), info.workspace.clone());
+    move |kind| {
+        tracing::warn!(sandbox = %id, kind, "a sandbox stands still while the host's disk is full");
+        if let Some(engine) = engine.upgrade() {
+            // On a full disk this fails, too; then the log has it.
+            let _ = engine.record(&id, &workspace, kind, serde_json::json!({}));
+        }
     }
 }
 
@@ -117,7 +136,7 @@ impl Keeper {
         }
     }
 
-    /// Carries out a command. True when the sandbox has ended by it.
+    /// Carries out a command. True when there is nothing left to look after.
     async fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::SetLifetime { change, answer } => {
@@ -136,6 +155,7 @@ impl Keeper {
                 self.stand(Standing { saved: Some(snapshot), ..self.info.standing.clone() });
                 false
             }
+            Command::LetGo => true,
             Command::Change { request, reason, answer } => {
                 let verdict = lifecycle::decide(self.phase.borrow().state(), request);
                 let (result, ended) = match verdict {
@@ -239,6 +259,7 @@ impl Keeper {
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let live = Arc::new(hibernate::wake(&engine, &self.info).await?);
         self.live = Some(live.clone());
+        stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
         self.info.state = State::Running;
         self.write_down();
         self.is_now(Phase::Running(live), "woken");

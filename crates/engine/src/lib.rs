@@ -28,6 +28,8 @@ mod recover;
 mod sandbox;
 pub mod scan;
 mod snapshot;
+mod space;
+mod stall;
 mod standby;
 mod store;
 mod template;

@@ -42,6 +42,8 @@ pub enum Refused {
     Paused,
     #[error("the sandbox hibernates; wake it first")]
     Hibernated,
+    #[error("the host's disk is full; the sandbox stands still until there is room again")]
+    DiskFull,
     #[error("the sandbox has ended")]
     Ended,
 }

@@ -1,10 +1,13 @@
 //! What dead engines left behind: found at every start, and taken over or ended.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandling_vmm::machine::{Machine, MachineDir, kill_leftover};
+use tokio::task::JoinSet;
 
 use crate::engine::{Engine, OpenError};
 use crate::keep;
@@ -13,30 +16,45 @@ use crate::link::Link;
 use crate::made::ANSWER_WITHIN;
 use crate::owner;
 use crate::sandbox::{Live, SandboxInfo};
-use crate::store::SandboxRow;
+use crate::store::{SandboxRow, StoreError};
 
 /// A machine's directory names its engine in this file.
 pub(crate) const ENGINE_FILE: &str = "engine";
 
-/// Goes through everything that belongs to a dead engine. What belongs to living ones is left alone.
+/// A directory without a name in it is left alone so long: somebody may be about to write it.
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Goes through everything that belongs to a dead engine, all of it at once. What belongs to living ones is left alone.
 pub(crate) async fn recover(engine: &Arc<Engine>) -> Result<(), OpenError> {
     let engines = engine.config.home.engines();
-    for row in engine.store.living_sandboxes()? {
-        if !owner::is_alive(&engines, &row.engine) {
-            recover_sandbox(engine, row).await?;
-        }
+    let mut rows = engine.store.living_sandboxes()?;
+    // What a server kept is for the next server.
+    let ours = |name: &str| engine.config.takeover || !owner::is_server(name);
+    rows.retain(|row| !owner::is_alive(&engines, &row.engine) && ours(&row.engine));
+    let with_row: BTreeSet<String> = rows.iter().map(|row| row.id.clone()).collect();
+    let mut work = JoinSet::new();
+    for row in rows {
+        engine.unsettle(&row.info.id);
+        work.spawn(settle(engine.clone(), row));
     }
-    // Directories without a row: standbys, and sandboxes whose engine died before it wrote the row.
-    let sandboxes = fs::read_dir(engine.config.home.sandboxes()).map_err(|source| OpenError::Home { source })?;
-    for entry in sandboxes.flatten() {
-        if !belongs_to_the_living(&engines, &entry.path()) {
-            clear(&entry.path()).await;
-        }
+    work.spawn(sweep(engine.clone(), with_row));
+    if engine.config.takeover {
+        tokio::spawn(work.join_all());
+    } else {
+        work.join_all().await;
     }
     Ok(())
 }
 
-async fn recover_sandbox(engine: &Arc<Engine>, row: SandboxRow) -> Result<(), OpenError> {
+async fn settle(engine: Arc<Engine>, row: SandboxRow) {
+    let id = row.info.id.clone();
+    if let Err(error) = recover_sandbox(&engine, row).await {
+        tracing::error!(sandbox = %id, error = &error as &dyn std::error::Error, "its end was not written down");
+    }
+    engine.settle(&id);
+}
+
+async fn recover_sandbox(engine: &Arc<Engine>, row: SandboxRow) -> Result<(), StoreError> {
     let dir = engine.config.home.sandboxes().join(&row.id);
     let why = if engine.config.takeover {
         match take_over(engine, &dir, row.info.clone()).await {
@@ -48,8 +66,43 @@ async fn recover_sandbox(engine: &Arc<Engine>, row: SandboxRow) -> Result<(), Op
     };
     clear(&dir).await;
     engine.store.end_sandbox(&row.id, &why)?;
-    engine.record(&row.info.id, &row.info.workspace, "ended", serde_json::json!({ "why": why }))?;
-    Ok(())
+    engine.record(&row.info.id, &row.info.workspace, "ended", serde_json::json!({ "why": why }))
+}
+
+/// Clears away directories without a row: standbys, and sandboxes whose engine died before it wrote the row.
+async fn sweep(engine: Arc<Engine>, with_row: BTreeSet<String>) {
+    while let Some(youngest) = sweep_once(&engine, &with_row).await
+        && engine.config.takeover
+    {
+        tokio::time::sleep(NAMED_WITHIN.saturating_sub(youngest)).await;
+    }
+}
+
+/// The age of the youngest directory that had to be left, because nobody has put a name into it yet.
+async fn sweep_once(engine: &Arc<Engine>, with_row: &BTreeSet<String>) -> Option<Duration> {
+    let engines = engine.config.home.engines();
+    let mut clearing = JoinSet::new();
+    let mut youngest: Option<Duration> = None;
+    for entry in fs::read_dir(engine.config.home.sandboxes()).into_iter().flatten().flatten() {
+        let dir = entry.path();
+        if entry.file_name().to_str().is_some_and(|name| with_row.contains(name)) {
+            continue;
+        }
+        match fs::read_to_string(dir.join(ENGINE_FILE)) {
+            Ok(owner) if owner::is_alive(&engines, owner.trim()) => {}
+            Ok(owner) if owner::is_server(owner.trim()) && !engine.config.takeover => {}
+            Err(_) if age(&dir).is_some_and(|age| age < NAMED_WITHIN) => {
+                youngest = age(&dir).into_iter().chain(youngest).min();
+            }
+            _ => drop(clearing.spawn(async move { clear(&dir).await })),
+        }
+    }
+    clearing.join_all().await;
+    youngest
+}
+
+fn age(dir: &Path) -> Option<Duration> {
+    fs::metadata(dir).and_then(|meta| meta.modified()).ok()?.elapsed().ok()
 }
 
 /// Makes a running machine of a dead engine ours: same id, same processes.
@@ -63,10 +116,11 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Resul
     }
     let machine = Machine::adopt(MachineDir::new(dir)).await.map_err(|error| gone(&error))?;
     let machine = machine.ok_or_else(|| "its machine had ended".to_owned())?;
+    let was_paused = machine.status().await.is_ok_and(|status| status == "paused");
     let link = async {
         let connection = machine.connect_control().await.map_err(|error| gone(&error))?;
         let greeting = Link::greet(connection).await.map_err(|error| gone(&error))?;
-        // It may have been paused; asked for something, it runs.
+        // It may have been paused, and only one that runs can answer.
         machine.cont().await.map_err(|error| gone(&error))?;
         greeting.answered(ANSWER_WITHIN).await.map_err(|error| gone(&error))
     };
@@ -81,17 +135,12 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Resul
     fs::write(dir.join(ENGINE_FILE), engine.owner.id()).map_err(|error| gone(&error))?;
     engine.store.give_sandbox(info.id.as_str(), engine.owner.id()).map_err(|error| gone(&error))?;
     let _ = engine.record(&info.id, &info.workspace, "taken_over", serde_json::json!({}));
-    keep::start(engine, Some(Live { machine, link }), info).map(drop).ok_or_else(|| "the engine is closing".to_owned())
-}
-
-fn belongs_to_the_living(engines: &Path, dir: &Path) -> bool {
-    match fs::read_to_string(dir.join(ENGINE_FILE)) {
-        Ok(engine) => owner::is_alive(engines, engine.trim()),
-        // Being made at this moment, perhaps: the file is written right after the directory.
-        Err(_) => fs::metadata(dir)
-            .and_then(|meta| meta.modified())
-            .is_ok_and(|made| made.elapsed().is_ok_and(|age| age.as_secs() < 10)),
+    let sandbox =
+        keep::start(engine, Some(Live { machine, link }), info).ok_or_else(|| "the engine is closing".to_owned())?;
+    if was_paused && let Err(error) = sandbox.pause().await {
+        tracing::warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "it was paused, and now runs");
     }
+    Ok(())
 }
 
 async fn clear(dir: &Path) {

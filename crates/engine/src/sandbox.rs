@@ -111,7 +111,7 @@ pub struct SandboxUsage {
     /// QEMU's process.
     pub pid: i32,
     pub host: HostUsage,
-    /// Absent while it is paused.
+    /// Absent while it is paused or stands still.
     pub guest: Option<Usage>,
 }
 
@@ -162,6 +162,8 @@ pub(crate) enum Command {
     Saved {
         snapshot: SnapshotId,
     },
+    /// Stop looking after the machine, which goes on by itself.
+    LetGo,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -192,6 +194,8 @@ pub struct Sandbox {
     pub(crate) info: SandboxInfo,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) lifetime: watch::Receiver<Lifetime>,
+    /// It stands still because the host's disk is full.
+    pub(crate) stalled: watch::Receiver<bool>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
@@ -220,6 +224,9 @@ impl Sandbox {
             return Err(UseError::Ended(reason.clone()));
         }
         lifecycle::decide(phase.state(), lifecycle::Request::Use)?;
+        if *self.stalled.borrow() {
+            return Err(Refused::DiskFull.into());
+        }
         match phase {
             Phase::Running(live) => Ok((live, self.activity.begin())),
             Phase::Paused(_) => Err(Refused::Paused.into()),
@@ -254,6 +261,14 @@ impl Sandbox {
     /// Ends it: the machine, its memory and its disk are gone when this returns.
     pub async fn end(&self, reason: EndReason) -> Result<(), ChangeError> {
         self.change(lifecycle::Request::End, reason).await
+    }
+
+    /// Leaves the machine to itself, for another engine to take over.
+    pub(crate) async fn let_go(&self) {
+        // A task that has ended has nothing to let go of.
+        if self.commands.send(Command::LetGo).await.is_ok() {
+            self.commands.closed().await;
+        }
     }
 
     /// Changes how long it may live.
@@ -291,7 +306,7 @@ impl Sandbox {
     pub async fn usage(&self) -> Result<SandboxUsage, UseError> {
         let phase = self.phase.borrow().clone();
         let (live, runs) = match phase {
-            Phase::Running(live) => (live, true),
+            Phase::Running(live) => (live, !*self.stalled.borrow()),
             Phase::Paused(live) => (live, false),
             Phase::Hibernated => return Err(Refused::Hibernated.into()),
             Phase::Ended(reason) => return Err(UseError::Ended(reason)),

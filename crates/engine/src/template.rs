@@ -123,7 +123,9 @@ pub fn stored_name(workspace: &str, name: &str) -> Result<TemplateName, RecipeEr
     if name.starts_with(FOREIGN) {
         return Err(RecipeError::BadName { name: name.to_owned() });
     }
-    if workspace == DEFAULT_WORKSPACE { name.parse() } else { format!("{FOREIGN}{workspace}.{name}").parse() }
+    // Before anything is put in front of it: then even no name at all would pass for one.
+    let own: TemplateName = name.parse()?;
+    if workspace == DEFAULT_WORKSPACE { Ok(own) } else { format!("{FOREIGN}{workspace}.{own}").parse() }
 }
 
 /// What a stored name is called in its workspace; nothing if it is another's.
@@ -160,7 +162,9 @@ impl Engine {
         let shape = Shape { image: image.id.clone(), key: bake::key(&hardware) };
         // Held while baking: whoever wants the same template waits for it rather than bakes it twice.
         let mut templates = self.templates.lock().await;
-        if let Some(template) = templates.get(&shape) {
+        if let Some(template) = templates.get(&shape)
+            && template.baked.is_whole()
+        {
             return Ok(template.clone());
         }
         let baked = bake::ensure(self, &image, &hardware, on_step)
@@ -311,5 +315,23 @@ fn damaged(error: &LoadError) -> TemplateSummary {
         size_bytes: 0,
         damage: Some(error.to_string()),
         built_in: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_in_every_workspace_or_in_none() {
+        for name in ["", ".", "..", "-x", ".hidden", "a/b", "w.other.mine"] {
+            for workspace in [DEFAULT_WORKSPACE, "team"] {
+                assert!(stored_name(workspace, name).is_err(), "{workspace}: {name:?}");
+            }
+        }
+        assert_eq!(stored_name("team", "mine").unwrap().as_str(), "w.team.mine");
+        assert_eq!(stored_name("team", "ubuntu-24.04").unwrap().as_str(), "base");
+        assert_eq!(shown_name("team", "w.team.mine").as_deref(), Some("mine"));
+        assert_eq!(shown_name("other", "w.team.mine"), None);
     }
 }

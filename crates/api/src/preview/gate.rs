@@ -29,7 +29,13 @@ pub(crate) struct Passed {
 }
 
 /// Lets a request to a port of a sandbox pass, and takes the token out of it.
-pub(crate) fn pass(app: &App, parts: &mut Parts, id: &SandboxId, port: u16, path: &str) -> Result<Passed, ApiError> {
+pub(crate) async fn pass(
+    app: &App,
+    parts: &mut Parts,
+    id: &SandboxId,
+    port: u16,
+    path: &str,
+) -> Result<Passed, ApiError> {
     let signed = [query_value(parts.uri.query(), QUERY), header_token(&parts.headers), cookie_token(&parts.headers)];
     let [by_query, by_header, by_cookie] = signed.map(|text| preview_token(app, &text).map(|token| (text, token)));
     let from_elsewhere = by_query.is_none() && by_header.is_none() && is_foreign_socket(&parts.headers);
@@ -43,7 +49,7 @@ pub(crate) fn pass(app: &App, parts: &mut Parts, id: &SandboxId, port: u16, path
         None => by_api_token(app, parts)?,
     };
     take_out(parts);
-    let sandbox = app.engine.find(&workspace, id).ok_or_else(|| ApiError::not_found("sandbox"))?;
+    let sandbox = app.engine.find(&workspace, id).await.ok_or_else(|| ApiError::not_found("sandbox"))?;
     Ok(Passed { sandbox, cookie })
 }
 

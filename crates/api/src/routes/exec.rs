@@ -18,6 +18,7 @@ use crate::follow;
 use crate::once::{Answer, Once};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
+use crate::wire::error::ErrorBody;
 use crate::wire::exec::{Detached, ExecRequest, ExecResult};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -31,8 +32,12 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// retry safe: the same key gives the same answer and runs nothing again.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/exec", tag = "exec", request_body = ExecRequest,
-    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 200, body = ExecResult), (status = 202, body = Detached)),
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
+    responses(
+        (status = 200, body = ExecResult),
+        (status = 202, body = Detached),
+        (status = 504, description = "The deadline passed; with what was printed until then", body = ErrorBody),
+    ),
 )]
 async fn run(
     State(app): State<Arc<App>>,
@@ -42,7 +47,7 @@ async fn run(
     headers: HeaderMap,
     body: JsonBody<ExecRequest>,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let route = format!("POST /v1/sandboxes/{}/exec", sandbox.id());
     let once = Once {
         app: &app,

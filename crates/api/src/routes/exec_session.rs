@@ -64,7 +64,7 @@ async fn session(
     Parts(id): Parts<String>,
     Upgrade(upgrade): Upgrade,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let session = Session { app, context, sandbox };
     Ok(upgrade.max_message_size(MAX_START).on_upgrade(move |socket| session.serve(socket)))
 }

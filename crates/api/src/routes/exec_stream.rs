@@ -37,7 +37,7 @@ async fn run(
     Parts(id): Parts<String>,
     body: JsonBody<ExecRequest>,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let timeout_seconds = body.value.timeout_seconds;
     let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.text());
     let mut execution = follow::start(&sandbox, body.value)?;

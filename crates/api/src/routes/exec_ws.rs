@@ -27,6 +27,7 @@ use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
 use crate::text::Decoder;
+use crate::wire::error::ErrorBody;
 use crate::wire::exec::ExecRequest;
 
 const PING_EVERY: Duration = Duration::from_secs(20);
@@ -52,7 +53,10 @@ struct Frame {
 /// Many commands over one WebSocket
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/exec/ws", tag = "exec", params(("id" = String, Path)),
-    responses((status = 101, description = "The socket")),
+    responses(
+        (status = 101, description = "The socket"),
+        (status = 426, description = "This is a WebSocket", body = ErrorBody),
+    ),
 )]
 async fn open(
     State(app): State<Arc<App>>,
@@ -61,7 +65,7 @@ async fn open(
     Parts(id): Parts<String>,
     Upgrade(upgrade): Upgrade,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let closing = app.closing();
     Ok(upgrade.on_upgrade(move |socket| async move {
         let (answers, waiting) = mpsc::channel(WAITING);
@@ -155,26 +159,36 @@ impl Command {
     /// Passes output on until the command ends or nobody listens.
     async fn relay(self, mut execution: Execution, mut recorder: Recorder) {
         let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
-        loop {
-            let answer = match execution.next().await {
+        let end = loop {
+            match execution.next().await {
                 Ok(Output::Bytes { part, bytes, .. }) => {
                     recorder.heard(&bytes);
                     let (stream, decoder) =
                         if part == Part::Stderr { ("stderr", &mut stderr) } else { ("stdout", &mut stdout) };
-                    json!({ "id": self.id, "stream": stream, "data": decoder.push(&bytes) })
+                    if self.say(stream, decoder.push(&bytes)).await.is_err() {
+                        return;
+                    }
                 }
-                Ok(Output::Started { .. } | Output::Dropped(_)) => continue,
+                Ok(Output::Started { .. } | Output::Dropped(_)) => {}
                 Ok(Output::Exited(exit)) if exit.reason == ExitReason::Timeout => {
                     let text = command_timeout_text(self.timeout_seconds.unwrap_or_default());
-                    json!({ "id": self.id, "error": text, "exit_code": exit.code })
+                    break json!({ "id": self.id, "error": text, "exit_code": exit.code });
                 }
-                Ok(Output::Exited(exit)) => json!({ "id": self.id, "exit": exit.code }),
-                Err(error) => json!({ "id": self.id, "error": ApiError::from(error).message }),
-            };
-            let ended = answer.get("stream").is_none();
-            if self.answers.send(answer).await.is_err() || ended {
-                return;
+                Ok(Output::Exited(exit)) => break json!({ "id": self.id, "exit": exit.code }),
+                Err(error) => break json!({ "id": self.id, "error": ApiError::from(error).message }),
             }
+        };
+        // Characters that were cut in the middle and never completed go before the end. A client that is gone hears
+        // neither.
+        let _ = self.say("stdout", stdout.finish()).await;
+        let _ = self.say("stderr", stderr.finish()).await;
+        let _ = self.answers.send(end).await;
+    }
+
+    async fn say(&self, stream: &str, data: String) -> Result<(), mpsc::error::SendError<Value>> {
+        if data.is_empty() {
+            return Ok(());
         }
+        self.answers.send(json!({ "id": self.id, "stream": stream, "data": data })).await
     }
 }

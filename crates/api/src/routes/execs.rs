@@ -40,7 +40,7 @@ async fn list(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<ExecList>, ApiError> {
-    let execs = caller.sandbox(&app, &id)?.list_execs().await?;
+    let execs = caller.sandbox(&app, &id).await?.list_execs().await?;
     Ok(Json(ExecList { execs: execs.into_iter().map(ExecView::from).collect() }))
 }
 
@@ -55,7 +55,7 @@ async fn get(
     caller: Caller<Read>,
     Parts((id, exec)): Parts<(String, String)>,
 ) -> Result<Json<ExecView>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     Ok(Json(find(&sandbox, &exec).await?.into()))
 }
 
@@ -70,7 +70,7 @@ async fn forget(
     caller: Caller<Run>,
     Parts((id, exec)): Parts<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     sandbox.forget_exec(&checked_id(exec)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -91,7 +91,7 @@ async fn output(
     Params(params): Params<AttachParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let exec = find(&sandbox, &checked_id(exec)?).await?.id;
     let last_seen = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let execution = sandbox.attach(&exec, last_seen.unwrap_or(params.from))?;
@@ -112,7 +112,7 @@ async fn result(
     Parts((id, exec)): Parts<(String, String)>,
     Params(params): Params<ResultParams>,
 ) -> Result<Json<ExecResult>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let info = find(&sandbox, &checked_id(exec)?).await?;
     if matches!(info.state, ExecState::Running) && !params.wait {
         return Err(ApiError::conflict("exec_running", "the command still runs"));
@@ -135,7 +135,7 @@ async fn signal(
     Parts((id, exec)): Parts<(String, String)>,
     body: JsonBody<SignalRequest>,
 ) -> Result<StatusCode, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     sandbox.signal(&checked_id(exec)?, body.value.number()?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -30,7 +30,7 @@ async fn list(
     Params(params): Params<DirParams>,
 ) -> Result<Json<Listing>, ApiError> {
     let (path, depth) = params.checked()?;
-    let entries = caller.sandbox(&app, &id)?.list_dir(&path, depth).await?;
+    let entries = caller.sandbox(&app, &id).await?.list_dir(&path, depth).await?;
     Ok(Json(Listing { path, entries: entries.into_iter().map(EntryView::from).collect() }))
 }
 
@@ -45,7 +45,7 @@ async fn stat(
     Parts(id): Parts<String>,
     Params(params): Params<PathParams>,
 ) -> Result<Json<EntryView>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     Ok(Json(sandbox.stat(&checked(params.path)?).await?.into()))
 }
 
@@ -62,7 +62,7 @@ async fn watch(
     Parts(id): Parts<String>,
     Params(params): Params<WatchParams>,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let path = checked(params.path)?;
     // A path that is not there is refused with a status, not with an event.
     sandbox.stat(&path).await?;

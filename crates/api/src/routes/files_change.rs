@@ -31,7 +31,7 @@ async fn remove(
     Parts(id): Parts<String>,
     Params(params): Params<RemoveParams>,
 ) -> Result<StatusCode, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     sandbox.remove(&checked(params.path)?, params.recursive.unwrap_or(true)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -48,7 +48,7 @@ async fn make_dir(
     Parts(id): Parts<String>,
     body: JsonBody<MakeDirRequest>,
 ) -> Result<StatusCode, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let request = body.value;
     let mode = request.mode.as_deref().map(permissions).transpose()?;
     sandbox.make_dir(&checked(request.path)?, mode, request.parents.unwrap_or(true)).await?;
@@ -67,7 +67,7 @@ async fn move_path(
     Parts(id): Parts<String>,
     body: JsonBody<MoveRequest>,
 ) -> Result<StatusCode, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     sandbox.move_path(&checked(body.value.from)?, &checked(body.value.to)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -84,7 +84,7 @@ async fn chmod(
     Parts(id): Parts<String>,
     body: JsonBody<ChmodRequest>,
 ) -> Result<StatusCode, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     sandbox.chmod(&checked(body.value.path)?, permissions(&body.value.mode)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

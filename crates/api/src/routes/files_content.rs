@@ -47,7 +47,7 @@ async fn read(
     Params(params): Params<PathParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let path = checked(params.path)?;
     match range::wanted(&headers) {
         Wanted::All => {
@@ -105,7 +105,7 @@ async fn write(
     Params(params): Params<WriteParams>,
     request: Request,
 ) -> Result<Json<Written>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let path = checked(params.path)?;
     let mode = params.mode.as_deref().map(permissions).transpose()?;
     let write = params.write.map_or(WriteMode::Replace, WriteMode::from);

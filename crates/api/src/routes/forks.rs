@@ -64,7 +64,7 @@ async fn make(
     request: ForkRequest,
     usual: Usual,
 ) -> Result<(StatusCode, Json<ForkView>), ApiError> {
-    let parent = caller.sandbox(app, id)?;
+    let parent = caller.sandbox(app, id).await?;
     let spec = request.into_spec(usual)?;
     let info = parent.info();
     let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
@@ -88,7 +88,7 @@ async fn promote(
     Parts(id): Parts<String>,
     body: JsonBody<PromoteRequest>,
 ) -> Result<Json<PromoteView>, ApiError> {
-    let winner = caller.sandbox(&app, &id)?.info();
+    let winner = caller.sandbox(&app, &id).await?.info();
     let own = tree_of(&winner).ok_or_else(|| ApiError::conflict("not_a_fork", "this sandbox is no child of a fork"))?;
     let tree_id = body.value.tree_id.filter(|tree| !tree.is_empty()).unwrap_or_else(|| own.to_owned());
     if tree_id != own {
@@ -101,7 +101,7 @@ async fn promote(
             if sibling.id == winner.id || tree_of(&sibling) != Some(&view.tree_id) {
                 continue;
             }
-            let Some(sandbox) = app.engine.find(caller.workspace().as_str(), &sibling.id) else { continue };
+            let Some(sandbox) = app.engine.find(caller.workspace().as_str(), &sibling.id).await else { continue };
             match sandbox.end(EndReason::Requested).await {
                 Ok(()) => view.deleted.push(sibling.id.to_string()),
                 Err(error) => drop(view.failures.insert(sibling.id.to_string(), error.to_string())),
@@ -127,7 +127,7 @@ async fn family(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<Vec<RelativeView>>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?.info();
+    let sandbox = caller.sandbox(&app, &id).await?.info();
     let all = app.engine.list_of(caller.workspace().as_str());
     let parents: BTreeMap<_, _> = all.iter().map(|info| (info.id.clone(), info.parent.clone())).collect();
     // An ancestor that has ended is the root as far as anybody can tell.

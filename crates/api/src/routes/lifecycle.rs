@@ -32,14 +32,14 @@ async fn get(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<LifecycleView>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
 }
 
 /// Change how long a sandbox may live
 #[utoipa::path(
     patch, path = "/v1/sandboxes/{id}/lifecycle", tag = "lifecycle", params(("id" = String, Path)),
-    request_body = LifecyclePatch,
+    request_body = Option<LifecyclePatch>,
     responses((status = 200, body = LifecycleView)),
 )]
 async fn patch(
@@ -48,7 +48,7 @@ async fn patch(
     Parts(id): Parts<String>,
     body: JsonBody<LifecyclePatch>,
 ) -> Result<Json<LifecycleView>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     sandbox.set_lifetime(body.value.into_change()?).await;
     Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
 }
@@ -65,7 +65,7 @@ async fn pause(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    caller.sandbox(&app, &id)?.pause().await?;
+    caller.sandbox(&app, &id).await?.pause().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -81,7 +81,7 @@ async fn resume(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    caller.sandbox(&app, &id)?.resume().await?;
+    caller.sandbox(&app, &id).await?.resume().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -97,7 +97,7 @@ async fn hibernate(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<Json<StatusView>, ApiError> {
-    caller.sandbox(&app, &id)?.hibernate().await?;
+    caller.sandbox(&app, &id).await?.hibernate().await?;
     Ok(Json(StatusView { status: "hibernated" }))
 }
 
@@ -113,6 +113,6 @@ async fn wake(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<Json<StatusView>, ApiError> {
-    caller.sandbox(&app, &id)?.wake().await?;
+    caller.sandbox(&app, &id).await?.wake().await?;
     Ok(Json(StatusView { status: "running" }))
 }

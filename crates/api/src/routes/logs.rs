@@ -61,7 +61,7 @@ async fn logs(
     Parts(id): Parts<String>,
     Params(params): Params<LogParams>,
 ) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let printed = sandbox.console().await?;
     if params.follow.is_some_and(Flag::is_set) {
         let from = (printed.len() - last_lines(&printed, params.tail).len()) as u64;

@@ -28,7 +28,7 @@ async fn of_sandbox(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<SandboxMetrics>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let usage = sandbox.usage().await?;
     Ok(Json(SandboxMetrics::new(&sandbox.info(), usage)))
 }

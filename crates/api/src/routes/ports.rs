@@ -31,7 +31,7 @@ async fn list(
     Parts(id): Parts<String>,
     headers: HeaderMap,
 ) -> Result<Json<PortList>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let ports = sandbox.ports().await?;
     let view = |port| PortView { port, preview_url: host::url(&headers, port, sandbox.id().as_str()) };
     Ok(Json(PortList { ports: ports.into_iter().map(view).collect() }))

@@ -53,7 +53,7 @@ async fn create(
     headers: HeaderMap,
     body: JsonBody<CreatePreview>,
 ) -> Result<(StatusCode, Json<PreviewView>), ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let wish = checked(body.value)?;
     let ttl = wish.ttl_seconds.unwrap_or(DEFAULT_TTL);
     let expires = Timestamp::now() + SignedDuration::from_secs(ttl as i64);
@@ -135,7 +135,7 @@ struct Target {
 async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     let target = direct(parts.uri.path())?;
-    let passed = gate::pass(&app, &mut parts, &target.sandbox, target.port, &target.rest)?;
+    let passed = gate::pass(&app, &mut parts, &target.sandbox, target.port, &target.rest).await?;
     let request = moved(parts, body, &target.rest)?;
     sandboxed(proxy::forward(&passed.sandbox, target.port, request, app.closing()).await?)
 }
@@ -144,7 +144,8 @@ async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let (token, target) = signed(&app, parts.uri.path())?;
-    let sandbox = app.engine.find(&token.workspace, &target.sandbox).ok_or_else(|| ApiError::not_found("sandbox"))?;
+    let sandbox = app.engine.find(&token.workspace, &target.sandbox).await;
+    let sandbox = sandbox.ok_or_else(|| ApiError::not_found("sandbox"))?;
     let request = moved(parts, body, &target.rest)?;
     sandboxed(proxy::forward(&sandbox, target.port, request, app.closing()).await?)
 }
@@ -154,7 +155,7 @@ pub(crate) async fn by_host(State(app): State<Arc<App>>, request: Request, next:
     let Some((port, id)) = host::parse(host::of(request.headers())) else { return next.run(request).await };
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    let passed = match gate::pass(&app, &mut parts, &id, port, &path) {
+    let passed = match gate::pass(&app, &mut parts, &id, port, &path).await {
         Ok(passed) => passed,
         Err(error) => return error.into_response(),
     };

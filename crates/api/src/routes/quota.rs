@@ -23,7 +23,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// The workspace's quota, and how much of it is used
 #[utoipa::path(get, path = "/v1/quota", tag = "access", responses((status = 200, body = QuotaView)))]
 async fn own(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<QuotaView>, ApiError> {
-    view(&app, caller.workspace())
+    view(&app, caller.workspace()).await
 }
 
 /// A workspace's quota
@@ -36,7 +36,7 @@ async fn get(
     _: Caller<Operator>,
     Parts(workspace): Parts<String>,
 ) -> Result<Json<QuotaView>, ApiError> {
-    view(&app, &named(&app, &workspace)?)
+    view(&app, &named(&app, &workspace)?).await
 }
 
 /// Set a workspace's quota
@@ -54,11 +54,16 @@ async fn set(
     body: JsonBody<Limits>,
 ) -> Result<Json<QuotaView>, ApiError> {
     let name = named(&app, &workspace)?;
+    if body.bytes.is_empty() {
+        // Elsewhere nothing at all stands for an empty object. Here that would take every limit away, by mistake.
+        return Err(ApiError::bad_request("the limits are missing; `{}` stands for none"));
+    }
     app.access.set_quota(&name, &body.value.into())?;
-    view(&app, &name)
+    view(&app, &name).await
 }
 
-fn view(app: &App, workspace: &WorkspaceName) -> Result<Json<QuotaView>, ApiError> {
+async fn view(app: &App, workspace: &WorkspaceName) -> Result<Json<QuotaView>, ApiError> {
+    app.engine.settled().await;
     let limits = app.access.quota(workspace)?.into();
     Ok(Json(QuotaView { limits, used: living(app, workspace).into() }))
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts as HttpParts;
 use axum::{Extension, Json};
 use sandling_engine::{Cell, CellOutput, LinkError, Sandbox, UseError};
 use sandling_protocol::{CellStatus, ContextSpec, FailureKind};
@@ -16,7 +17,8 @@ use crate::extract::{JsonBody, Parts};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::text::lossy;
-use crate::wire::exec::{checked_id, language, language_name, output_limit};
+use crate::wire::error::ErrorBody;
+use crate::wire::exec::{checked_id, language_name, output_limit};
 use crate::wire::repl::{CellResult, CreateSession, OnceResult, RunCell, RunOnce, SessionView};
 use crate::wire::seconds;
 
@@ -44,7 +46,7 @@ async fn list(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let contexts = sandbox.list_contexts().await?;
     Ok(Json(contexts.into_iter().map(|info| SessionView::new(sandbox.id().as_str(), info)).collect()))
 }
@@ -54,7 +56,7 @@ async fn list(
 /// A live interpreter whose variables last from cell to cell.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions", tag = "repl", params(("id" = String, Path)),
-    request_body = CreateSession,
+    request_body = Option<CreateSession>,
     responses((status = 201, body = SessionView)),
 )]
 async fn create(
@@ -64,7 +66,7 @@ async fn create(
     Parts(id): Parts<String>,
     body: JsonBody<CreateSession>,
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let info = sandbox.create_context(body.value.into_spec()?).await?;
     context.made(&info.id);
     Ok((StatusCode::CREATED, Json(SessionView::new(sandbox.id().as_str(), info))))
@@ -76,19 +78,19 @@ async fn create(
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/run", tag = "repl", request_body = RunCell,
     params(("id" = String, Path), ("session" = String, Path)),
-    responses((status = 200, body = CellResult)),
+    responses(
+        (status = 200, body = CellResult),
+        (status = 504, description = "The deadline passed; with what was printed until then", body = ErrorBody),
+    ),
 )]
 async fn run(
     State(app): State<Arc<App>>,
-    caller: Caller<Run>,
     Extension(context): Extension<RequestContext>,
-    Parts((id, session)): Parts<(String, String)>,
+    Session { sandbox, id }: Session,
     body: JsonBody<RunCell>,
 ) -> Result<Json<CellResult>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
-    let session = named(session)?;
     let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.code.clone());
-    cell(&sandbox, &session, body.value, recorder).await
+    cell(&sandbox, &id, body.value, recorder).await
 }
 
 async fn cell(
@@ -138,14 +140,8 @@ async fn gather(mut cell: Cell, mut recorder: Recorder) -> Result<(CellResult, C
     params(("id" = String, Path), ("session" = String, Path)),
     responses((status = 204)),
 )]
-async fn close(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts((id, session)): Parts<(String, String)>,
-) -> Result<StatusCode, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
-    let session = named(session)?;
-    sandbox.close_context(&session).await.map_err(refused)?;
+async fn close(Session { sandbox, id }: Session) -> Result<StatusCode, ApiError> {
+    sandbox.close_context(&id).await.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -155,14 +151,8 @@ async fn close(
     params(("id" = String, Path), ("session" = String, Path)),
     responses((status = 204)),
 )]
-async fn interrupt(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts((id, session)): Parts<(String, String)>,
-) -> Result<StatusCode, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
-    let session = named(session)?;
-    sandbox.interrupt_context(&session).await.map_err(refused)?;
+async fn interrupt(Session { sandbox, id }: Session) -> Result<StatusCode, ApiError> {
+    sandbox.interrupt_context(&id).await.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -174,21 +164,18 @@ async fn interrupt(
     params(("id" = String, Path), ("session" = String, Path)),
     responses((status = 200, body = SessionView)),
 )]
-async fn restart(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Parts((id, session)): Parts<(String, String)>,
-) -> Result<Json<SessionView>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
-    let session = named(session)?;
-    let info = sandbox.restart_context(&session).await.map_err(refused)?;
+async fn restart(Session { sandbox, id }: Session) -> Result<Json<SessionView>, ApiError> {
+    let info = sandbox.restart_context(&id).await.map_err(refused)?;
     Ok(Json(SessionView::new(sandbox.id().as_str(), info)))
 }
 
 /// Run code in an interpreter of its own
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl", tag = "repl", params(("id" = String, Path)), request_body = RunOnce,
-    responses((status = 200, body = OnceResult)),
+    responses(
+        (status = 200, body = OnceResult),
+        (status = 504, description = "The deadline passed; with what was printed until then", body = ErrorBody),
+    ),
 )]
 async fn run_once(
     State(app): State<Arc<App>>,
@@ -197,9 +184,9 @@ async fn run_once(
     Parts(id): Parts<String>,
     body: JsonBody<RunOnce>,
 ) -> Result<Json<OnceResult>, ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
-    let RunOnce { language: name, code, timeout_ms } = body.value;
-    let language = language(&name)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
+    let RunOnce { language, code, timeout_ms } = body.value;
+    let language = language.unwrap_or_default().into();
     let spec = ContextSpec { id: crate::random::hex::<8>(), language, cwd: None, env: Default::default(), user: None };
     let session = sandbox.create_context(spec).await?.id;
     let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());
@@ -215,9 +202,23 @@ async fn languages(_: Caller<Read>) -> Json<Vec<&'static str>> {
     Json(vec!["python", "node", "bash"])
 }
 
-/// An id that no session can have is the id of none.
-fn named(session: String) -> Result<String, ApiError> {
-    checked_id(session).map_err(|_| ApiError::not_found("session"))
+/// The session that a path names, for a caller who may run something in it. Whether it is there, the guest knows.
+struct Session {
+    sandbox: Arc<Sandbox>,
+    id: String,
+}
+
+impl FromRequestParts<Arc<App>> for Session {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut HttpParts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let caller = Caller::<Run>::from_request_parts(parts, app).await?;
+        let Parts((sandbox, id)) = Parts::<(String, String)>::from_request_parts(parts, app).await?;
+        let sandbox = caller.sandbox(app, &sandbox).await?;
+        // An id that no session can have is the id of none.
+        let id = checked_id(id).map_err(|_| ApiError::not_found("session"))?;
+        Ok(Self { sandbox, id })
+    }
 }
 
 /// What the guest does not find here is the session, in the words that the public clients know.

@@ -28,6 +28,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Those of the caller's workspace, oldest first.
 #[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", responses((status = 200, body = Vec<SandboxView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<SandboxView>> {
+    app.engine.settled().await;
     let own = app.engine.list_of(caller.workspace().as_str());
     Json(own.into_iter().map(SandboxView::from).collect())
 }
@@ -37,8 +38,8 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<San
 /// The answer comes when its guest has answered. Quotas are judged before anything is made: a 429 or 503 leaves
 /// nothing behind. An `Idempotency-Key` makes a retry safe.
 #[utoipa::path(
-    post, path = "/v1/sandboxes", tag = "sandboxes", request_body = CreateSandbox,
-    params(("Idempotency-Key" = Option<String>, Header)),
+    post, path = "/v1/sandboxes", tag = "sandboxes", request_body = Option<CreateSandbox>,
+    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
     responses((status = 201, body = SandboxView)),
 )]
 async fn create(
@@ -65,6 +66,7 @@ async fn create(
 }
 
 async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxView, ApiError> {
+    app.engine.settled().await;
     let wish = match &spec.from_snapshot {
         None => wish(app, workspace, &spec)?,
         Some(id) => {
@@ -112,7 +114,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<SandboxView>, ApiError> {
-    Ok(Json(caller.sandbox(&app, &id)?.info().into()))
+    Ok(Json(caller.sandbox(&app, &id).await?.info().into()))
 }
 
 /// End a sandbox
@@ -127,6 +129,6 @@ async fn delete(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    caller.sandbox(&app, &id)?.end(EndReason::Requested).await?;
+    caller.sandbox(&app, &id).await?.end(EndReason::Requested).await?;
     Ok(StatusCode::NO_CONTENT)
 }

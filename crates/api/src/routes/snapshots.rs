@@ -33,7 +33,7 @@ async fn make(
     Parts(id): Parts<String>,
     body: JsonBody<SnapshotRequest>,
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
-    let sandbox = caller.sandbox(&app, &id)?;
+    let sandbox = caller.sandbox(&app, &id).await?;
     let name = body.value.name.filter(|name| !name.is_empty());
     if name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME || name.contains(char::is_control)) {
         return Err(ApiError::bad_request(format!(

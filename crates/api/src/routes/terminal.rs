@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::FromRequestParts;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::request::Parts as HttpParts;
 use axum::response::Response;
 use sandling_engine::{Execution, Output, RunSpec, Sandbox, StreamSender};
 use sandling_protocol::{OnLimit, Program, Stdin, TerminalSize};
@@ -23,6 +24,7 @@ use crate::extract::{Params, Parts};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
+use crate::wire::error::ErrorBody;
 use crate::wire::exec::no_nul;
 
 const PING_EVERY: Duration = Duration::from_secs(20);
@@ -51,62 +53,73 @@ struct TerminalParams {
 /// A WebSocket. Its shell gets a hangup when the socket closes.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/ssh", tag = "terminals", params(("id" = String, Path), TerminalParams),
-    responses((status = 101, description = "The terminal")),
+    responses(
+        (status = 101, description = "The terminal"),
+        (status = 426, description = "This is a WebSocket", body = ErrorBody),
+    ),
 )]
-async fn ssh(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    Parts(id): Parts<String>,
-    Params(params): Params<TerminalParams>,
-    Upgrade(upgrade): Upgrade,
-) -> Result<Response, ApiError> {
-    open(&app, &caller, &context, &id, params, upgrade)
+async fn ssh(opening: Opening) -> Result<Response, ApiError> {
+    opening.open()
 }
 
 /// A terminal in a sandbox, under its other name
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/exec/pty", tag = "terminals", params(("id" = String, Path), TerminalParams),
-    responses((status = 101, description = "The terminal")),
+    responses(
+        (status = 101, description = "The terminal"),
+        (status = 426, description = "This is a WebSocket", body = ErrorBody),
+    ),
 )]
-async fn pty(
-    State(app): State<Arc<App>>,
-    caller: Caller<Run>,
-    Extension(context): Extension<RequestContext>,
-    Parts(id): Parts<String>,
-    Params(params): Params<TerminalParams>,
-    Upgrade(upgrade): Upgrade,
-) -> Result<Response, ApiError> {
-    open(&app, &caller, &context, &id, params, upgrade)
+async fn pty(opening: Opening) -> Result<Response, ApiError> {
+    opening.open()
 }
 
-fn open(
-    app: &Arc<App>,
-    caller: &Caller<Run>,
-    context: &RequestContext,
-    id: &str,
+/// A request for a terminal, whichever of its names it was asked for by.
+struct Opening {
+    app: Arc<App>,
+    context: RequestContext,
+    sandbox: Arc<Sandbox>,
     params: TerminalParams,
     upgrade: WebSocketUpgrade,
-) -> Result<Response, ApiError> {
-    let sandbox = caller.sandbox(app, id)?;
-    no_nul("cmd", params.cmd.as_deref().unwrap_or_default())?;
-    let line = params.cmd.unwrap_or_else(|| "exec \"${SHELL:-/bin/bash}\" -l".to_owned());
-    let recorder = Recorder::new(app, context, sandbox.id(), line.clone());
-    let size = TerminalSize { rows: params.rows.unwrap_or(24).max(1), cols: params.cols.unwrap_or(80).max(1) };
-    let execution = sandbox.run(RunSpec {
-        env: [("TERM".to_owned(), "xterm-256color".to_owned())].into(),
-        user: params.user,
-        output_limit: KEPT,
-        on_limit: OnLimit::KeepTail,
-        stdin: Stdin::Open,
-        terminal: Some(size),
-        ..RunSpec::new(Program::Shell(line))
-    })?;
-    let closing = app.closing();
-    Ok(upgrade.on_upgrade(move |socket| async move {
-        let input = execution.stdin();
-        Terminal { sandbox, execution, input, recorder }.serve(socket, closing).await;
-    }))
+}
+
+impl FromRequestParts<Arc<App>> for Opening {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut HttpParts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let caller = Caller::<Run>::from_request_parts(parts, app).await?;
+        let Parts(id) = Parts::<String>::from_request_parts(parts, app).await?;
+        let Params(params) = Params::from_request_parts(parts, app).await?;
+        let Upgrade(upgrade) = Upgrade::from_request_parts(parts, app).await?;
+        let context = Extension::<RequestContext>::from_request_parts(parts, app).await;
+        let Extension(context) = context.map_err(|missing| ApiError::internal(&missing))?;
+        let sandbox = caller.sandbox(app, &id).await?;
+        Ok(Self { app: app.clone(), context, sandbox, params, upgrade })
+    }
+}
+
+impl Opening {
+    fn open(self) -> Result<Response, ApiError> {
+        let Self { app, context, sandbox, params, upgrade } = self;
+        no_nul("cmd", params.cmd.as_deref().unwrap_or_default())?;
+        let line = params.cmd.unwrap_or_else(|| "exec \"${SHELL:-/bin/bash}\" -l".to_owned());
+        let recorder = Recorder::new(&app, &context, sandbox.id(), line.clone());
+        let size = TerminalSize { rows: params.rows.unwrap_or(24).max(1), cols: params.cols.unwrap_or(80).max(1) };
+        let execution = sandbox.run(RunSpec {
+            env: [("TERM".to_owned(), "xterm-256color".to_owned())].into(),
+            user: params.user,
+            output_limit: KEPT,
+            on_limit: OnLimit::KeepTail,
+            stdin: Stdin::Open,
+            terminal: Some(size),
+            ..RunSpec::new(Program::Shell(line))
+        })?;
+        let closing = app.closing();
+        Ok(upgrade.on_upgrade(move |socket| async move {
+            let input = execution.stdin();
+            Terminal { sandbox, execution, input, recorder }.serve(socket, closing).await;
+        }))
+    }
 }
 
 struct Terminal {

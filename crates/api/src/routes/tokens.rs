@@ -34,7 +34,7 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Admin>) -> Result<Json
 ///
 /// The answer is the only place where its secret stands. It cannot do more than the one that makes it.
 #[utoipa::path(
-    post, path = "/v1/me/tokens", tag = "access", request_body = CreateToken,
+    post, path = "/v1/me/tokens", tag = "access", request_body = Option<CreateToken>,
     responses((status = 201, body = NewTokenView)),
 )]
 async fn create(
@@ -77,7 +77,7 @@ async fn list_of(
 /// Make a token for a workspace
 #[utoipa::path(
     post, path = "/v1/workspaces/{workspace}/tokens", tag = "access", params(("workspace" = String, Path)),
-    request_body = CreateToken,
+    request_body = Option<CreateToken>,
     responses((status = 201, body = NewTokenView)),
 )]
 async fn create_in(

@@ -71,6 +71,7 @@ async fn delete(
     Parts(workspace): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
     let name = named(&app, &workspace)?;
+    app.engine.settled().await;
     let owned = || app.engine.list_of(name.as_str()).len() as u64;
     app.access.delete_workspace(&name, owned)?;
     Ok(StatusCode::NO_CONTENT)

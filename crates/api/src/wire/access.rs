@@ -48,6 +48,7 @@ pub struct CreateToken {
     pub label: Option<String>,
     pub name: Option<String>,
     /// How long it works; for ever if absent.
+    #[schema(minimum = 1, maximum = 3660)]
     pub expires_in_days: Option<u32>,
     /// `read`, `run`, `admin` or `operator`; the caller's own if absent.
     pub scope: Option<ScopeName>,
@@ -142,6 +143,7 @@ impl From<CreatedToken> for NewTokenView {
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateWorkspace {
     /// 1 to 63 lower-case letters, digits and dashes.
+    #[schema(pattern = "^[a-z0-9][a-z0-9-]{0,62}$")]
     pub(crate) name: String,
 }
 
@@ -232,7 +234,8 @@ impl From<Resources> for Used {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AuditParams {
-    /// Only from this time on (RFC 3339).
+    /// Only from this time on.
+    #[param(format = DateTime)]
     pub(crate) since: Option<String>,
     /// Only what follows this number.
     pub(crate) after: Option<i64>,

@@ -21,13 +21,15 @@ const MAX_ARGS: usize = 4096;
 #[serde(deny_unknown_fields)]
 pub struct ExecRequest {
     /// A line for the shell.
+    #[schema(min_length = 1)]
     pub cmd: Option<String>,
     /// A program and its arguments, without a shell. Beside `code`, the script's arguments.
+    #[schema(max_items = 4096)]
     pub args: Option<Vec<String>>,
     /// A script for an interpreter.
     pub code: Option<String>,
-    #[schema(value_type = Option<String>, example = "python")]
-    pub language: Option<String>,
+    pub language: Option<LanguageName>,
+    #[schema(minimum = 0.001, maximum = 604800)]
     pub timeout_seconds: Option<f64>,
     pub cwd: Option<String>,
     pub env: Option<BTreeMap<String, String>>,
@@ -35,11 +37,13 @@ pub struct ExecRequest {
     pub user: Option<String>,
     /// Given to the command, then closed.
     pub stdin: Option<String>,
-    /// 1 to 64 characters of `[A-Za-z0-9_-]`. A command of the same id is never started twice.
+    /// A command of the same id is never started twice.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub id: Option<String>,
     /// Answer as soon as the command runs.
     pub detached: Option<bool>,
     /// Bytes it may print.
+    #[schema(maximum = 67108864)]
     pub output_limit: Option<u64>,
     /// At the limit: `kill` it, or `keep_tail`, i.e. drop the oldest output.
     pub on_limit: Option<OnLimitName>,
@@ -95,7 +99,7 @@ impl ExecRequest {
                 Ok((Program::Argv(checked_args(args)?), none))
             }
             (None, args, Some(code)) => {
-                let language = language(self.language.as_deref().unwrap_or("python"))?;
+                let language = self.language.unwrap_or_default().into();
                 let args = checked_args(args.as_deref().unwrap_or_default())?;
                 Ok((Program::Code { language, args }, code.clone()))
             }
@@ -123,13 +127,26 @@ fn checked_args(args: &[String]) -> Result<Vec<String>, ApiError> {
     Ok(args.to_vec())
 }
 
-/// A language by the names people use for it.
-pub(crate) fn language(name: &str) -> Result<Language, ApiError> {
-    match name.to_ascii_lowercase().as_str() {
-        "python" | "py" | "python3" => Ok(Language::Python),
-        "node" | "nodejs" | "javascript" | "js" => Ok(Language::Node),
-        "bash" | "shell" | "sh" => Ok(Language::Bash),
-        _ => Err(ApiError::bad_request(format!("there is no language {name:?}; there are python, node and bash"))),
+/// A language; other names that people use for it are taken as well.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LanguageName {
+    #[default]
+    #[serde(alias = "py", alias = "python3")]
+    Python,
+    #[serde(alias = "nodejs", alias = "javascript", alias = "js")]
+    Node,
+    #[serde(alias = "shell", alias = "sh")]
+    Bash,
+}
+
+impl From<LanguageName> for Language {
+    fn from(name: LanguageName) -> Self {
+        match name {
+            LanguageName::Python => Self::Python,
+            LanguageName::Node => Self::Node,
+            LanguageName::Bash => Self::Bash,
+        }
     }
 }
 

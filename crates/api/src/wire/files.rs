@@ -30,6 +30,7 @@ pub(crate) fn permissions(text: &str) -> Result<u32, ApiError> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PathParams {
+    #[param(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub(crate) path: String,
 }
 
@@ -37,8 +38,10 @@ pub(crate) struct PathParams {
 #[into_params(parameter_in = Query)]
 pub(crate) struct DirParams {
     /// `/` if absent.
+    #[param(pattern = r"^/[^\x00]*$", max_length = 4095)]
     path: Option<String>,
     /// How many levels down; 1 is the directory itself.
+    #[param(minimum = 1, maximum = 64)]
     depth: Option<u32>,
 }
 
@@ -55,10 +58,12 @@ impl DirParams {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WriteParams {
+    #[param(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub(crate) path: String,
     /// `replace` (the default; a reader sees the old file or the new one), `append`, or `create_new`.
     pub(crate) write: Option<WriteName>,
     /// Permission bits in octal, such as 0644.
+    #[param(pattern = "^[0-7]{1,4}$")]
     pub(crate) mode: Option<String>,
     /// The owner of a new file: a name or a number.
     pub(crate) user: Option<String>,
@@ -85,6 +90,7 @@ impl From<WriteName> for WriteMode {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RemoveParams {
+    #[param(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub(crate) path: String,
     /// Also a directory that is not empty; true if absent.
     pub(crate) recursive: Option<bool>,
@@ -93,6 +99,7 @@ pub(crate) struct RemoveParams {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WatchParams {
+    #[param(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub(crate) path: String,
     #[serde(default)]
     pub(crate) recursive: bool,
@@ -101,8 +108,10 @@ pub(crate) struct WatchParams {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MakeDirRequest {
+    #[schema(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub(crate) path: String,
     /// Permission bits in octal.
+    #[schema(pattern = "^[0-7]{1,4}$")]
     pub(crate) mode: Option<String>,
     /// Make what is missing above it, and do not mind if it is there; true if absent.
     pub(crate) parents: Option<bool>,
@@ -111,15 +120,19 @@ pub(crate) struct MakeDirRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MoveRequest {
+    #[schema(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub(crate) from: String,
+    #[schema(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub(crate) to: String,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChmodRequest {
+    #[schema(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub(crate) path: String,
     /// Permission bits in octal.
+    #[schema(pattern = "^[0-7]{1,4}$")]
     pub(crate) mode: String,
 }
 

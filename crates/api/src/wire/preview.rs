@@ -21,6 +21,7 @@ pub struct CreatePreview {
     #[schema(minimum = 1)]
     pub port: u16,
     /// How long the token works: an hour if absent, at most seven days.
+    #[schema(minimum = 1, maximum = 604800)]
     pub ttl_seconds: Option<u64>,
     /// Path prefixes it is good for; all if absent.
     pub paths: Option<Vec<String>>,

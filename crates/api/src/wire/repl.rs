@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::exec::{checked_id, language, language_name};
+use super::exec::{LanguageName, checked_id, language_name, no_nul};
 use super::sandbox::check_env;
 use crate::error::ApiError;
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateSession {
-    /// `python`, `node` or `bash`.
-    #[schema(default = "python")]
-    language: Option<String>,
+    /// Python if absent.
+    language: Option<LanguageName>,
     cwd: Option<String>,
     env: Option<BTreeMap<String, String>>,
     user: Option<String>,
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     id: Option<String>,
 }
 
@@ -27,9 +27,12 @@ impl CreateSession {
     pub(crate) fn into_spec(self) -> Result<ContextSpec, ApiError> {
         let env = self.env.unwrap_or_default();
         check_env(&env)?;
+        for (field, text) in [("cwd", &self.cwd), ("user", &self.user)] {
+            no_nul(field, text.as_deref().unwrap_or_default())?;
+        }
         Ok(ContextSpec {
             id: self.id.map_or_else(|| Ok(crate::random::hex::<8>()), checked_id)?,
-            language: language(self.language.as_deref().unwrap_or("python"))?,
+            language: self.language.unwrap_or_default().into(),
             cwd: self.cwd,
             env,
             user: self.user,
@@ -66,7 +69,9 @@ impl SessionView {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunCell {
     pub(crate) code: String,
+    #[schema(minimum = 1, maximum = 604800000)]
     pub(crate) timeout_ms: Option<u64>,
+    #[schema(maximum = 67108864)]
     pub(crate) output_limit: Option<u64>,
 }
 
@@ -74,8 +79,10 @@ pub(crate) struct RunCell {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunOnce {
-    pub(crate) language: String,
+    /// Python if absent.
+    pub(crate) language: Option<LanguageName>,
     pub(crate) code: String,
+    #[schema(minimum = 1, maximum = 604800000)]
     pub(crate) timeout_ms: Option<u64>,
 }
 

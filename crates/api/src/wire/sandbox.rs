@@ -96,22 +96,30 @@ fn expires_at(lifetime: &Lifetime) -> Option<String> {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSandbox {
-    #[schema(default = "code-interpreter", example = "base")]
+    #[schema(default = "code-interpreter", example = "base", pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
     pub template: Option<String>,
     pub metadata: Option<BTreeMap<String, String>>,
     pub labels: Option<BTreeMap<String, String>>,
     /// The environment of every command in it.
     pub env: Option<BTreeMap<String, String>>,
     /// How long it lives; 0 or absent: the server's default.
+    #[schema(maximum = 31622400)]
     pub ttl_seconds: Option<u64>,
     /// How long it may be unused; 0 or absent: as long as it lives.
+    #[schema(maximum = 31622400)]
     pub idle_seconds: Option<u64>,
     pub persistent: Option<bool>,
+    #[schema(minimum = 1, maximum = 16)]
     pub cpu: Option<u32>,
+    #[schema(minimum = 256, maximum = 65536)]
     pub memory_mb: Option<u32>,
+    /// At least the template's own.
+    #[schema(maximum = 1048576)]
     pub disk_mb: Option<u32>,
+    #[schema(maximum = 1024)]
     pub disk_gb: Option<u32>,
     /// Processes and threads, all together.
+    #[schema(minimum = 16, maximum = 1000000)]
     pub pids: Option<u32>,
     pub from_snapshot: Option<String>,
     pub volumes: Option<Vec<VolumeMount>>,
@@ -204,7 +212,9 @@ impl LifecycleView {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LifecyclePatch {
+    #[schema(maximum = 31622400)]
     ttl_seconds: Option<u64>,
+    #[schema(maximum = 31622400)]
     idle_seconds: Option<u64>,
     persistent: Option<bool>,
 }

@@ -6,8 +6,8 @@ use crate::error::ApiError;
 
 /// The longest a sandbox may be told to live or to be idle.
 const MAX_LIFETIME: u64 = 366 * 24 * 3600;
-/// The longest deadline of a command.
-const MAX_DEADLINE: f64 = 7.0 * 24.0 * 3600.0;
+/// The shortest and the longest deadline of a command.
+const DEADLINES: std::ops::RangeInclusive<f64> = 0.001..=7.0 * 24.0 * 3600.0;
 
 /// A lifetime. 0, which the public clients cannot tell from absent, asks for the default.
 pub(crate) fn lifetime(field: &str, seconds: Option<u64>) -> Result<Option<Duration>, ApiError> {
@@ -22,8 +22,11 @@ pub(crate) fn lifetime(field: &str, seconds: Option<u64>) -> Result<Option<Durat
 pub(crate) fn deadline(field: &str, seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
     match seconds {
         None => Ok(None),
-        Some(seconds) if seconds > 0.0 && seconds <= MAX_DEADLINE => Ok(Some(Duration::from_secs_f64(seconds))),
-        Some(_) => Err(ApiError::bad_request(format!("{field} must be more than 0 and at most {MAX_DEADLINE}"))),
+        Some(seconds) if DEADLINES.contains(&seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
+        Some(_) => {
+            let (least, most) = (DEADLINES.start(), DEADLINES.end());
+            Err(ApiError::bad_request(format!("{field} must be between {least} and {most}")))
+        }
     }
 }
 
@@ -34,7 +37,7 @@ mod tests {
     #[test]
     fn spans_that_would_overflow_a_clock_are_refused() {
         assert!(lifetime("ttl_seconds", Some(u64::MAX)).is_err());
-        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+        for bad in [0.0, -1.0, 1e-300, f64::NAN, f64::INFINITY, 1e300] {
             assert!(deadline("timeout_seconds", Some(bad)).is_err(), "{bad}");
         }
         assert_eq!(deadline("timeout_seconds", Some(0.5)).unwrap(), Some(Duration::from_millis(500)));

@@ -1,5 +1,6 @@
 //! The document that describes the API.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
@@ -28,6 +29,8 @@ async fn the_document_is_served_and_every_operation_says_how_it_can_fail() {
     let operations: Vec<_> =
         served["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values()).collect();
     assert!(operations.len() > 60, "{}", operations.len());
+    let ids: BTreeSet<_> = operations.iter().map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), operations.len(), "an id is used twice: {ids:?}");
     for operation in operations {
         assert!(operation["responses"]["401"].is_object() && operation["summary"].is_string(), "{operation}");
     }

@@ -16,6 +16,8 @@ use super::{LinkError, Stream};
 
 /// Bytes of an earlier session that are thrown away while waiting for the greeting's answer.
 const MAX_STALE: usize = 64 * 1024 * 1024;
+/// A greeting without an answer is repeated after this time, and then ever more rarely.
+const GREET_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// A link with open streams that is silent so long is asked for a sign of life…
 const ASK_AFTER: Duration = Duration::from_secs(10);
 /// …and given up when none comes. Generous: a guest under emulation may be starved by its own code.
@@ -62,12 +64,10 @@ impl Link {
     /// Sends the greeting over a connection to a machine's control port. The guest may still be stopped: the
     /// greeting waits for it, and [`Greeting::answered`] for the answer.
     pub async fn greet(connection: UnixStream) -> std::io::Result<Greeting> {
-        let (reader, mut writer) = connection.into_split();
-        let nonce = uuid::Uuid::new_v4().simple().to_string();
-        let hello = ToGuest::Hello { nonce: nonce.clone(), version: VERSION };
-        let bytes = frame::encode(&hello, &[]).map_err(std::io::Error::other)?;
-        writer.write_all(&bytes).await?;
-        Ok(Greeting { reader, writer, nonce })
+        let (reader, writer) = connection.into_split();
+        let mut greeting = Greeting { reader, writer, nonce: String::new() };
+        greeting.say().await?;
+        Ok(greeting)
     }
 
     /// Opens a stream.
@@ -93,6 +93,10 @@ impl Link {
         self.inner.table.hold(held);
     }
 
+    pub fn is_held(&self) -> bool {
+        self.inner.table.is_held()
+    }
+
     /// Tells when and why the link ended.
     pub fn closed(&self) -> watch::Receiver<Option<String>> {
         self.inner.table.closed.subscribe()
@@ -107,10 +111,18 @@ pub struct Greeting {
 }
 
 impl Greeting {
+    /// Greets, under another name each time: an answer to an earlier greeting is none to this one.
+    async fn say(&mut self) -> std::io::Result<()> {
+        self.nonce = uuid::Uuid::new_v4().simple().to_string();
+        let hello = ToGuest::Hello { nonce: self.nonce.clone(), version: VERSION };
+        let bytes = frame::encode(&hello, &[]).map_err(std::io::Error::other)?;
+        self.writer.write_all(&bytes).await
+    }
+
     /// Waits for the guest's answer; whatever comes before it belongs to an earlier session.
     pub async fn answered(mut self, limit: Duration) -> Result<Link, LinkError> {
         let mut decoder = Decoder::new();
-        let rest = tokio::time::timeout(limit, self.find_answer(&mut decoder));
+        let rest = tokio::time::timeout(limit, self.insist(&mut decoder));
         rest.await.map_err(|_| LinkError::NoAnswer)??;
         let (outgoing, queue) = outgoing::queue();
         let inner = Arc::new(Inner { table: Table::new(), outgoing });
@@ -121,15 +133,30 @@ impl Greeting {
         Ok(link)
     }
 
-    async fn find_answer(&mut self, decoder: &mut Decoder) -> Result<(), LinkError> {
-        let mut buffer = vec![0; 64 * 1024];
+    /// Greets until there is an answer. A guest may read a greeting before it has noticed that somebody is at the
+    /// other end again; when it then finds nobody there, it forgets the greeting and its answer.
+    async fn insist(&mut self, decoder: &mut Decoder) -> Result<(), LinkError> {
         let mut stale = 0;
-        while stale < MAX_STALE {
+        let mut patience = GREET_AGAIN_AFTER;
+        // Only the last greeting's answer counts, or the guest would begin a session anew that we are in the middle
+        // of; so each one is given more time than the one before, however slow the guest is.
+        loop {
+            match tokio::time::timeout(patience, self.find_answer(decoder, &mut stale)).await {
+                Ok(found) => return found,
+                Err(_) => self.say().await.map_err(|error| LinkError::Closed(error.to_string()))?,
+            }
+            patience *= 2;
+        }
+    }
+
+    async fn find_answer(&mut self, decoder: &mut Decoder, stale: &mut usize) -> Result<(), LinkError> {
+        let mut buffer = vec![0; 64 * 1024];
+        while *stale < MAX_STALE {
             let read = self.reader.read(&mut buffer).await.map_err(|e| LinkError::Closed(e.to_string()))?;
             if read == 0 {
                 return Err(LinkError::Closed("the machine ended".to_owned()));
             }
-            stale += read;
+            *stale += read;
             // Nothing follows the answer before we ask for something, so the rest of these bytes can be dropped.
             for frame in decoder.push::<ToHost>(&buffer[..read]).into_iter().flatten() {
                 match frame.message {
@@ -206,5 +233,48 @@ async fn watch_silence(inner: Arc<Inner>) {
 fn ask(inner: &Inner) {
     if let Ok((stream, _, _)) = inner.table.open() {
         let _ = inner.post(&ToGuest::Open { stream, request: Request::Usage }, &[]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads greetings and answers as it is told: each with the nonces to repeat.
+    async fn guest(mut connection: UnixStream, mut answers: impl FnMut(usize, &str) -> Option<String>) {
+        let (mut decoder, mut buffer, mut heard) = (Decoder::new(), vec![0; 4096], 0);
+        loop {
+            let count = connection.read(&mut buffer).await.unwrap_or_default();
+            if count == 0 {
+                return;
+            }
+            for frame in decoder.push::<ToGuest>(&buffer[..count]).into_iter().flatten() {
+                let ToGuest::Hello { nonce, .. } = frame.message else { continue };
+                if let Some(nonce) = answers(heard, &nonce) {
+                    let hello = frame::encode(&ToHost::Hello { nonce, version: VERSION }, &[]).unwrap();
+                    connection.write_all(&hello).await.unwrap();
+                }
+                heard += 1;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_greeting_that_was_lost_is_said_again() {
+        let (host, other) = UnixStream::pair().unwrap();
+        tokio::spawn(guest(other, |number, nonce| (number > 1).then(|| nonce.to_owned())));
+        let greeting = Link::greet(host).await.unwrap();
+        assert!(greeting.answered(Duration::from_secs(30)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_to_an_earlier_greeting_is_none() {
+        let (host, other) = UnixStream::pair().unwrap();
+        let mut first = None;
+        tokio::spawn(guest(other, move |_, nonce| {
+            Some(first.get_or_insert_with(|| nonce.to_owned()).clone()).filter(|first| first != nonce)
+        }));
+        let greeting = Link::greet(host).await.unwrap();
+        assert!(matches!(greeting.answered(Duration::from_secs(30)).await, Err(LinkError::NoAnswer)));
     }
 }

@@ -87,6 +87,10 @@ impl Table {
         state.heard = Instant::now();
     }
 
+    pub(super) fn is_held(&self) -> bool {
+        self.state().held
+    }
+
     pub(super) fn close(&self, reason: &str) {
         let mut state = self.state();
         self.closed.send_if_modified(|closed| {

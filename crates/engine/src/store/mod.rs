@@ -19,6 +19,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use crate::space;
+
 pub use events::Event;
 pub use idempotency::{IdempotencyRow, KeyClaim, RequestState};
 pub use sandboxes::SandboxRow;
@@ -29,12 +31,25 @@ pub use tokens::TokenRow;
 pub enum StoreError {
     #[error("the store {path} cannot be opened")]
     Open { path: String, source: rusqlite::Error },
+    #[error("the store {path} cannot be opened: the disk is full")]
+    NoRoom { path: String },
     #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
     Newer { found: i64, known: i64 },
     #[error("the store does not work")]
     Query(#[from] rusqlite::Error),
     #[error("a row of the store cannot be read")]
     Row(#[from] serde_json::Error),
+}
+
+impl StoreError {
+    /// Whether there was no room to write.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Query(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
+            Self::NoRoom { .. } => true,
+            Self::Open { .. } | Self::Newer { .. } | Self::Row(_) => false,
+        }
+    }
 }
 
 /// Each step takes the schema from one version to the next.
@@ -46,19 +61,32 @@ pub struct Store {
 
 impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let open_error = |source| StoreError::Open { path: path.display().to_string(), source };
+        let open_error = |source| open_error(path, source);
         let mut connection = Connection::open(path).map_err(open_error)?;
         keep_private(path);
         connection.busy_timeout(Duration::from_secs(10)).map_err(open_error)?;
         connection.pragma_update(None, "journal_mode", "wal").map_err(open_error)?;
         connection.pragma_update(None, "synchronous", "normal").map_err(open_error)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(open_error)?;
-        migrate(&mut connection)?;
+        migrate(&mut connection).map_err(|error| match error {
+            StoreError::Query(source) => open_error(source),
+            other => other,
+        })?;
         Ok(Self { connection: Mutex::new(connection) })
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// SQLite has several ways to say that there is no room, and some of them do not mention it.
+fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
+    let place = path.parent().unwrap_or(path);
+    let path = path.display().to_string();
+    match space::available_mib(place) {
+        Some(0) => StoreError::NoRoom { path },
+        _ => StoreError::Open { path, source },
     }
 }
 

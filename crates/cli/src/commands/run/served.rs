@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sandling_api::{CreateSandbox, ExecRequest, SessionStart};
+use sandling_api::{CreateSandbox, ExecRequest, LanguageName, SessionStart};
 use sandling_protocol::Language;
 use serde_json::Value;
 
@@ -80,7 +80,7 @@ async fn execute(
     let reads_stdin = reads_stdin(options);
     let run = ExecRequest {
         code: Some(code.text.clone()),
-        language: Some(language(code.language).to_owned()),
+        language: Some(language(code.language)),
         args: Some(options.args.clone()).filter(|args| !args.is_empty()),
         env: Some(options.env.iter().cloned().collect()),
         timeout_seconds: Some(options.timeout as f64),
@@ -105,10 +105,10 @@ async fn remove(client: &Client, sandbox: &str) {
     eprintln!("sandling: sandbox {sandbox} could not be removed, and ends by itself when its time is over: {why}");
 }
 
-fn language(language: Language) -> &'static str {
+fn language(language: Language) -> LanguageName {
     match language {
-        Language::Python => "python",
-        Language::Node => "node",
-        Language::Bash => "bash",
+        Language::Python => LanguageName::Python,
+        Language::Node => LanguageName::Node,
+        Language::Bash => LanguageName::Bash,
     }
 }

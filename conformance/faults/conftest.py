@@ -1,0 +1,54 @@
+"""A server of each test's own. Whatever is started here is ended here."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support import processes
+from support.mounts import Mounts
+from support.server import Server
+
+
+def pytest_configure():
+    processes.become_subreaper()
+
+
+@pytest.fixture
+def place():
+    """A directory with a short path: there are Unix sockets below it."""
+    path = Path(tempfile.mkdtemp(prefix="faults."))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def serve(place):
+    """Makes a server whose home is below `place` or another directory. Nothing of it outlives the test."""
+    made = []
+
+    def make(home=None):
+        server = Server(home or place / "home")
+        made.append(server)
+        client, _ = server.start()
+        client.call("PUT", "/v1/workspaces/default/quota", {}).expect(200)
+        return server, client
+
+    yield make
+    for server in made:
+        if server.process.poll() is None:
+            server.kill()
+        print(server.said()[-5000:])
+    processes.end_all_below(os.getpid())
+
+
+@pytest.fixture
+def mounts():
+    """Mounts things in a mount namespace of our own, and takes them away again."""
+    if os.stat("/proc/self/ns/mnt").st_ino == os.stat(f"/proc/{os.getppid()}/ns/mnt").st_ino:
+        pytest.skip("not in a mount namespace of its own; run.sh makes one, as root")
+    mounted = Mounts()
+    yield mounted
+    mounted.undo()

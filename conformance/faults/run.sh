@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Damages files, fills the disk, restarts and kills the server, and looks whether all that was said still holds.
+#
+#   conformance/faults/run.sh SANDLING [KILLS]
+#
+# SANDLING is the path of the binary, KILLS (5) how often it is killed in the middle of its work. As root, file systems
+# are filled in a mount namespace that nobody else sees; otherwise those tests are skipped.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+SANDLING=$(realpath "${1:?usage: run.sh SANDLING [KILLS]}")
+kills=${2:-5}
+installed=${CARGO_TARGET_DIR:-$here/../../target}/conformance
+SANDLING_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${SANDLING_TEMPLATES:-${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates}}
+export SANDLING SANDLING_TEMPLATES PYTHONDONTWRITEBYTECODE=1
+
+if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
+  exec env CONFORMANCE_SUBREAPER=1 python3 "$here/../subreaper.py" "$0" "$SANDLING" "$kills"
+fi
+
+mkdir -p "$installed"
+[ -x "$installed/python/bin/python" ] || python3 -m venv "$installed/python"
+"$installed/python/bin/python" -m pip install --quiet --disable-pip-version-check \
+  --requirement "$here/../pandastack/python/requirements.txt"
+
+cd "$here"
+private=()
+[ "$(id -u)" != 0 ] || private=(unshare --mount)
+status=0
+timeout 1800 "${private[@]}" "$installed/python/bin/python" -m pytest --quiet || status=$?
+"$installed/python/bin/python" kills.py "$kills" || status=$?
+exit "$status"

@@ -1,0 +1,70 @@
+"""Processes below this one. Machines outlive whoever started them; as a subreaper we do not lose sight of them."""
+
+import ctypes
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper():
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def below(pid):
+    """All living processes below one, by their id."""
+    found = set()
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                if is_alive(child):
+                    found.add(child)
+                found |= below(child)
+    except OSError:
+        pass
+    return found
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] not in "ZX"
+    except OSError:
+        return False
+
+
+def end_all_below(pid):
+    """Ends whatever is left below a process of ours."""
+    while left := below(pid):
+        for child in left:
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def of_machines(home):
+    """The processes that the machines of a home say they have."""
+    return set().union(*(of_machine(directory) for directory in Path(home).glob("sandboxes/*")))
+
+
+def of_machine(directory):
+    """The processes that one machine says it has; none if it says nothing that can be read."""
+    try:
+        machine = json.loads((directory / "machine.json").read_text())
+    except (OSError, ValueError):
+        return set()
+    return {machine["qemu"]["pid"], machine["keeper"]["pid"]}
+
+
+def until(what, condition, seconds=60.0):
+    """Asks `condition` until it answers something true; then returns that."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if found := condition():
+            return found
+        assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+        time.sleep(0.1)

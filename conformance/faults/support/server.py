@@ -1,0 +1,64 @@
+"""A server with a home of its own, which can be killed at any moment and started again."""
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from .client import Client
+
+#: A start that takes longer has something to wait for.
+ADDRESS_WITHIN = 30.0
+DRAIN_WITHIN = 60.0
+
+
+class Server:
+    def __init__(self, home, *, environment=None):
+        self.home = Path(home)
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.log = self.home.parent / "server.log"
+        self.token = f"faults-{secrets.token_hex(16)}"
+        self.environment = {
+            **os.environ, "SANDLING_HOME": str(self.home), "SANDLING_TOKEN": self.token, **(environment or {}),
+        }
+        self.process = None
+        self.client = None
+
+    def start(self):
+        """Starts it and answers a client of it, and how long it took until it said where it listens."""
+        begun = time.monotonic()
+        read_from = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            command = [os.environ["SANDLING"], "serve", "--listen", "127.0.0.1:0"]
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        while True:
+            said = self.log.read_bytes()[read_from:].decode(errors="replace")
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)", said):
+                break
+            assert self.process.poll() is None, f"the server ended at its start:\n{said}"
+            assert time.monotonic() - begun < ADDRESS_WITHIN, f"no address within {ADDRESS_WITHIN} s:\n{said}"
+            time.sleep(0.01)
+        self.client = Client(int(found[1]), self.token)
+        return self.client, time.monotonic() - begun
+
+    def kill(self):
+        """Ends it in the middle of whatever it does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """Asks it to end; its sandboxes go on."""
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(DRAIN_WITHIN)
+        assert status == 0, f"the server ended with {status} after SIGTERM"
+
+    def said(self):
+        return self.log.read_text(errors="replace")
+
+    def directories(self):
+        """The names of all directories of machines."""
+        place = self.home / "sandboxes"
+        return {entry.name for entry in place.iterdir()} if place.exists() else set()

@@ -1,0 +1,109 @@
+"""A full disk: what needs room is refused and says so, what does not goes on, and nothing is lost."""
+
+import os
+import shutil
+
+import pytest
+
+from support.processes import until
+
+#: Enough for a few sandboxes, and soon filled.
+DISK_MIB = 200
+
+
+@pytest.fixture
+def disk(place, mounts):
+    mounts.small_disk(place / "disk", DISK_MIB)
+    return place / "disk"
+
+
+def fill(disk, leaving_mib=0):
+    """Takes the room, all but a rest, and returns the file that holds it."""
+    filler = disk / "filler"
+    with filler.open("wb") as file:
+        try:
+            while shutil.disk_usage(disk).free > leaving_mib << 20:
+                file.write(b"\0" * (1 << 20))
+                file.flush()
+        except OSError:
+            pass
+    return filler
+
+
+def test_on_a_full_disk_nothing_is_made_and_the_rest_goes_on(disk, serve):
+    server, client = serve(disk / "home")
+    sandbox = client.create()
+    before = server.directories()
+    filler = fill(disk)
+    refused = client.call("POST", "/v1/sandboxes", {"template": "base"}).expect(507)
+    assert refused.code == "no_space" and str(disk) not in refused.json()["error"]
+
+    def token_is_refused():
+        answer = client.call("POST", "/v1/me/tokens", {"label": "x" * 60}).expect(201, 507)
+        return answer.status == 507 and answer.code == "no_space"
+
+    # The store may have had a few pages left.
+    until("a token is refused", token_is_refused)
+    assert client.living() == {sandbox}
+    assert server.directories() == before
+    assert client.run(sandbox, "echo here") == "here\n"
+    client.call("GET", f"/v1/sandboxes/{sandbox}/fs", query={"path": "/etc/hostname"}).expect(200)
+    os.unlink(filler)
+    other = client.create()
+    for made in (sandbox, other):
+        client.delete(made)
+
+
+def test_a_sandbox_that_cannot_write_stands_still_and_goes_on_when_there_is_room(disk, serve):
+    server, client = serve(disk / "home")
+    sandbox = client.create()
+    filler = fill(disk, leaving_mib=8)
+    path = f"/v1/sandboxes/{sandbox}"
+    text = "yes 0123456789abcdef | head -c 24M"
+    line = f"{text} > /root/big && sync && sha256sum < /root/big"
+    client.call("POST", f"{path}/exec", {"cmd": line, "id": "big", "detached": True}).expect(202)
+
+    def stands_still():
+        # One that is under way when the machine stops waits for it, until its own time is up.
+        answer = client.call("POST", f"{path}/exec", {"cmd": "true", "timeout_seconds": 2}).expect(200, 504, 507)
+        return answer.status == 507 and answer.code == "no_space"
+
+    until("the sandbox stands still", stands_still)
+    client.call("GET", path).expect(200)
+    assert client.call("GET", f"{path}/metrics").expect(200).json()["guest"] is None
+    os.unlink(filler)
+    until("the sandbox goes on", lambda: not stands_still())
+    result = client.call("GET", f"{path}/execs/big/result", query={"wait": "true"}).expect(200).json()
+    expected = client.run(sandbox, f"{text} | sha256sum")
+    assert (result["exit_code"], result["stdout"]) == (0, expected), result
+    client.delete(sandbox)
+
+
+def test_a_deadline_holds_for_the_caller_while_a_sandbox_stands_still(disk, serve):
+    server, client = serve(disk / "home")
+    sandbox = client.create()
+    filler = fill(disk, leaving_mib=8)
+    path = f"/v1/sandboxes/{sandbox}"
+    request = {"cmd": "while yes 0123456789abcdef | head -c 24M > /root/big; do sync; done", "timeout_seconds": 10}
+    late = client.call("POST", f"{path}/exec", request).expect(504)
+    assert late.code == "command_timeout"
+    os.unlink(filler)
+    until("the sandbox goes on", lambda: client.call("POST", f"{path}/exec", {"cmd": "true"}).status == 200)
+    client.delete(sandbox)
+
+
+def test_a_start_on_a_full_disk_says_what_is_missing_or_works(disk, serve):
+    server, client = serve(disk / "home")
+    sandbox = client.create()
+    server.stop()
+    filler = fill(disk)
+    try:
+        client, _ = server.start()
+        assert client.run(sandbox, "echo here") == "here\n"
+        server.stop()
+    except AssertionError as error:
+        assert "full" in str(error), error
+    os.unlink(filler)
+    client, _ = server.start()
+    assert client.run(sandbox, "echo here") == "here\n"
+    client.delete(sandbox)

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Lets schemathesis try what the OpenAPI document allows, and what it does not, on a server with real virtual machines:
+# no answer may be a 5xx or one that the document does not know.
+#
+#   conformance/schemathesis.sh SANDLING [SECONDS]
+#
+# SANDLING is the path of the binary, SECONDS (120) how long to go on trying. `conformance/server.sh` says which
+# templates are used.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+sandling=$(realpath "${1:?usage: schemathesis.sh SANDLING [SECONDS]}")
+seconds=${2:-120}
+installed=${CARGO_TARGET_DIR:-$here/../target}/conformance
+
+if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
+  exec env CONFORMANCE_SUBREAPER=1 python3 "$here/subreaper.py" "$0" "$sandling" "$seconds"
+fi
+. "$here/server.sh"
+
+api() { # METHOD PATH [JSON]
+  curl --silent --show-error --fail-with-body --request "$1" "$SANDLING_API$2" \
+    --header "Authorization: Bearer $SANDLING_TOKEN" ${3:+--header "Content-Type: application/json" --data "$3"}
+}
+
+field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
+
+make_things() {
+  SANDBOX=$(api POST /v1/sandboxes '{"template": "base"}' | field id)
+  VICTIM=$(api POST /v1/sandboxes '{"template": "base"}' | field id)
+  for sandbox in "$SANDBOX" "$VICTIM"; do
+    EXEC=$(api POST "/v1/sandboxes/$sandbox/exec" '{"cmd": "echo done", "id": "known"}' | field id)
+    SESSION=$(api POST "/v1/sandboxes/$sandbox/repl/sessions" '{"id": "known"}' | field id)
+  done
+  export SANDBOX VICTIM EXEC SESSION
+  for workspace in fuzzed doomed; do
+    api POST /v1/workspaces "{\"name\": \"$workspace\"}" >/dev/null
+  done
+  # More of them would be refused anyway on a small host; what a create answers is another suite's affair.
+  api PUT /v1/workspaces/default/quota '{"sandboxes": 1}' >/dev/null
+}
+
+trap 'clean_up "$installed/server.log"' EXIT
+[ -x "$installed/schemathesis/bin/python" ] || python3 -m venv "$installed/schemathesis"
+"$installed/schemathesis/bin/python" -m pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+start_server
+make_things
+(cd "$run" && "$installed/schemathesis/bin/schemathesis" --config-file "$here/schemathesis.toml" \
+  run "$SANDLING_API/openapi.json" --phases examples,coverage,fuzzing --max-time "$seconds") ||
+  fail "schemathesis found something"
+api POST "/v1/sandboxes/$SANDBOX/exec" '{"args": ["/bin/true"]}' >/dev/null ||
+  fail "the sandbox did not bear it:" "$(api GET "/v1/sandboxes/$SANDBOX/events")"
+for left in $(api GET /v1/sandboxes | python3 -c 'import json, sys; print(*(s["id"] for s in json.load(sys.stdin)))'); do
+  api DELETE "/v1/sandboxes/$left"
+done
+stop_server
+exit "$failed"

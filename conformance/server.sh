@@ -1,0 +1,62 @@
+# A server of the suites' own, with real virtual machines. Sourced by the scripts that drive one.
+#
+# Expects `sandling`, the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the templates `base` and
+# `code-interpreter`; without it, those of the user's own home are used.
+
+# A short path: there are Unix sockets below it.
+run=$(mktemp -d "${TMPDIR:-/tmp}/conformance.XXXXXX")
+server=
+failed=0
+
+# Notes a failure and goes on, so that one run tells everything.
+fail() {
+  echo "conformance: $*" >&2
+  failed=1
+}
+
+start_server() {
+  export SANDLING_HOME=$run/home
+  [ -z "${SANDLING_TEST_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES
+  [ -n "${SANDLING_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates
+  SANDLING_TOKEN=conformance-$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
+  export SANDLING_TOKEN
+  "$sandling" serve --listen 127.0.0.1:0 >"$run/server.log" 2>&1 &
+  server=$!
+  local attempt
+  for attempt in $(seq 300); do
+    SANDLING_API=$(grep -om1 'http://127\.0\.0\.1:[0-9]*' "$run/server.log" || true)
+    [ -z "$SANDLING_API" ] || break
+    kill -0 "$server" 2>/dev/null || { fail "the server ended before it said where it listens"; exit 1; }
+    sleep 0.1
+  done
+  [ -n "$SANDLING_API" ] || { fail "the server did not say where it listens within 30 s"; exit 1; }
+  export SANDLING_API NO_PROXY=127.0.0.1,localhost
+}
+
+# Asks the server to end, expects a clean drain, and looks for what was left behind.
+stop_server() {
+  local stopping=$server status=0 attempt directories
+  server=
+  kill -TERM "$stopping"
+  for attempt in $(seq 600); do
+    kill -0 "$stopping" 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -KILL "$stopping" 2>/dev/null || true
+  wait "$stopping" || status=$?
+  [ "$status" = 0 ] || fail "the server ended with $status after SIGTERM"
+  directories=$(find "$SANDLING_HOME/sandboxes" -mindepth 1 -maxdepth 1 2>/dev/null || true)
+  [ -z "$directories" ] || fail "sandbox directories were left behind:" $directories
+}
+
+# For a trap on EXIT: `clean_up LOG` keeps the server's log under that name if anything failed.
+clean_up() {
+  local status=$?
+  [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
+  if [ "$status" != 0 ] && [ -f "$run/server.log" ]; then
+    mkdir -p "$(dirname "$1")"
+    cp "$run/server.log" "$1"
+    echo "conformance: the server's log is in $(realpath "$1")" >&2
+  fi
+  rm -rf "$run"
+}
