@@ -93,7 +93,7 @@ impl Baked {
         format!("baked-{}", self.manifest.id)
     }
 
-    fn load(dir: &Path) -> Result<Option<Self>, BakeError> {
+    pub(crate) fn load(dir: &Path) -> Result<Option<Self>, BakeError> {
         let Ok(text) = fs::read(dir.join(MANIFEST)) else { return Ok(None) };
         let damaged = || BakeError::Damaged(dir.to_owned());
         let manifest: Manifest = serde_json::from_slice(&text).map_err(|_| damaged())?;

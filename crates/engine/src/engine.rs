@@ -1,10 +1,11 @@
 //! The engine: everything of one home directory, in one place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_image::{ContentId, ImageStore};
 use sandling_vmm::accelerator::{self, Probe, ResolveError};
+use sandling_vmm::memory::place_library;
 
 use tokio::sync::broadcast;
 
@@ -14,6 +15,7 @@ use crate::made::Maker;
 use crate::owner::Owner;
 use crate::recover;
 use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
+use crate::snapshot::SnapshotId;
 use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
@@ -42,6 +44,23 @@ pub struct Engine {
     events: broadcast::Sender<Event>,
     shelves: Mutex<HashMap<Shape, Arc<Shelf>>>,
     sandboxes: Mutex<Registry>,
+    pub(crate) sweeping: tokio::sync::Mutex<()>,
+    held_snapshots: Mutex<Vec<SnapshotId>>,
+}
+
+/// See [`Engine::hold_snapshot`].
+pub(crate) struct HeldSnapshot {
+    engine: Arc<Engine>,
+    id: SnapshotId,
+}
+
+impl Drop for HeldSnapshot {
+    fn drop(&mut self) {
+        let mut held = self.engine.held_snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = held.iter().position(|id| *id == self.id) {
+            held.swap_remove(at);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -63,6 +82,7 @@ impl Engine {
             sandboxes: config.home.sandboxes(),
             engine: owner.id().to_owned(),
             launcher: config.launcher.clone(),
+            library: place_library(config.home.root()).map_err(home_error)?,
         });
         let engine = Arc::new(Self {
             config,
@@ -75,8 +95,11 @@ impl Engine {
             events: broadcast::Sender::new(1024),
             shelves: Default::default(),
             sandboxes: Default::default(),
+            sweeping: Default::default(),
+            held_snapshots: Default::default(),
         });
         recover::recover(&engine).await?;
+        engine.sweep_unfinished()?;
         Ok(engine)
     }
 
@@ -177,13 +200,20 @@ impl Engine {
         ending.join_all().await;
     }
 
-    /// Lets go of the sandboxes without ending them: the next engine that takes over finds them as they are, and
-    /// each ends by itself when its time is over. Standbys are ended.
+    /// Lets go of the sandboxes without ending them: persistent ones hibernate, the others are found as they are by
+    /// the next engine that takes over, and each ends by itself when its time is over. Standbys are ended.
     pub async fn detach(&self) {
-        let shelves: Vec<_> = {
-            self.registry().closing = true;
-            self.shelves().drain().map(|(_, shelf)| shelf).collect()
+        let (persistent, shelves): (Vec<_>, Vec<_>) = {
+            let mut registry = self.registry();
+            registry.closing = true;
+            let persistent = registry.living.values().filter(|sandbox| sandbox.lifetime.borrow().persistent);
+            (persistent.cloned().collect(), self.shelves().drain().map(|(_, shelf)| shelf).collect())
         };
+        for sandbox in persistent {
+            if let Err(error) = sandbox.hibernate().await {
+                tracing::warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "it did not hibernate and is left running");
+            }
+        }
         for shelf in shelves {
             shelf.close().await;
         }
@@ -229,6 +259,16 @@ impl Engine {
 
     pub(crate) fn unregister(&self, id: &SandboxId) {
         self.registry().living.remove(id);
+    }
+
+    /// Keeps a snapshot from being swept while something is being made of it.
+    pub(crate) fn hold_snapshot(self: &Arc<Self>, id: &SnapshotId) -> HeldSnapshot {
+        self.held_snapshots.lock().unwrap_or_else(PoisonError::into_inner).push(id.clone());
+        HeldSnapshot { engine: self.clone(), id: id.clone() }
+    }
+
+    pub(crate) fn snapshots_in_making(&self) -> BTreeSet<SnapshotId> {
+        self.held_snapshots.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

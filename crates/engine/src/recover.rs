@@ -8,6 +8,7 @@ use sandling_vmm::machine::{Machine, MachineDir, kill_leftover};
 
 use crate::engine::{Engine, OpenError};
 use crate::keep;
+use crate::lifecycle::State;
 use crate::link::Link;
 use crate::made::ANSWER_WITHIN;
 use crate::owner;
@@ -54,6 +55,12 @@ async fn recover_sandbox(engine: &Arc<Engine>, row: SandboxRow) -> Result<(), Op
 /// Makes a running machine of a dead engine ours: same id, same processes.
 async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Result<(), String> {
     let gone = |error: &dyn std::error::Error| format!("it could not be taken over: {error}");
+    if info.state == State::Hibernated {
+        // Its machine had been saved, and may have outlived the engine that was about to end it.
+        clear(dir).await;
+        engine.store.give_sandbox(info.id.as_str(), engine.owner.id()).map_err(|error| gone(&error))?;
+        return keep::start(engine, None, info).map(drop).ok_or_else(|| "the engine is closing".to_owned());
+    }
     let machine = Machine::adopt(MachineDir::new(dir)).await.map_err(|error| gone(&error))?;
     let machine = machine.ok_or_else(|| "its machine had ended".to_owned())?;
     let link = async {
@@ -74,7 +81,7 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Resul
     fs::write(dir.join(ENGINE_FILE), engine.owner.id()).map_err(|error| gone(&error))?;
     engine.store.give_sandbox(info.id.as_str(), engine.owner.id()).map_err(|error| gone(&error))?;
     let _ = engine.record(&info.id, &info.workspace, "taken_over", serde_json::json!({}));
-    keep::start(engine, Live { machine, link }, info).map(drop).ok_or_else(|| "the engine is closing".to_owned())
+    keep::start(engine, Some(Live { machine, link }), info).map(drop).ok_or_else(|| "the engine is closing".to_owned())
 }
 
 fn belongs_to_the_living(engines: &Path, dir: &Path) -> bool {

@@ -9,6 +9,7 @@ mod idempotency;
 mod quotas;
 mod rows;
 mod sandboxes;
+mod snapshots;
 mod tokens;
 mod workspaces;
 
@@ -21,6 +22,7 @@ use rusqlite::Connection;
 pub use events::Event;
 pub use idempotency::{IdempotencyRow, KeyClaim, RequestState};
 pub use sandboxes::SandboxRow;
+pub use snapshots::Listed;
 pub use tokens::TokenRow;
 
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +38,7 @@ pub enum StoreError {
 }
 
 /// Each step takes the schema from one version to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 pub struct Store {
     connection: Mutex<Connection>,

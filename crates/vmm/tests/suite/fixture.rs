@@ -11,6 +11,7 @@ use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::disk::{DiskFormat, create_overlay};
 use sandling_vmm::jail::{JailConfig, MachineDir};
 use sandling_vmm::machine::{Disk, Hardware, Layer, Machine, MachineConfig, Start};
+use sandling_vmm::memory::{Memory, place_library};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -55,7 +56,7 @@ impl Template {
         self.dir.join("state")
     }
 
-    fn disk(&self) -> Disk {
+    pub fn disk(&self) -> Disk {
         let layer = |name: &str| Layer { name: name.to_owned(), path: self.dir.join(name) };
         Disk { overlay: "disk.qcow2".to_owned(), backing: vec![layer("root"), layer("base")] }
     }
@@ -96,10 +97,15 @@ async fn bake() -> Template {
     Template { dir }
 }
 
+/// The template's memory, without layers.
+pub fn base_memory() -> Memory {
+    Memory::base(TEMPLATE.memory(), place_library(&WORK).unwrap())
+}
+
 /// The configuration of a machine restored from the template, in a fresh directory with a fresh overlay.
 pub async fn restore_config(name: &str) -> MachineConfig {
     let dir = MachineDir::new(WORK.join(name));
-    let start = Start::Restore { memory: TEMPLATE.memory(), state: TEMPLATE.state() };
+    let start = Start::Restore { memory: base_memory(), state: TEMPLATE.state() };
     let config = config_in(dir, start, TEMPLATE.disk());
     config.dir.create().unwrap();
     let overlay = config.dir.files().join(&config.disk.overlay);
