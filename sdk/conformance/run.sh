@@ -3,10 +3,9 @@
 #
 #   sdk/conformance/run.sh SANDLING [python] [async] [typescript] [guides]
 #
-# SANDLING is the path of the binary; all runners are used unless some are named;
-# `guides` is the code of docs/sdk.md. SANDLING_TEST_TEMPLATES names the
-# directory with the template `base`; without it, those of the user's own home are used. Ends with 0 only if no case
-# failed and nothing was left behind.
+# SANDLING is the path of the binary; all runners are used unless some are named; `guides` is the code of docs/sdk.md.
+# SANDLING_TEST_TEMPLATES names the directory with the template `base`; without it, those of the user's own home are
+# used. Ends with 0 only if no case failed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,6 +30,7 @@ start_server() {
   [ -n "${SANDLING_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates
   SANDLING_TOKEN=conformance-$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
   export SANDLING_TOKEN
+  : >"$run/server.log"
   "$sandling" serve --listen 127.0.0.1:0 >"$run/server.log" 2>&1 &
   server=$!
   for _ in $(seq 600); do

@@ -28,6 +28,7 @@ NAMES = {
     "aiter_bytes": "iter_bytes",
     "asynccontextmanager": "contextmanager",
     "enter_async_context": "enter_context",
+    "handle_async_request": "handle_request",
 }
 
 

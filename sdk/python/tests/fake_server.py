@@ -33,7 +33,7 @@ Script = Union[Answer, List[Answer], Callable[[Asked], Answer]]
 class FakeServer:
     """``answers`` maps a method and path (``*`` for any) to an answer, to a list that is used up, or to a function."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         self.answers: Dict[Route, Script] = {}
         self.asked: List[Asked] = []
         owner = self
@@ -68,13 +68,14 @@ class FakeServer:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = ThreadingHTTPServer((address, 0), Handler)
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        host, port = self._http.server_address[:2]
+        return f"http://{host!s}:{port}"
 
     def take(self, asked: Asked) -> Answer:
         script: Optional[Script] = self.answers.get((asked.method, asked.path)) or self.answers.get((asked.method, "*"))

@@ -266,3 +266,24 @@ def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeSe
             colour.run(work)
     assert heard == ["  indented", "second"]
     assert server.asked[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}
+
+
+def test_a_server_elsewhere_is_reached_the_same_way(colour: Colour, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    # Not one of the addresses that are known to be this machine.
+    far = FakeServer("127.0.0.2")
+    try:
+        far.answers["GET", "/v1/sandboxes/box/events?tail=1"] = Answer(200, {"events": []})
+        far.answers["POST", "/v1/sandboxes/box/exec/stream"] = stream_of(OUT, 'event: exit\ndata: {"exit_code":0}\n\n')
+
+        async def work() -> None:
+            sandbox = box(colour, far)
+            assert await settle(sandbox.events(1)) == []
+            assert (await settle(sandbox.exec("x", on_stdout=lambda _: None))).stdout == "so far"
+
+        colour.run(work)
+        assert far.asked[0].headers["authorization"] == "Bearer key"
+        assert far.asked[0].headers["host"] == far.url[len("http://") :]
+    finally:
+        far.close()

@@ -138,7 +138,7 @@ export class Sandbox {
   async *logs(options: { follow?: boolean } = {}): AsyncGenerator<string, void, undefined> {
     if (!options.follow) {
       const text = (await this.#requests.fetch("GET", "/logs")).toString("utf8");
-      yield* text.split("\n").filter((line, index, lines) => line || index < lines.length - 1);
+      yield* text.split(/\r?\n/).filter((line, index, lines) => line || index < lines.length - 1);
       return;
     }
     for await (const event of this.#requests.events("GET", "/logs", { query: { follow: "true" } })) {

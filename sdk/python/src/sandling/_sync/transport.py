@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 from urllib.parse import urlsplit
 
 from .._sse import EventDecoder, ServerEvent
@@ -48,7 +48,8 @@ class Transport:
         self._resolve = resolve
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._http: Optional[httpx.Client] = None
+        self._pool: Union[httpx.Client, httpx.HTTPTransport, None] = None
+        self._headers: List[Tuple[bytes, bytes]] = []
         self._urls: Dict[str, httpx.URL] = {}
         self.endpoint: Optional[Endpoint] = None
 
@@ -81,11 +82,15 @@ class Transport:
         timeout: Union[float, str, None] = "default",
     ) -> httpx.Response:
         """Sends bytes, or an iterator of bytes, and gives the whole answer."""
-        http = self._http or self._connect()
-        request = http.build_request(
-            method, self._url(path), content=content, params=params, headers=headers, timeout=self._limits(timeout)
-        )
-        answer = self._send(http, request)
+        import httpx
+
+        seconds = self._timeout if isinstance(timeout, str) else timeout
+        try:
+            answer = self._send(method, path, content=content, params=params, headers=headers, seconds=seconds)
+            # Reads it to its end, which gives the connection back.
+            answer.read()
+        except httpx.TransportError as error:
+            raise _lost(error) from error
         if answer.status_code >= 400:
             raise _refusal(answer)
         return answer
@@ -104,24 +109,21 @@ class Transport:
         """An answer whose body is still to come. ``silence`` is how long nothing may come."""
         import httpx
 
-        http = self._http or self._connect()
         content = None
         if body is not None:
             content = json.dumps(body).encode()
             headers = {"content-type": "application/json", **(headers or {})}
-        request = http.build_request(
-            method, self._url(path), content=content, params=params, headers=headers, timeout=self._limits(silence)
-        )
-        answer = self._send(http, request, stream=True)
         try:
-            if answer.status_code >= 400:
-                answer.read()
-                raise _refusal(answer)
-            yield answer
+            answer = self._send(method, path, content=content, params=params, headers=headers, seconds=silence)
+            try:
+                if answer.status_code >= 400:
+                    answer.read()
+                    raise _refusal(answer)
+                yield answer
+            finally:
+                answer.close()
         except httpx.TransportError as error:
             raise _lost(error) from error
-        finally:
-            answer.close()
 
     def events(
         self, method: str, path: str, *, body: Any = None, params: Optional[Params] = None
@@ -135,9 +137,9 @@ class Transport:
                     yield event
 
     def close(self) -> None:
-        http, self._http = self._http, None
-        if http is not None:
-            http.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
 
     def located(self) -> Endpoint:
         """Where the server is."""
@@ -146,14 +148,49 @@ class Transport:
         assert self.endpoint is not None
         return self.endpoint
 
-    def _connect(self) -> httpx.Client:
+    def _connect(self) -> None:
         endpoint = self.endpoint
         if endpoint is None:
             endpoint = in_thread(self._resolve)
         with self._lock:
-            if self._http is None:
-                self._http, self.endpoint = _pool(endpoint), endpoint
-            return self._http
+            if self._pool is None:
+                self._headers = _headers(endpoint)
+                self._pool, self.endpoint = _pool(endpoint), endpoint
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: Any,
+        params: Optional[Params],
+        headers: Optional[Dict[str, str]],
+        seconds: Optional[float],
+    ) -> httpx.Response:
+        """Sends a request and gives the head of its answer.
+
+        The request is made here and not by httpx's client: that one looks for cookies, redirects and what to merge,
+        which together costs as much again.
+        """
+        import httpx
+
+        if self._pool is None:
+            self._connect()
+        own = {name.encode(): value.encode() for name, value in (headers or {}).items()}
+        all_headers = [*(pair for pair in self._headers if pair[0] not in own), *own.items()]
+        limits = {"connect": CONNECT_WITHIN, "read": seconds, "write": seconds, "pool": seconds}
+        request = httpx.Request(
+            method,
+            self._url(path),
+            params=params,
+            headers=all_headers,
+            content=content,
+            extensions={"timeout": limits},
+        )
+        if isinstance(self._pool, httpx.Client):
+            return self._pool.send(request, stream=True)
+        assert self._pool is not None, "the client was closed while it was in use"
+        return self._pool.handle_request(request)
 
     def _url(self, path: str) -> httpx.URL:
         """The whole address. Kept, because taking one apart costs as much as all else that is done here."""
@@ -167,38 +204,25 @@ class Transport:
             url = self._urls[path] = httpx.URL(self.endpoint.url + path)
         return url
 
-    def _send(self, http: httpx.Client, request: httpx.Request, stream: bool = False) -> httpx.Response:
-        import httpx
 
-        try:
-            return http.send(request, stream=stream)
-        except httpx.TransportError as error:
-            raise _lost(error) from error
-
-    def _limits(self, timeout: Union[float, str, None]) -> httpx.Timeout:
-        import httpx
-
-        seconds = self._timeout if isinstance(timeout, str) else timeout
-        return httpx.Timeout(seconds, connect=CONNECT_WITHIN)
+def _headers(endpoint: Endpoint) -> List[Tuple[bytes, bytes]]:
+    own = {"authorization": f"Bearer {endpoint.token}", "user-agent": f"sandling-py/{__version__}"}
+    own.update({"accept": "application/json", "host": urlsplit(endpoint.url).netloc.rpartition("@")[2]})
+    return [(name.encode(), value.encode()) for name, value in own.items()]
 
 
-def _pool(endpoint: Endpoint) -> httpx.Client:
+def _pool(endpoint: Endpoint) -> Union[httpx.Client, httpx.HTTPTransport]:
     import httpx
 
     parts = urlsplit(endpoint.url)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE)
-    headers = {
-        "authorization": f"Bearer {endpoint.token}",
-        "accept": "application/json",
-        "user-agent": f"sandling-py/{__version__}",
-    }
     if parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
-        return httpx.Client(headers=headers, limits=limits)
+        # The client knows the environment's proxies and certificates.
+        return httpx.Client(limits=limits)
     # No proxy stands between this machine and itself, and certificates are loaded only where they are needed.
-    transport = httpx.HTTPTransport(
+    return httpx.HTTPTransport(
         verify=parts.scheme == "https", limits=limits, socket_options=SOCKET_OPTIONS, trust_env=False
     )
-    return httpx.Client(headers=headers, transport=transport, trust_env=False)
 
 
 def _refusal(answer: httpx.Response) -> Exception:
