@@ -69,8 +69,9 @@ async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Re
     app.engine.settled().await;
     let wish = wish(app, workspace, &spec)?;
     let place = app.access.admit(workspace, &wish, || living(app, workspace))?;
+    let turn = app.turns.take().await?;
     let sandbox = app.engine.create(spec).await?;
-    drop(place);
+    drop((turn, place));
     Ok(sandbox.info().into())
 }
 
