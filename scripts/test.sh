@@ -36,5 +36,8 @@ cargo test --workspace --quiet --exclude sandling-cli
 # Real machines under emulation share the host's cores: a few at a time.
 cargo test --quiet --package sandling-cli -- --test-threads "${SANDLING_TEST_THREADS:-3}"
 
+step "hostile bytes"
+scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"
+
 step "nothing is left behind"
 scripts/leftovers.sh

@@ -12,6 +12,8 @@ use crate::report::Report;
 use crate::{Options, engine};
 
 const CODE: &str = "print(1+1)";
+/// Debian's own for every peer: a version switcher in the search path would add its own start to theirs.
+const PYTHON: &str = "/usr/bin/python3";
 const IMPORT: &str = "import time; t = time.perf_counter(); import pandas; print(time.perf_counter() - t)";
 
 pub fn spec(template: &str) -> CreateSpec {
@@ -22,9 +24,9 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
     let (ready, _home) = engine(options, 1).await?;
     let (cold, _other_home) = engine(options, 0).await?;
     report.host.insert("accelerator".to_owned(), ready.probe().accelerator.to_string());
-    let mut peers = vec![peer("host", &["python3", "-c", CODE])];
-    peers.push(peer("bwrap", &["bwrap", "--ro-bind", "/", "/", "--unshare-all", "python3", "-c", CODE]));
-    let runsc = ["runsc", "--rootless", "--network=none", "--platform=ptrace", "do", "python3", "-c", CODE];
+    let mut peers = vec![peer("host", &[PYTHON, "-c", CODE])];
+    peers.push(peer("bwrap", &["bwrap", "--ro-bind", "/", "/", "--unshare-all", PYTHON, "-c", CODE]));
+    let runsc = ["runsc", "--rootless", "--network=none", "--platform=ptrace", "do", PYTHON, "-c", CODE];
     peers.push(peer("runsc", &runsc));
     let [mut standby, mut restore] = [Vec::new(), Vec::new()];
     for round in 0..options.rounds {

@@ -4,6 +4,7 @@
 mod contenders;
 mod endurance;
 mod plot;
+mod profile;
 mod report;
 
 use std::path::PathBuf;
@@ -31,6 +32,9 @@ struct Options {
     /// Sandboxes alive at once in the endurance part
     #[arg(long, default_value_t = 60)]
     alive: usize,
+    /// Only print where the time of a create and of the first commands goes
+    #[arg(long)]
+    profile: bool,
     /// Where `sandboxes.json` and `sandboxes.svg` go
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
@@ -39,6 +43,9 @@ struct Options {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let options = Options::parse();
+    if options.profile {
+        return profile::print(&options).await;
+    }
     let mut report = Report::new();
     contenders::measure(&options, &mut report).await?;
     endurance::measure(&options, &mut report).await?;

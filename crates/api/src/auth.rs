@@ -67,8 +67,41 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
             context.came_from(&principal);
         }
         principal.require(N::SCOPE)?;
+        if let Some(id) = used_sandbox(parts.uri.path())
+            && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
+        {
+            awake(&sandbox).await?;
+        }
         Ok(Self { principal, need: PhantomData })
     }
+}
+
+/// What is asked of a sandbox's machine, and not only about the sandbox.
+const USES: [&str; 12] = [
+    "exec",
+    "execs",
+    "fs",
+    "repl",
+    "ports",
+    "proxy",
+    "fork",
+    "fork-tree",
+    "snapshots",
+    "terminal",
+    "resume",
+    "metrics",
+];
+
+/// The sandbox whose machine this path needs.
+fn used_sandbox(path: &str) -> Option<SandboxId> {
+    let (id, rest) = path.strip_prefix("/v1/sandboxes/")?.split_once('/')?;
+    let first = rest.split('/').next()?;
+    if USES.contains(&first) { SandboxId::parse(id) } else { None }
+}
+
+/// Wakes a sandbox that hibernates, whoever else is doing so at this moment.
+pub(crate) async fn awake(sandbox: &Sandbox) -> Result<(), ApiError> {
+    if sandbox.hibernates() { Ok(sandbox.wake().await?) } else { Ok(()) }
 }
 
 /// The bare token of a request; empty if there is none.
@@ -136,6 +169,15 @@ mod tests {
         assert_eq!(token_of(Request::get(uri)), "");
         assert_eq!(token_of(Request::get(uri).header("upgrade", "websocket")), "abc");
         assert_eq!(token_of(Request::get(uri).header("accept", "text/event-stream")), "abc");
+    }
+
+    #[test]
+    fn only_what_needs_a_machine_wakes_one() {
+        let id = "0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11";
+        let wakes = |rest: &str| used_sandbox(&format!("/v1/sandboxes/{id}{rest}")).is_some();
+        assert!(wakes("/exec") && wakes("/fs/stat") && wakes("/exec/stream") && wakes("/fork"));
+        assert!(!wakes("") && !wakes("/") && !wakes("/lifecycle") && !wakes("/hibernate") && !wakes("/events"));
+        assert!(used_sandbox("/v1/sandboxes/nonsense/exec").is_none());
     }
 
     #[test]

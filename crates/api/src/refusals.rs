@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use sandling_engine::{
-    BakeError, ChangeError, CreateError, IdentifyError, LinkError, MakeError, Refused, RunError, StoreError,
-    TemplateError, UseError,
+    BakeError, ChangeError, CreateError, ForkError, IdentifyError, LinkError, MakeError, Refused, RunError,
+    SnapshotError, StoreError, TemplateError, UseError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
@@ -31,6 +31,7 @@ impl From<Refused> for ApiError {
         match refused {
             Refused::NotReadyYet => Self::conflict("sandbox_not_ready", refused.to_string()),
             Refused::Paused => Self::conflict("sandbox_paused", refused.to_string()),
+            Refused::Hibernated => Self::conflict("sandbox_hibernated", refused.to_string()),
             Refused::DiskFull => no_space(refused.to_string()),
             Refused::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", refused.to_string()),
         }
@@ -42,6 +43,8 @@ impl From<ChangeError> for ApiError {
         match error {
             ChangeError::Refused(refused) => refused.into(),
             ChangeError::Machine(source) => Self::internal(&source),
+            ChangeError::Save(error) => error.into(),
+            ChangeError::Wake(error) => error.into(),
         }
     }
 }
@@ -120,6 +123,11 @@ impl From<CreateError> for ApiError {
             CreateError::NoMemory { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_capacity", message).retry_after(5)
             }
+            CreateError::NoSnapshot => Self::not_found("snapshot"),
+            CreateError::SizeOfSnapshot => {
+                Self::bad_request("a sandbox from a snapshot has its size; leave cpu, memory_mb and disk_mb out")
+            }
+            CreateError::Restore(error) => Self::conflict("snapshot_unusable", error.to_string()),
             CreateError::NoSpace { .. } => no_space(message),
             CreateError::Make(MakeError::Directory(source)) if is_full(&source) => {
                 no_space("the server's disk is full")
@@ -133,6 +141,38 @@ impl From<CreateError> for ApiError {
             }
             CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
             CreateError::Make(_) | CreateError::Identify(_) | CreateError::GrowDisk(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<SnapshotError> for ApiError {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::Refused(refused) => refused.into(),
+            SnapshotError::Unknown => Self::not_found("snapshot"),
+            SnapshotError::CutOff => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "cut_off", "the sandbox ended meanwhile").retry_after(1)
+            }
+            SnapshotError::Files(source) if source.kind() == std::io::ErrorKind::StorageFull => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", "there is no space left for the snapshot")
+            }
+            SnapshotError::Files(_)
+            | SnapshotError::Disk(_)
+            | SnapshotError::Freeze(_)
+            | SnapshotError::Hostile
+            | SnapshotError::Map(_)
+            | SnapshotError::Store(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<ForkError> for ApiError {
+    fn from(error: ForkError) -> Self {
+        match error {
+            ForkError::Children(_) => Self::bad_request(error.to_string()),
+            ForkError::Use(error) => error.into(),
+            ForkError::Snapshot(error) => error.into(),
+            ForkError::Create(error) => error.into(),
         }
     }
 }

@@ -1,9 +1,14 @@
 //! `sandling`: a disposable computer for every AI agent.
 
+mod announce;
+mod client;
 mod commands;
+mod each;
+mod follow;
 mod options;
 mod outcome;
 mod show;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -24,16 +29,32 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return outcome::failed(&anyhow::Error::from(error).context("the runtime did not start")),
     };
-    let result = runtime.block_on(async {
-        match options.command {
-            Command::Run(ref run) => commands::run::run(&options.common, run).await,
-            Command::Serve(ref serve) => commands::serve::serve(&options.common, serve).await,
-            Command::Doctor(ref doctor) => commands::doctor::doctor(&options.common, doctor).await,
-            Command::Template(ref template) => commands::template::template(&options.common, template).await,
-            Command::Completions { shell } => commands::completions::completions(shell),
-        }
-    });
+    let result = runtime.block_on(obey(&options));
     // Reading our own stdin may still block a thread; nobody waits for it.
     runtime.shutdown_background();
     result.unwrap_or_else(|error| outcome::failed(&error))
+}
+
+async fn obey(Options { common, command }: &Options) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(options) => commands::run::run(common, options).await,
+        Command::Create(options) => commands::create::create(options).await,
+        Command::Ls(options) => commands::ls::ls(options).await,
+        Command::Exec(options) => commands::exec::exec(options).await,
+        Command::Shell(options) => commands::shell::shell(options).await,
+        Command::Cp(options) => commands::cp::cp(options).await,
+        Command::Logs(options) => commands::logs::logs(options).await,
+        Command::Events(options) => commands::events::events(options).await,
+        Command::Ports(options) => commands::ports::ports(options).await,
+        Command::Pause(options) => commands::pause::pause(options).await,
+        Command::Resume(options) => commands::resume::resume(options).await,
+        Command::Rm(options) => commands::rm::rm(options).await,
+        Command::Token(options) => commands::token::token(options).await,
+        Command::Quota(options) => commands::quota::quota(options).await,
+        Command::Audit(options) => commands::audit::audit(options).await,
+        Command::Template(options) => commands::template::template(common, options).await,
+        Command::Serve(options) => commands::serve::serve(common, options).await,
+        Command::Doctor(options) => commands::doctor::doctor(common, options).await,
+        Command::Completions { shell } => commands::completions::completions(*shell),
+    }
 }

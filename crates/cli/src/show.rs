@@ -1,18 +1,89 @@
-//! Tables and progress for people.
+//! Tables, lines and progress for people; JSON for programs.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
 use sandling_engine::Step;
+use serde::Serialize;
+
+use crate::outcome;
+
+/// Columns below which a table is not made to fit.
+const NARROWEST: u16 = 40;
 
 /// A table without lines, as people know it from other tools.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING);
+    // Some terminals do not know how wide they are, and say that they have no width at all.
+    if table.width().is_some_and(|columns| columns >= NARROWEST) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
     table.set_header(header.iter().map(|title| title.to_uppercase()));
+    // A serial console does not know its width and says 0; fitted to that, every letter would have a line of its own.
+    if table.width() == Some(0) {
+        table.set_content_arrangement(ContentArrangement::Disabled);
+    }
     table
+}
+
+/// A word whose colour says how things are, on a terminal.
+pub fn status(word: &str) -> Cell {
+    let cell = Cell::new(word);
+    if !has_colours() {
+        return cell;
+    }
+    match word {
+        "running" | "ok" => cell.fg(Color::Green),
+        "paused" | "refused" => cell.fg(Color::Yellow),
+        "error" => cell.fg(Color::Red),
+        _ => cell,
+    }
+}
+
+fn has_colours() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Prints a line.
+pub fn line(text: impl Display) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(outcome::unprintable)
+}
+
+/// Prints one JSON value over several lines.
+pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    line(serde_json::to_string_pretty(value)?)
+}
+
+/// As much of an id as people need.
+pub fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
+/// How far away a moment is: `5 min`.
+pub fn span(from: Timestamp, to: Timestamp) -> String {
+    let seconds = to.duration_since(from).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// A moment, to the second.
+pub fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+/// `one=1, two=2`
+pub fn pairs(pairs: &std::collections::BTreeMap<String, String>) -> String {
+    pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Progress of a long step: a moving line on a terminal, plain lines elsewhere.
@@ -22,7 +93,7 @@ pub struct Progress {
 
 impl Progress {
     pub fn new() -> Self {
-        if !std::io::stderr().is_terminal() {
+        if !io::stderr().is_terminal() {
             return Self { bar: None };
         }
         let bar = ProgressBar::new_spinner();
@@ -34,10 +105,13 @@ impl Progress {
     }
 
     pub fn step(&self, step: &Step) {
-        let text = match step.progress {
-            Some((done, total)) => format!("{} ({done} of {total})", step.text),
-            None => step.text.clone(),
-        };
+        match step.progress {
+            Some((done, total)) => self.say(format!("{} ({done} of {total})", step.text)),
+            None => self.say(step.text.clone()),
+        }
+    }
+
+    pub fn say(&self, text: String) {
         match &self.bar {
             Some(bar) => bar.set_message(text),
             None => eprintln!("  {text}"),
@@ -54,4 +128,16 @@ impl Progress {
 /// `1.5 GiB`
 pub fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_as_exact_as_people_want_them() {
+        let from = Timestamp::UNIX_EPOCH;
+        let after = |seconds| span(from, from + jiff::SignedDuration::from_secs(seconds));
+        assert_eq!([-5, 5, 150, 7300, 200_000].map(after), ["0 s", "5 s", "2 min", "2 h", "2 d"]);
+    }
 }

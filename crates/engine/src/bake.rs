@@ -96,7 +96,7 @@ impl Baked {
         format!("baked-{}", self.manifest.id)
     }
 
-    fn load(dir: &Path) -> Result<Option<Self>, BakeError> {
+    pub(crate) fn load(dir: &Path) -> Result<Option<Self>, BakeError> {
         let Ok(text) = fs::read(dir.join(MANIFEST)) else { return Ok(None) };
         let damaged = || BakeError::Damaged(dir.to_owned());
         let manifest: Manifest = serde_json::from_slice(&text).map_err(|_| damaged())?;
@@ -116,7 +116,7 @@ impl Baked {
 
 /// Names a bake by everything that must be the same when it is restored.
 pub(crate) fn key(hardware: &Hardware) -> String {
-    let emulator = emulator_fingerprint().unwrap_or_else(|| "unknown".to_owned());
+    let emulator = emulator_fingerprint(hardware.accelerator).unwrap_or_else(|| "unknown".to_owned());
     let text = format!("{FORMAT} {DEVICE_MODEL} {emulator} {} {COMMAND_LINE}", hardware.cpu_model);
     let digest = ContentId::of(text.as_bytes());
     format!("{}-{}c-{}m-{}", hardware.accelerator, hardware.vcpus, hardware.memory_mib, &digest.as_str()[..12])

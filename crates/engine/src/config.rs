@@ -17,6 +17,8 @@ pub struct EngineConfig {
     pub spare_memory_mib: u64,
     /// How long a sandbox lives if nobody says otherwise.
     pub default_ttl: Duration,
+    /// A persistent sandbox that nobody has used for so long hibernates; absent: never by itself.
+    pub hibernate_after: Option<Duration>,
     /// Sandboxes of engines that died are taken over at the start; otherwise they are ended.
     pub takeover: bool,
     /// The program that is executed to set up a machine's jail; it is given `__jail` as its first argument.
@@ -32,6 +34,7 @@ impl EngineConfig {
             standbys: 0,
             spare_memory_mib: 1024,
             default_ttl: Duration::from_secs(3600),
+            hibernate_after: Some(Duration::from_secs(300)),
             takeover: false,
             launcher: std::env::current_exe()?,
         })

@@ -9,10 +9,12 @@ use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
+use crate::fork::Born;
 use crate::identify::{IdentifyError, identify};
 use crate::link::LinkError;
 use crate::made::{Made, MakeError};
 use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
+use crate::snapshot::{RestoreError, SnapshotId, Standing};
 use crate::store::StoreError;
 use crate::template::{Template, TemplateError};
 use crate::{keep, memory, space};
@@ -27,6 +29,8 @@ const SPARE_DISK_MIB: u64 = 64;
 #[derive(Debug, Clone, Default)]
 pub struct CreateSpec {
     pub template: String,
+    /// Instead of the template: all of what a snapshot has, and its size.
+    pub from_snapshot: Option<SnapshotId>,
     pub vcpus: Option<u32>,
     pub memory_mib: Option<u32>,
     pub disk_mib: Option<u32>,
@@ -58,6 +62,12 @@ pub enum CreateError {
     Make(#[from] MakeError),
     #[error(transparent)]
     Identify(#[from] IdentifyError),
+    #[error("there is no such snapshot")]
+    NoSnapshot,
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    #[error("a sandbox from a snapshot has the snapshot's size; leave vcpus, memory_mib and disk_mib out")]
+    SizeOfSnapshot,
     #[error("the disk could not be grown")]
     GrowDisk(#[source] GrowError),
     #[error(transparent)]
@@ -86,6 +96,9 @@ impl Engine {
     async fn create_inner(self: Arc<Self>, spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
         let asked = Instant::now();
         spec.check()?;
+        if let Some(id) = &spec.from_snapshot {
+            return self.create_from(id, &spec).await;
+        }
         let template = self.template(&spec.workspace, &spec.template, spec.vcpus, spec.memory_mib).await?;
         let disk_mib = spec.disk_mib(&template)?;
         self.admit(&template)?;
@@ -93,8 +106,8 @@ impl Engine {
         let (made, boot_mode) = match self.claim(&template, &spec, pids).await {
             Some(made) => (made, BootMode::Standby),
             None => {
-                let made = self.maker.restore(&template).await?;
-                identify(made.link(), &made.id, &spec.env, pids).await?;
+                let made = self.maker.restore(&template.source(&self.maker.library)).await?;
+                identify(made.link(), &made.id, Some(&spec.env), pids).await?;
                 (made, BootMode::Restore)
             }
         };
@@ -114,25 +127,41 @@ impl Engine {
             created_at: jiff::Timestamp::now(),
             boot_mode,
             boot_ms,
-            lifetime: Lifetime {
-                from: jiff::Timestamp::now(),
-                ttl_seconds: Some(spec.ttl.unwrap_or(self.config.default_ttl).as_secs()),
-                idle_seconds: spec.idle.map(|idle| idle.as_secs()),
-                persistent: spec.persistent,
-            },
+            lifetime: spec.lifetime(self.config.default_ttl),
             workspace: spec.workspace.clone(),
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
             boundary: made.machine().boundary().clone(),
+            bake: template.shape.key.clone(),
+            standing: Standing::default(),
+            parent: None,
         };
         self.hand_out(made, info)
+    }
+
+    /// A sandbox that goes on where a snapshot was made.
+    async fn create_from(self: &Arc<Self>, id: &SnapshotId, spec: &CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
+        if spec.vcpus.is_some() || spec.memory_mib.is_some() || spec.disk_mib.is_some() {
+            return Err(CreateError::SizeOfSnapshot);
+        }
+        let snapshot = self.find_snapshot(&spec.workspace, id)?.ok_or(CreateError::NoSnapshot)?;
+        let born = Born {
+            pids: spec.pids.unwrap_or(snapshot.pids),
+            lifetime: spec.lifetime(self.config.default_ttl),
+            workspace: spec.workspace.clone(),
+            metadata: spec.metadata.clone(),
+            labels: spec.labels.clone(),
+            parent: None,
+        };
+        let (sandbox, _) = self.restore_snapshot(&snapshot, born, Some(&spec.env), "restored").await?;
+        Ok(sandbox)
     }
 
     /// A standby that has become itself. One that died on the shelf is passed over.
     async fn claim(&self, template: &Arc<Template>, spec: &CreateSpec, pids: u32) -> Option<Made> {
         let shelf = self.shelf(template)?;
         while let Some(made) = shelf.take() {
-            if made.go_on().await.is_ok() && identify(made.link(), &made.id, &spec.env, pids).await.is_ok() {
+            if made.go_on().await.is_ok() && identify(made.link(), &made.id, Some(&spec.env), pids).await.is_ok() {
                 return Some(made);
             }
             made.discard().await;
@@ -141,7 +170,7 @@ impl Engine {
     }
 
     /// Writes it down and gives it to its task.
-    fn hand_out(self: &Arc<Self>, made: Made, info: SandboxInfo) -> Result<Arc<Sandbox>, CreateError> {
+    pub(crate) fn hand_out(self: &Arc<Self>, made: Made, info: SandboxInfo) -> Result<Arc<Sandbox>, CreateError> {
         self.store.insert_sandbox(self.owner.id(), &info)?;
         let detail =
             serde_json::json!({ "template": info.template, "boot_mode": info.boot_mode, "boot_ms": info.boot_ms });
@@ -149,7 +178,7 @@ impl Engine {
             // It is there all the same.
             tracing::warn!(sandbox = %info.id, error = &error as &dyn std::error::Error, "an event was not written down");
         }
-        keep::start(self, made.into_live(), info).ok_or(CreateError::Closing)
+        keep::start(self, Some(made.into_live()), info).ok_or(CreateError::Closing)
     }
 
     /// Refuses before anything is made, if the host could not bear it. Standbys make room first.
@@ -170,6 +199,15 @@ impl Engine {
 }
 
 impl CreateSpec {
+    fn lifetime(&self, default_ttl: Duration) -> Lifetime {
+        Lifetime {
+            from: jiff::Timestamp::now(),
+            ttl_seconds: Some(self.ttl.unwrap_or(default_ttl).as_secs()),
+            idle_seconds: self.idle.map(|idle| idle.as_secs()),
+            persistent: self.persistent,
+        }
+    }
+
     fn check(&self) -> Result<(), CreateError> {
         let within = |what, value: Option<u32>, least: u32, most: u32| match value {
             Some(value) if value < least || value > most => {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_image::{ContentId, ImageStore};
 use sandling_vmm::accelerator::{self, Probe, ResolveError};
+use sandling_vmm::memory::place_library;
 
 use tokio::sync::{broadcast, watch};
 
@@ -14,6 +15,7 @@ use crate::made::Maker;
 use crate::owner::Owner;
 use crate::recover;
 use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
+use crate::snapshot::SnapshotId;
 use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
@@ -44,6 +46,23 @@ pub struct Engine {
     sandboxes: Mutex<Registry>,
     /// Sandboxes of dead engines of which it is not yet known whether they can be taken over.
     unsettled: watch::Sender<BTreeSet<SandboxId>>,
+    pub(crate) sweeping: tokio::sync::Mutex<()>,
+    held_snapshots: Mutex<Vec<SnapshotId>>,
+}
+
+/// See [`Engine::hold_snapshot`].
+pub(crate) struct HeldSnapshot {
+    engine: Arc<Engine>,
+    id: SnapshotId,
+}
+
+impl Drop for HeldSnapshot {
+    fn drop(&mut self) {
+        let mut held = self.engine.held_snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = held.iter().position(|id| *id == self.id) {
+            held.swap_remove(at);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -60,12 +79,15 @@ impl Engine {
         config.home.prepare().map_err(home_error)?;
         let probe = accelerator::resolve(config.accelerator)?;
         let store = Store::open(&config.home.store())?;
-        let owner = Owner::new(&config.home.engines()).map_err(home_error)?;
+        let engines = config.home.engines();
+        let owner = if config.takeover { Owner::of_server(&engines) } else { Owner::new(&engines) };
+        let owner = owner.map_err(home_error)?;
         let images = ImageStore::open(config.home.templates()).map_err(OpenError::Templates)?;
         let maker = Arc::new(Maker {
             sandboxes: config.home.sandboxes(),
             engine: owner.id().to_owned(),
             launcher: config.launcher.clone(),
+            library: place_library(config.home.root()).map_err(home_error)?,
         });
         let engine = Arc::new(Self {
             config,
@@ -78,9 +100,12 @@ impl Engine {
             events: broadcast::Sender::new(1024),
             shelves: Default::default(),
             sandboxes: Default::default(),
+            sweeping: Default::default(),
+            held_snapshots: Default::default(),
             unsettled: Default::default(),
         });
         recover::recover(&engine).await?;
+        engine.sweep_unfinished()?;
         Ok(engine)
     }
 
@@ -202,8 +227,8 @@ impl Engine {
         ending.join_all().await;
     }
 
-    /// Lets go of the sandboxes without ending them: the next engine that takes over finds them as they are, and
-    /// each ends by itself when its time is over. Standbys are ended.
+    /// Lets go of the sandboxes without ending them: persistent ones hibernate, the others are found as they are by
+    /// the next engine that takes over, and each ends by itself when its time is over. Standbys are ended.
     pub async fn detach(&self) {
         self.settled().await;
         let sandboxes: Vec<_> = {
@@ -212,6 +237,11 @@ impl Engine {
             registry.living.values().cloned().collect()
         };
         for sandbox in sandboxes {
+            if sandbox.lifetime.borrow().persistent
+                && let Err(error) = sandbox.hibernate().await
+            {
+                tracing::warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "it did not hibernate and is left running");
+            }
             sandbox.let_go().await;
         }
         let shelves: Vec<_> = self.shelves().drain().map(|(_, shelf)| shelf).collect();
@@ -260,6 +290,16 @@ impl Engine {
 
     pub(crate) fn unregister(&self, id: &SandboxId) {
         self.registry().living.remove(id);
+    }
+
+    /// Keeps a snapshot from being swept while something is being made of it.
+    pub(crate) fn hold_snapshot(self: &Arc<Self>, id: &SnapshotId) -> HeldSnapshot {
+        self.held_snapshots.lock().unwrap_or_else(PoisonError::into_inner).push(id.clone());
+        HeldSnapshot { engine: self.clone(), id: id.clone() }
+    }
+
+    pub(crate) fn snapshots_in_making(&self) -> BTreeSet<SnapshotId> {
+        self.held_snapshots.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

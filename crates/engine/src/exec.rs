@@ -20,6 +20,8 @@ use crate::sandbox::{EndReason, Live, Sandbox, UseError};
 /// How long the host waits beyond a command's own deadline before it steps in, and again before it gives up.
 const GRACE: Duration = Duration::from_secs(5);
 const SIGKILL: i32 = 9;
+/// The most that a command which ran before may have printed under a limit of its own.
+const MOST_REPLAYED: u64 = 1 << 30;
 
 /// A command to run.
 #[derive(Debug, Clone)]
@@ -114,6 +116,8 @@ pub struct Execution {
     end_sandbox: Box<dyn Fn(EndReason) + Send + Sync>,
     deadline: Option<Instant>,
     overdue: Overdue,
+    /// Bytes that the guest may still send: its own limit, held again here.
+    room: u64,
 }
 
 /// How far the host has gone against a command that outlived its deadline.
@@ -147,21 +151,20 @@ impl Sandbox {
             stdin: spec.stdin,
             terminal: spec.terminal,
         });
-        self.follow(id, request, &spec.code, spec.timeout.map(|t| Instant::now() + t + GRACE))
+        let mut execution = self.follow(id, request, &spec.code)?;
+        execution.deadline = spec.timeout.map(|t| Instant::now() + t + GRACE);
+        if spec.on_limit == OnLimit::Kill {
+            execution.room = spec.output_limit;
+        }
+        Ok(execution)
     }
 
     /// Attaches to a command, with its output from byte `from` on.
     pub fn attach(self: &Arc<Self>, id: &str, from: u64) -> Result<Execution, UseError> {
-        self.follow(id.to_owned(), Request::Attach { exec: id.to_owned(), from }, &[], None)
+        self.follow(id.to_owned(), Request::Attach { exec: id.to_owned(), from }, &[])
     }
 
-    fn follow(
-        self: &Arc<Self>,
-        id: String,
-        request: Request,
-        code: &[u8],
-        deadline: Option<Instant>,
-    ) -> Result<Execution, UseError> {
+    fn follow(self: &Arc<Self>, id: String, request: Request, code: &[u8]) -> Result<Execution, UseError> {
         let (live, in_use) = self.live()?;
         let stream = live.link.open(request, code)?;
         let sandbox = Arc::downgrade(self);
@@ -171,7 +174,8 @@ impl Sandbox {
                 tokio::spawn(async move { sandbox.end(reason).await });
             }
         });
-        Ok(Execution { id, stream, live, _in_use: in_use, end_sandbox, deadline, overdue: Overdue::No })
+        let (deadline, overdue, room) = (None, Overdue::No, u64::MAX);
+        Ok(Execution { id, stream, live, _in_use: in_use, end_sandbox, deadline, overdue, room })
     }
 
     pub async fn list_execs(&self) -> Result<Vec<ExecInfo>, UseError> {
@@ -231,8 +235,16 @@ impl Execution {
                 },
             };
             match message.map_err(died)? {
-                Incoming::Data { part, offset, bytes } => return Ok(Output::Bytes { part, offset, bytes }),
-                Incoming::Event(Event::Started { pid, existing }) => return Ok(Output::Started { pid, existing }),
+                Incoming::Data { part, offset, bytes } => {
+                    self.count(bytes.len())?;
+                    return Ok(Output::Bytes { part, offset, bytes });
+                }
+                Incoming::Event(Event::Started { pid, existing }) => {
+                    if existing {
+                        self.room = self.room.max(MOST_REPLAYED);
+                    }
+                    return Ok(Output::Started { pid, existing });
+                }
                 Incoming::Event(Event::Dropped { bytes }) => return Ok(Output::Dropped(bytes)),
                 Incoming::Event(_) => {}
                 Incoming::End(Outcome::Ok(Response::Exited(exit))) => return Ok(Output::Exited(exit)),
@@ -240,6 +252,17 @@ impl Execution {
                 Incoming::End(Outcome::Failed(failure)) => return Err(UseError::Link(failure.into()).into()),
             }
         }
+    }
+
+    /// The guest keeps commands within their limits. One that does not was taken over, and is ended.
+    fn count(&mut self, bytes: usize) -> Result<(), RunError> {
+        let Some(room) = self.room.checked_sub(bytes as u64) else {
+            let reason = "it sent more output than its command may print".to_owned();
+            (self.end_sandbox)(EndReason::GuestDied(reason.clone()));
+            return Err(RunError::GuestDied(reason));
+        };
+        self.room = room;
+        Ok(())
     }
 
     /// The guest did not enforce the deadline. Kills the command, and the second time the whole sandbox. One that

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandling_protocol::{Change, Entry, Event, Outcome, Part, Request, Response, WriteMode};
+use sandling_protocol::{Change, Entry, Event, Failure, FailureKind, Outcome, Part, Request, Response, WriteMode};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::expiry::InUse;
@@ -11,6 +11,8 @@ use crate::sandbox::{Sandbox, UseError};
 
 /// The most entries one listing brings; a larger tree is walked piece by piece.
 const MAX_ENTRIES: usize = 200_000;
+/// The most bytes of entries that are kept, whatever a guest sends.
+const MAX_LISTING: usize = 128 * 1024 * 1024;
 
 /// A file that is being read.
 pub struct Download {
@@ -55,7 +57,16 @@ impl Sandbox {
         let (live, _in_use) = self.live()?;
         let stream = live.link.open(Request::ListDir { path: path.to_owned(), depth }, &[])?;
         let mut lines = Vec::new();
-        stream.drain(|_, bytes| lines.extend(bytes)).await?;
+        let keep = |_, bytes: Vec<u8>| {
+            if lines.len() <= MAX_LISTING {
+                lines.extend(bytes);
+            }
+        };
+        stream.drain(keep).await?;
+        if lines.len() > MAX_LISTING {
+            let message = "the listing is too large; list fewer levels at once".to_owned();
+            return Err(LinkError::Failed(Failure { kind: FailureKind::TooLarge, message }).into());
+        }
         let entries = lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()).take(MAX_ENTRIES);
         entries.map(|line| serde_json::from_slice(line).map_err(|_| LinkError::Unexpected.into())).collect()
     }

@@ -25,17 +25,23 @@ pub enum IdentifyError {
     Proof(&'static str),
 }
 
+/// By how much the guest's clock was seen to differ, the way of the message included. Only a guest with a whole proof
+/// has one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClockError(pub(crate) Duration);
+
 /// Tells the guest who it is. The clock travels with the message, so on a host so busy that the answer is late, it
 /// cannot be proved right; then it is all told again.
 pub(crate) async fn identify(
     link: &Link,
     id: &SandboxId,
-    env: &BTreeMap<String, String>,
+    env: Option<&BTreeMap<String, String>>,
     pids: u32,
-) -> Result<(), IdentifyError> {
+) -> Result<ClockError, IdentifyError> {
     let begun = Instant::now();
     let hostname = format!("sandbox-{}", &id.as_str()[..8]);
-    let machine_id = uuid::Uuid::new_v4().simple().to_string();
+    // The same again when it is woken: programs know a machine by this.
+    let machine_id = blake3::hash(id.as_str().as_bytes()).to_hex()[..32].to_owned();
     let boot_id = uuid::Uuid::new_v4().to_string();
     loop {
         let identity = Identity {
@@ -43,7 +49,7 @@ pub(crate) async fn identify(
             hostname: hostname.clone(),
             machine_id: machine_id.clone(),
             boot_id: boot_id.clone(),
-            env: env.clone(),
+            env: env.cloned(),
             limits: Limits { pids: Some(pids) },
             unix_nanos: unix_nanos(),
         };
@@ -51,8 +57,9 @@ pub(crate) async fn identify(
         let now = unix_nanos();
         let Response::Identified(proof) = answer else { return Err(LinkError::Unexpected.into()) };
         check(&proof, &hostname)?;
-        if u128::from(now.abs_diff(proof.unix_nanos)) <= CLOCK_TOLERANCE.as_nanos() {
-            return Ok(());
+        let clock_error = Duration::from_nanos(now.abs_diff(proof.unix_nanos));
+        if clock_error <= CLOCK_TOLERANCE {
+            return Ok(ClockError(clock_error));
         }
         if begun.elapsed() > WITHIN {
             return Err(IdentifyError::Clock);

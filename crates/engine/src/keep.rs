@@ -4,17 +4,21 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use sandling_vmm::machine::MachineError;
+use sandling_vmm::machine::Afterwards;
 use tokio::sync::{mpsc, watch};
 
 use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
-use crate::lifecycle::{self, Request, State, Verdict};
+use crate::lifecycle::{self, Refused, Request, State, Verdict};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
-use crate::stall;
+use crate::snapshot::{Save, Saving, SnapshotError, Standing};
+use crate::store::Listed;
+use crate::{hibernate, made, stall};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
 const REFRESH: Duration = Duration::from_secs(10);
+/// After a sandbox could not hibernate, the next try waits so long.
+const RETRY_SLEEP: Duration = Duration::from_secs(60);
 const FAR_AWAY: Duration = Duration::from_secs(86_400);
 
 struct Keeper {
@@ -23,34 +27,67 @@ struct Keeper {
     dir: PathBuf,
     phase: watch::Sender<Phase>,
     lifetime: watch::Sender<Lifetime>,
-    live: Arc<Live>,
+    standing: watch::Sender<Standing>,
+    /// Absent while it hibernates.
+    live: Option<Arc<Live>>,
     activity: Arc<Activity>,
+    stalled: Arc<watch::Sender<bool>>,
     /// What the machine was last told.
     told: Option<SystemTime>,
+    /// When it last could not hibernate.
+    drowsy_since: Option<std::time::Instant>,
 }
 
-/// Registers a sandbox and starts its task; nothing if the engine is closing.
-pub(crate) fn start(engine: &Arc<Engine>, live: Live, info: SandboxInfo) -> Option<Arc<Sandbox>> {
-    let live = Arc::new(live);
-    let (phase, observed) = watch::channel(Phase::Running(live.clone()));
+/// Registers a sandbox and starts its task; nothing if the engine is closing. Without a machine, it hibernates.
+pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo) -> Option<Arc<Sandbox>> {
+    let live = live.map(Arc::new);
+    let (phase, observed) = watch::channel(live.clone().map_or(Phase::Hibernated, Phase::Running));
     let (lifetime, seen) = watch::channel(info.lifetime);
+    let (standing, stood) = watch::channel(info.standing.clone());
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
-    let stalled = stall::watch(&live, observed.clone(), noting(engine, &info));
+    let stalled = Arc::new(watch::Sender::new(false));
+    if let Some(live) = &live {
+        stall::watch(live, observed.clone(), stalled.clone(), noting(engine, &info));
+    }
     let sandbox = Arc::new(Sandbox {
         info: info.clone(),
         phase: observed,
         lifetime: seen,
-        stalled,
+        stalled: stalled.subscribe(),
         commands,
         activity: activity.clone(),
+        standing: stood,
+        saving: Default::default(),
     });
-    let dir = live.machine.dir().path().to_owned();
-    let keeper = Keeper { engine: Arc::downgrade(engine), info, dir, phase, lifetime, live, activity, told: None };
+    let dir = engine.config.home.sandboxes().join(info.id.as_str());
+    let keeper = Keeper {
+        engine: Arc::downgrade(engine),
+        info,
+        dir,
+        phase,
+        lifetime,
+        standing,
+        live,
+        activity,
+        stalled,
+        told: None,
+        drowsy_since: None,
+    };
     let registered = engine.register(sandbox.clone());
     tokio::spawn(keeper.run(inbox));
     // Not registered, it is dropped here, and its task ends the machine.
     registered.then_some(sandbox)
+}
+
+/// Waits until the machine has died or its guest is beyond reach, and says why. There may be none to lose.
+async fn lost(live: Option<&Live>) -> String {
+    let Some(live) = live else { return std::future::pending().await };
+    let (mut died, mut closed) = (live.machine.died(), live.link.closed());
+    tokio::select! {
+        death = told(&mut died) => death,
+        why = told(&mut closed) => why,
+    }
 }
 
 /// Writes events of a sandbox down for others than its own task.
@@ -73,9 +110,8 @@ async fn told<T: ToString>(receiver: &mut watch::Receiver<Option<T>>) -> String 
 
 impl Keeper {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
-        let mut died = self.live.machine.died();
-        let mut closed = self.live.link.closed();
         loop {
+            let live = self.live.clone();
             let over = self.lifetime.borrow().left(self.activity.idle_for());
             self.tell_machine(over.as_ref().map(|(left, _)| *left));
             let pause = match over {
@@ -83,13 +119,18 @@ impl Keeper {
                 Some((left, _)) => left.min(REFRESH),
                 None => FAR_AWAY,
             };
+            let sleepy = self.sleepy();
+            if sleepy == Some(Duration::ZERO) {
+                self.fall_asleep().await;
+                continue;
+            }
+            let pause = sleepy.map_or(pause, |sleepy| pause.min(sleepy));
             tokio::select! {
                 command = inbox.recv() => match command {
                     Some(command) => if self.obey(command).await { return },
                     None => return self.finish(EndReason::EngineClosed).await,
                 },
-                death = told(&mut died) => return self.finish(EndReason::GuestDied(death)).await,
-                why = told(&mut closed) => return self.finish(EndReason::GuestDied(why)).await,
+                why = lost(live.as_deref()) => return self.finish(EndReason::GuestDied(why)).await,
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -101,12 +142,17 @@ impl Keeper {
             Command::SetLifetime { change, answer } => {
                 self.info.lifetime = self.lifetime.borrow().changed(change);
                 self.lifetime.send_replace(self.info.lifetime);
-                if let Some(engine) = self.engine.upgrade()
-                    && let Err(error) = engine.store.update_sandbox(&self.info)
-                {
-                    tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its lifetime was not written down");
-                }
+                self.write_down();
                 let _ = answer.send(());
+                false
+            }
+            Command::Freeze { name, listed, answer } => {
+                // Nobody may be waiting any more; then the copy of the machine is dropped, and ends.
+                let _ = answer.send(self.freeze(name, listed).await);
+                false
+            }
+            Command::Saved { snapshot } => {
+                self.stand(Standing { saved: Some(snapshot), ..self.info.standing.clone() });
                 false
             }
             Command::LetGo => true,
@@ -119,7 +165,7 @@ impl Keeper {
                         self.finish(reason).await;
                         (Ok(()), true)
                     }
-                    Ok(Verdict::Go(_)) => (self.switch(request).await.map_err(ChangeError::Machine), false),
+                    Ok(Verdict::Go(_)) => (self.switch(request).await, false),
                 };
                 // The caller may have gone; the change stands.
                 let _ = answer.send(result);
@@ -128,34 +174,130 @@ impl Keeper {
         }
     }
 
-    async fn switch(&mut self, request: Request) -> Result<(), MachineError> {
-        let live = &self.live;
-        let phase = if request == Request::Pause {
-            live.link.hold(true);
-            live.machine.stop().await?;
-            Phase::Paused(live.clone())
-        } else {
-            live.machine.cont().await?;
-            live.link.hold(false);
-            Phase::Running(live.clone())
-        };
-        self.record(if request == Request::Pause { "paused" } else { "resumed" }, serde_json::json!({}));
+    fn write_down(&self) {
+        if let Some(engine) = self.engine.upgrade()
+            && let Err(error) = engine.store.update_sandbox(&self.info)
+        {
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "what changed about it was not written down");
+        }
+    }
+
+    fn stand(&mut self, standing: Standing) {
+        self.info.standing = standing;
+        self.standing.send_replace(self.info.standing.clone());
+        self.write_down();
+    }
+
+    /// Stops the machine for as long as it takes to copy it. A machine that was paused stays so.
+    async fn freeze(&mut self, name: Option<String>, listed: Listed) -> Result<Saving, SnapshotError> {
+        let state = self.phase.borrow().state();
+        lifecycle::decide(state, Request::Save)?;
+        let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
+        let afterwards = if state == State::Paused { Afterwards::Stopped } else { Afterwards::Running };
+        let live = self.live.clone().ok_or(Refused::Hibernated)?;
+        live.link.hold(true);
+        let save = Save { engine: &engine, machine: &live.machine, info: &self.info, name, listed, afterwards };
+        let saving = save.freeze().await;
+        live.link.hold(state == State::Paused);
+        let saving = saving?;
+        // The disk stands on the new layer already, whatever becomes of the rest.
+        self.stand(saving.standing.clone());
+        Ok(saving)
+    }
+
+    async fn switch(&mut self, request: Request) -> Result<(), ChangeError> {
+        match (request, self.live.clone()) {
+            (Request::Hibernate, Some(live)) => self.hibernate(&live).await,
+            (_, None) => self.wake().await,
+            (Request::Pause, Some(live)) => {
+                live.link.hold(true);
+                live.machine.stop().await.map_err(ChangeError::Machine)?;
+                self.is_now(Phase::Paused(live), "paused");
+                Ok(())
+            }
+            (_, Some(live)) => {
+                live.machine.cont().await.map_err(ChangeError::Machine)?;
+                live.link.hold(false);
+                self.is_now(Phase::Running(live), "resumed");
+                Ok(())
+            }
+        }
+    }
+
+    fn is_now(&mut self, phase: Phase, event: &str) {
+        self.info.state = phase.state();
+        self.record(event, serde_json::json!({}));
         self.phase.send_replace(phase);
+    }
+
+    async fn hibernate(&mut self, live: &Arc<Live>) -> Result<(), ChangeError> {
+        let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
+        let paused = self.phase.borrow().state() == State::Paused;
+        live.link.hold(true);
+        let standing = match hibernate::save(&engine, live, &self.info).await {
+            Ok(standing) => standing,
+            Err(error) => {
+                // It goes on as it was.
+                if !paused {
+                    let _ = live.machine.cont().await;
+                    live.link.hold(false);
+                }
+                return Err(error.into());
+            }
+        };
+        // Written down before the machine ends: whoever comes next finds one or the other.
+        self.info.state = State::Hibernated;
+        self.stand(standing);
+        self.live = None;
+        self.told = None;
+        self.is_now(Phase::Hibernated, "hibernated");
+        made::end_and_remove(&live.machine, &self.dir).await;
         Ok(())
+    }
+
+    async fn wake(&mut self) -> Result<(), ChangeError> {
+        let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
+        let live = Arc::new(hibernate::wake(&engine, &self.info).await?);
+        self.live = Some(live.clone());
+        stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
+        self.info.state = State::Running;
+        self.write_down();
+        self.is_now(Phase::Running(live), "woken");
+        Ok(())
+    }
+
+    /// How long until a persistent sandbox hibernates; nothing if it never does by itself.
+    fn sleepy(&self) -> Option<Duration> {
+        let after = self.engine.upgrade()?.config.hibernate_after?;
+        let may = self.lifetime.borrow().persistent && self.live.is_some();
+        (may && self.drowsy_since.is_none_or(|tried| tried.elapsed() > RETRY_SLEEP))
+            .then(|| after.saturating_sub(self.activity.idle_for()))
+    }
+
+    async fn fall_asleep(&mut self) {
+        if let Some(live) = self.live.clone()
+            && let Err(error) = self.hibernate(&live).await
+        {
+            self.drowsy_since = Some(std::time::Instant::now());
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "an idle sandbox could not hibernate");
+        }
     }
 
     /// Ends the machine, removes its directory, writes it down, and only then says so.
     async fn finish(&mut self, reason: EndReason) {
-        if let Err(error) = self.live.machine.end().await {
-            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "the machine could not be ended");
-        } else if let Err(error) = std::fs::remove_dir_all(&self.dir) {
-            tracing::warn!(sandbox = %self.info.id, %error, "the sandbox's directory could not be removed");
+        if let Some(live) = self.live.take() {
+            made::end_and_remove(&live.machine, &self.dir).await;
         }
         if let Some(engine) = self.engine.upgrade() {
             if let Err(error) = engine.store.end_sandbox(self.info.id.as_str(), &reason.to_string()) {
                 tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its end was not written down");
             }
             engine.unregister(&self.info.id);
+            if self.info.standing != Standing::default()
+                && let Err(error) = engine.sweep_snapshots().await
+            {
+                tracing::warn!(error = &error as &dyn std::error::Error, "what it stood on was not swept");
+            }
         }
         self.record("ended", serde_json::json!({ "why": reason.to_string() }));
         self.phase.send_replace(Phase::Ended(reason));
@@ -182,7 +324,8 @@ impl Keeper {
         let unix_ms = deadline
             .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())
             .map(|since| since.as_millis() as u64);
-        if let Err(error) = self.live.machine.set_deadline(unix_ms) {
+        let Some(live) = &self.live else { return };
+        if let Err(error) = live.machine.set_deadline(unix_ms) {
             tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "the machine's own deadline could not be set");
         }
     }

@@ -9,6 +9,8 @@ pub enum State {
     Creating,
     Running,
     Paused,
+    /// Saved, without a machine: woken by whoever uses it.
+    Hibernated,
     Ended,
 }
 
@@ -17,8 +19,12 @@ pub enum State {
 pub enum Request {
     /// Run something in it, or touch its files.
     Use,
+    /// Save it, as a snapshot or for a fork.
+    Save,
     Pause,
     Resume,
+    Hibernate,
+    Wake,
     End,
 }
 
@@ -34,6 +40,8 @@ pub enum Refused {
     NotReadyYet,
     #[error("the sandbox is paused; resume it first")]
     Paused,
+    #[error("the sandbox hibernates; wake it first")]
+    Hibernated,
     #[error("the host's disk is full; the sandbox stands still until there is room again")]
     DiskFull,
     #[error("the sandbox has ended")]
@@ -41,15 +49,20 @@ pub enum Refused {
 }
 
 pub fn decide(state: State, request: Request) -> Result<Verdict, Refused> {
-    use Request::{End, Pause, Resume, Use};
-    use State::{Creating, Ended, Paused, Running};
+    use Request::{End, Hibernate, Pause, Resume, Save, Use, Wake};
+    use State::{Creating, Ended, Hibernated, Paused, Running};
     use Verdict::{Go, NothingToDo};
     match (state, request) {
-        (Creating | Running | Paused, End) => Ok(Go(Ended)),
+        (Creating | Running | Paused | Hibernated, End) => Ok(Go(Ended)),
         (Ended, End) => Ok(NothingToDo),
         (Ended, _) => Err(Refused::Ended),
         (Creating, _) => Err(Refused::NotReadyYet),
-        (Running, Use | Resume) => Ok(NothingToDo),
+        (Running, Use | Resume | Wake) | (Running | Paused, Save) => Ok(NothingToDo),
+        (Running | Paused, Hibernate) => Ok(Go(Hibernated)),
+        (Paused, Wake) => Err(Refused::Paused),
+        (Hibernated, Wake | Resume) => Ok(Go(Running)),
+        (Hibernated, Hibernate) => Ok(NothingToDo),
+        (Hibernated, Use | Save | Pause) => Err(Refused::Hibernated),
         (Running, Pause) => Ok(Go(Paused)),
         (Paused, Use) => Err(Refused::Paused),
         (Paused, Pause) => Ok(NothingToDo),
@@ -63,7 +76,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_request() -> impl Strategy<Value = Request> {
-        prop_oneof![Just(Request::Use), Just(Request::Pause), Just(Request::Resume), Just(Request::End)]
+        prop_oneof![
+            Just(Request::Use),
+            Just(Request::Save),
+            Just(Request::Hibernate),
+            Just(Request::Wake),
+            Just(Request::Pause),
+            Just(Request::Resume),
+            Just(Request::End)
+        ]
     }
 
     #[test]

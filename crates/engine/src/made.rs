@@ -7,8 +7,11 @@ use std::time::Duration;
 use sandling_protocol::{ExecSpec, Language, OnLimit, Program, Request, Stdin};
 use sandling_vmm::boundary::CgroupLimits;
 use sandling_vmm::jail::{JailConfig, Limits, Requirement};
-use sandling_vmm::machine::{Disk, Hardware, Machine, MachineConfig, MachineDir, MachineError, Start};
+use sandling_vmm::machine::{Disk, Hardware, Layer, Machine, MachineConfig, MachineDir, MachineError, Start};
 
+use sandling_vmm::memory::Memory;
+
+use crate::identify::{IdentifyError, identify};
 use crate::link::{Link, LinkError};
 use crate::recover::ENGINE_FILE;
 use crate::sandbox::{Live, SandboxId};
@@ -17,7 +20,9 @@ use crate::template::Template;
 /// A restored guest that has not answered within this time never will.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a standby does each thing it will be asked for, so that emulated code is translated already.
-const EXERCISES: u32 = 3;
+const EXERCISES: u32 = 2;
+/// A spare interpreter of a large template takes seconds to make on a busy host.
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 /// The name of a machine's own disk in its directory.
 pub(crate) const DISK: &str = "disk.qcow2";
 /// Each machine of a privileged engine runs under a user of its own, from here on.
@@ -35,6 +40,21 @@ pub enum MakeError {
     Socket(#[source] std::io::Error),
     #[error("its guest does not answer")]
     Guest(#[from] LinkError),
+    #[error(transparent)]
+    Identify(#[from] IdentifyError),
+}
+
+/// What a machine is restored from: a template's bake, or a snapshot.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) hardware: Hardware,
+    pub(crate) memory: Memory,
+    pub(crate) state: PathBuf,
+    /// What its disk stands on, the lowest first.
+    pub(crate) layers: Vec<Layer>,
+    /// An empty disk on top of them, to be copied.
+    pub(crate) overlay: PathBuf,
+    pub(crate) disk_mib: u32,
 }
 
 /// Makes machines for one engine.
@@ -43,6 +63,8 @@ pub(crate) struct Maker {
     pub(crate) sandboxes: PathBuf,
     pub(crate) engine: String,
     pub(crate) launcher: PathBuf,
+    /// What is preloaded into QEMU, so that its memory can be saved.
+    pub(crate) library: PathBuf,
 }
 
 /// A machine with a session to its guest. If it is dropped, it is ended and its directory removed.
@@ -53,16 +75,19 @@ pub(crate) struct Made {
 }
 
 impl Maker {
-    /// Restores a machine from its template. It has greeted and runs.
-    pub(crate) async fn restore(&self, template: &Template) -> Result<Made, MakeError> {
-        let id = SandboxId::fresh();
+    /// Restores a machine. It has greeted and runs.
+    pub(crate) async fn restore(&self, source: &Source) -> Result<Made, MakeError> {
+        self.restore_as(SandboxId::fresh(), source).await
+    }
+
+    pub(crate) async fn restore_as(&self, id: SandboxId, source: &Source) -> Result<Made, MakeError> {
         let dir = self.sandboxes.join(id.as_str());
-        let directory = self.directory(&dir, template);
+        let directory = self.directory(&dir, source);
         if let Err(error) = directory {
             let _ = fs::remove_dir_all(&dir);
             return Err(MakeError::Directory(error));
         }
-        match self.start(&dir, template).await {
+        match self.start(&dir, source).await {
             Ok(live) => Ok(Made { id, live: Some(live), dir }),
             Err(error) => {
                 let _ = fs::remove_dir_all(&dir);
@@ -71,24 +96,24 @@ impl Maker {
         }
     }
 
-    fn directory(&self, dir: &Path, template: &Template) -> std::io::Result<()> {
+    fn directory(&self, dir: &Path, source: &Source) -> std::io::Result<()> {
         use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
         fs::DirBuilder::new().mode(0o700).create(dir)?;
         fs::write(dir.join(ENGINE_FILE), &self.engine)?;
         let machine = MachineDir::new(dir);
         machine.create()?;
         let disk = machine.files().join(DISK);
-        fs::copy(template.baked.overlay(), &disk)?;
+        fs::copy(&source.overlay, &disk)?;
         fs::set_permissions(&disk, fs::Permissions::from_mode(0o600))
     }
 
-    async fn start(&self, dir: &Path, template: &Template) -> Result<Live, MakeError> {
+    async fn start(&self, dir: &Path, source: &Source) -> Result<Live, MakeError> {
         let config = MachineConfig {
             dir: MachineDir::new(dir),
-            hardware: template.hardware.clone(),
-            start: Start::Restore { memory: template.baked.memory(), state: template.baked.state() },
-            disk: Disk { overlay: DISK.to_owned(), backing: template.layers() },
-            jail: jail(&self.launcher, own_uid(dir), &template.hardware, template.disk_mib()),
+            hardware: source.hardware.clone(),
+            start: Start::Restore { memory: source.memory.clone(), state: source.state.clone() },
+            disk: Disk { overlay: DISK.to_owned(), backing: source.layers.clone() },
+            jail: jail(&self.launcher, own_uid(dir), &source.hardware, source.disk_mib),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
         };
@@ -111,8 +136,10 @@ impl Maker {
 
     /// Restores a machine, has it do once what it will be asked for, and stops it.
     pub(crate) async fn standby(&self, template: &Template) -> Result<Made, MakeError> {
-        let made = self.restore(template).await?;
+        let made = self.restore(&template.source(&self.library)).await?;
         exercise(made.link(), &template.warm_languages()).await?;
+        // The identity of nobody: whoever claims it gives it another.
+        identify(made.link(), &made.id, None, template.pids()).await?;
         made.link().hold(true);
         made.machine().stop().await?;
         Ok(made)
@@ -190,9 +217,13 @@ impl Drop for Made {
     }
 }
 
-/// Ends a machine and removes its directory.
 pub(crate) async fn remove(live: Live, dir: &Path) {
-    if let Err(error) = live.machine.end().await {
+    end_and_remove(&live.machine, dir).await;
+}
+
+/// Ends a machine and removes its directory.
+pub(crate) async fn end_and_remove(machine: &Machine, dir: &Path) {
+    if let Err(error) = machine.end().await {
         tracing::warn!(dir = %dir.display(), error = &error as &dyn std::error::Error, "a machine could not be ended");
         return;
     }
@@ -209,6 +240,7 @@ pub(crate) async fn exercise(link: &Link, languages: &[Language]) -> Result<(), 
         for &language in languages {
             let program = Program::Code { language, args: Vec::new() };
             run_once(link, &format!("exercise-{round}-{language:?}"), program, exercise_code(language)).await?;
+            link.call_within(SETTLED_WITHIN, Request::Settle { language }).await?;
         }
     }
     Ok(())

@@ -6,6 +6,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+/// What the names of engines begin with whose sandboxes wait for the next such engine.
+const SERVER: &str = "server-";
+
+/// Whether this engine's sandboxes are to outlive it.
+pub fn is_server(engine: &str) -> bool {
+    engine.starts_with(SERVER)
+}
+
 /// This engine's sign of life.
 #[derive(Debug)]
 pub struct Owner {
@@ -16,7 +24,15 @@ pub struct Owner {
 
 impl Owner {
     pub fn new(engines: &Path) -> io::Result<Self> {
-        let id = uuid::Uuid::new_v4().simple().to_string();
+        Self::named(engines, uuid::Uuid::new_v4().simple().to_string())
+    }
+
+    /// One whose sandboxes outlive it.
+    pub fn of_server(engines: &Path) -> io::Result<Self> {
+        Self::named(engines, format!("{SERVER}{}", uuid::Uuid::new_v4().simple()))
+    }
+
+    fn named(engines: &Path, id: String) -> io::Result<Self> {
         let path = engines.join(&id);
         let lock = File::create_new(&path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;

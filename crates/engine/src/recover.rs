@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::engine::{Engine, OpenError};
 use crate::keep;
+use crate::lifecycle::State;
 use crate::link::Link;
 use crate::made::ANSWER_WITHIN;
 use crate::owner;
@@ -27,7 +28,9 @@ const NAMED_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) async fn recover(engine: &Arc<Engine>) -> Result<(), OpenError> {
     let engines = engine.config.home.engines();
     let mut rows = engine.store.living_sandboxes()?;
-    rows.retain(|row| !owner::is_alive(&engines, &row.engine));
+    // What a server kept is for the next server.
+    let ours = |name: &str| engine.config.takeover || !owner::is_server(name);
+    rows.retain(|row| !owner::is_alive(&engines, &row.engine) && ours(&row.engine));
     let with_row: BTreeSet<String> = rows.iter().map(|row| row.id.clone()).collect();
     let mut work = JoinSet::new();
     for row in rows {
@@ -86,7 +89,8 @@ async fn sweep_once(engine: &Arc<Engine>, with_row: &BTreeSet<String>) -> Option
             continue;
         }
         match fs::read_to_string(dir.join(ENGINE_FILE)) {
-            Ok(engine) if owner::is_alive(&engines, engine.trim()) => {}
+            Ok(owner) if owner::is_alive(&engines, owner.trim()) => {}
+            Ok(owner) if owner::is_server(owner.trim()) && !engine.config.takeover => {}
             Err(_) if age(&dir).is_some_and(|age| age < NAMED_WITHIN) => {
                 youngest = age(&dir).into_iter().chain(youngest).min();
             }
@@ -104,6 +108,12 @@ fn age(dir: &Path) -> Option<Duration> {
 /// Makes a running machine of a dead engine ours: same id, same processes.
 async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Result<(), String> {
     let gone = |error: &dyn std::error::Error| format!("it could not be taken over: {error}");
+    if info.state == State::Hibernated {
+        // Its machine had been saved, and may have outlived the engine that was about to end it.
+        clear(dir).await;
+        engine.store.give_sandbox(info.id.as_str(), engine.owner.id()).map_err(|error| gone(&error))?;
+        return keep::start(engine, None, info).map(drop).ok_or_else(|| "the engine is closing".to_owned());
+    }
     let machine = Machine::adopt(MachineDir::new(dir)).await.map_err(|error| gone(&error))?;
     let machine = machine.ok_or_else(|| "its machine had ended".to_owned())?;
     let was_paused = machine.status().await.is_ok_and(|status| status == "paused");
@@ -126,7 +136,7 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Resul
     engine.store.give_sandbox(info.id.as_str(), engine.owner.id()).map_err(|error| gone(&error))?;
     let _ = engine.record(&info.id, &info.workspace, "taken_over", serde_json::json!({}));
     let sandbox =
-        keep::start(engine, Live { machine, link }, info).ok_or_else(|| "the engine is closing".to_owned())?;
+        keep::start(engine, Some(Live { machine, link }), info).ok_or_else(|| "the engine is closing".to_owned())?;
     if was_paused && let Err(error) = sandbox.pause().await {
         tracing::warn!(sandbox = %sandbox.id(), error = &error as &dyn std::error::Error, "it was paused, and now runs");
     }

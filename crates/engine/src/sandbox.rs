@@ -14,9 +14,12 @@ use sandling_vmm::machine::{Machine, MachineError, Usage as HostUsage};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
+use crate::snapshot::{Saving, SnapshotError, SnapshotId, Standing};
+use crate::store::Listed;
 
 /// A sandbox's id: a UUID, parsed once at the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -75,6 +78,15 @@ pub struct SandboxInfo {
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     pub boundary: Boundary,
+    /// The bake that it stands on, by its key.
+    #[serde(default)]
+    pub bake: String,
+    /// The snapshots that it stands on.
+    #[serde(default)]
+    pub standing: Standing,
+    /// The sandbox that it was forked from.
+    #[serde(default)]
+    pub parent: Option<SandboxId>,
 }
 
 /// Why a sandbox ended.
@@ -114,6 +126,7 @@ pub(crate) struct Live {
 pub(crate) enum Phase {
     Running(Arc<Live>),
     Paused(Arc<Live>),
+    Hibernated,
     Ended(EndReason),
 }
 
@@ -122,6 +135,7 @@ impl Phase {
         match self {
             Phase::Running(_) => State::Running,
             Phase::Paused(_) => State::Paused,
+            Phase::Hibernated => State::Hibernated,
             Phase::Ended(_) => State::Ended,
         }
     }
@@ -138,6 +152,16 @@ pub(crate) enum Command {
         change: LifetimeChange,
         answer: oneshot::Sender<()>,
     },
+    /// Stops the machine for a moment, to be saved behind it.
+    Freeze {
+        name: Option<String>,
+        listed: Listed,
+        answer: oneshot::Sender<Result<Saving, SnapshotError>>,
+    },
+    /// What was frozen has been written.
+    Saved {
+        snapshot: SnapshotId,
+    },
     /// Stop looking after the machine, which goes on by itself.
     LetGo,
 }
@@ -148,6 +172,10 @@ pub enum ChangeError {
     Refused(#[from] Refused),
     #[error("the machine did not obey")]
     Machine(#[source] MachineError),
+    #[error("it could not be put to sleep")]
+    Save(#[from] SnapshotError),
+    #[error("it could not be woken")]
+    Wake(#[from] CreateError),
 }
 
 /// Why a sandbox could not be used.
@@ -170,6 +198,9 @@ pub struct Sandbox {
     pub(crate) stalled: watch::Receiver<bool>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) activity: Arc<Activity>,
+    pub(crate) standing: watch::Receiver<Standing>,
+    /// One save at a time: each stores what changed since the one before.
+    pub(crate) saving: tokio::sync::Mutex<()>,
 }
 
 impl Sandbox {
@@ -178,7 +209,12 @@ impl Sandbox {
     }
 
     pub fn info(&self) -> SandboxInfo {
-        SandboxInfo { state: self.phase.borrow().state(), lifetime: *self.lifetime.borrow(), ..self.info.clone() }
+        SandboxInfo {
+            state: self.phase.borrow().state(),
+            lifetime: *self.lifetime.borrow(),
+            standing: self.standing.borrow().clone(),
+            ..self.info.clone()
+        }
     }
 
     /// The machine, if it can be used right now. Holds the sandbox busy, i.e. not idle, while the guard lives.
@@ -194,6 +230,7 @@ impl Sandbox {
         match phase {
             Phase::Running(live) => Ok((live, self.activity.begin())),
             Phase::Paused(_) => Err(Refused::Paused.into()),
+            Phase::Hibernated => Err(Refused::Hibernated.into()),
             Phase::Ended(reason) => Err(UseError::Ended(reason)),
         }
     }
@@ -205,6 +242,20 @@ impl Sandbox {
 
     pub async fn resume(&self) -> Result<(), ChangeError> {
         self.change(lifecycle::Request::Resume, EndReason::Requested).await
+    }
+
+    /// Saves it and ends its machine: no memory is held until it is woken.
+    pub async fn hibernate(&self) -> Result<(), ChangeError> {
+        self.change(lifecycle::Request::Hibernate, EndReason::Requested).await
+    }
+
+    /// Goes on where it hibernated. However many ask for it, it happens once; one that runs is left alone.
+    pub async fn wake(&self) -> Result<(), ChangeError> {
+        self.change(lifecycle::Request::Wake, EndReason::Requested).await
+    }
+
+    pub fn hibernates(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Hibernated)
     }
 
     /// Ends it: the machine, its memory and its disk are gone when this returns.
@@ -257,6 +308,7 @@ impl Sandbox {
         let (live, runs) = match phase {
             Phase::Running(live) => (live, !*self.stalled.borrow()),
             Phase::Paused(live) => (live, false),
+            Phase::Hibernated => return Err(Refused::Hibernated.into()),
             Phase::Ended(reason) => return Err(UseError::Ended(reason)),
         };
         let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
@@ -286,6 +338,7 @@ impl Sandbox {
         let phase = self.phase.borrow().clone();
         let live = match phase {
             Phase::Running(live) | Phase::Paused(live) => live,
+            Phase::Hibernated => return Err(Refused::Hibernated.into()),
             Phase::Ended(reason) => return Err(UseError::Ended(reason)),
         };
         let all = tokio::fs::read(live.machine.dir().console_log()).await.unwrap_or_default();

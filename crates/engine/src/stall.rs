@@ -17,23 +17,23 @@ const RETRY_EVERY: Duration = Duration::from_secs(2);
 /// One that still cannot write is stopped again within this time.
 const STOPPED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Looks after a machine until it ends, and says whether it stands still. `note` is told of each change.
+/// Looks after a machine until it ends, and says in `stalled` whether it stands still. `note` is told of each change.
 pub(crate) fn watch(
     live: &Arc<Live>,
     phase: watch::Receiver<Phase>,
+    stalled: Arc<watch::Sender<bool>>,
     note: impl Fn(&str) + Send + 'static,
-) -> watch::Receiver<bool> {
-    let (stalled, seen) = watch::channel(false);
+) {
+    stalled.send_replace(false);
     let events = live.machine.qmp().events();
     tokio::spawn(Patience { live: Arc::downgrade(live), phase, events, stalled }.last(note));
-    seen
 }
 
 struct Patience {
     live: Weak<Live>,
     phase: watch::Receiver<Phase>,
     events: Receiver<Event>,
-    stalled: watch::Sender<bool>,
+    stalled: Arc<watch::Sender<bool>>,
 }
 
 /// What another try came to.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -16,6 +16,8 @@ use crate::template::Template;
 
 /// How often a shelf looks whether memory has become short, and whether its standbys are still alive.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Whoever has just taken a standby needs the processors for what it does with it.
+const REPLACE_AFTER: Duration = Duration::from_millis(400);
 /// After a standby could not be made, the next try waits so long.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
@@ -28,6 +30,8 @@ pub(crate) struct Shelf {
     /// Held while a standby is being made; whoever closes the shelf waits for it.
     making: tokio::sync::Mutex<()>,
     closed: AtomicBool,
+    /// When somebody last took one.
+    taken: Mutex<Instant>,
     /// Counts takes and additions, so that those who wait can look again.
     changed: watch::Sender<u64>,
 }
@@ -42,6 +46,7 @@ impl Shelf {
             ready: Mutex::default(),
             making: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
+            taken: Mutex::new(Instant::now()),
             changed: watch::Sender::new(0),
         });
         tokio::spawn(fill(Arc::downgrade(&shelf)));
@@ -64,6 +69,9 @@ impl Shelf {
                 }
             }
         };
+        if taken.is_some() {
+            *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
         self.changed.send_modify(|count| *count += 1);
         taken
     }
@@ -109,6 +117,10 @@ impl Shelf {
         self.ready().retain(Made::is_alive);
         if self.ready().len() >= self.wanted {
             return Some(LOOK_EVERY);
+        }
+        let since_taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        if since_taken < REPLACE_AFTER {
+            return Some(REPLACE_AFTER - since_taken);
         }
         match self.maker.standby(&self.template).await {
             Ok(made) => {

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandling_image::{BuildError, BuildOptions, ContentId, Image, LoadError, Recipe, RecipeError, TemplateName};
 use sandling_protocol::Language;
 use sandling_vmm::machine::{Hardware, Layer};
+use sandling_vmm::memory::Memory;
 use serde::Serialize;
 
 use crate::bake::{self, BakeError, Baked};
 use crate::create::DEFAULT_WORKSPACE;
 use crate::engine::Engine;
+use crate::made::Source;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
@@ -87,9 +89,16 @@ impl Template {
         self.image.manifest.recipe.warm.iter().map(|warm| warm.language).collect()
     }
 
-    /// What a machine's disk stands on, the lowest first.
-    pub(crate) fn layers(&self) -> Vec<Layer> {
-        vec![root_layer(&self.image), Layer { name: self.baked.layer_name(), path: self.baked.disk() }]
+    /// What a machine that is restored from it needs.
+    pub(crate) fn source(&self, library: &Path) -> Source {
+        Source {
+            hardware: self.hardware.clone(),
+            memory: Memory::base(self.baked.memory(), library.to_owned()),
+            state: self.baked.state(),
+            layers: vec![root_layer(&self.image), Layer { name: self.baked.layer_name(), path: self.baked.disk() }],
+            overlay: self.baked.overlay(),
+            disk_mib: self.disk_mib(),
+        }
     }
 }
 
@@ -187,7 +196,7 @@ impl Engine {
         }
     }
 
-    fn hardware(&self, recipe: &Recipe, vcpus: Option<u32>, memory_mib: Option<u32>) -> Hardware {
+    pub(crate) fn hardware(&self, recipe: &Recipe, vcpus: Option<u32>, memory_mib: Option<u32>) -> Hardware {
         let accelerator = self.probe.accelerator;
         Hardware {
             accelerator,
@@ -264,10 +273,12 @@ impl Engine {
         Ok(removing.await.map_err(|_| TemplateError::CutOff)??)
     }
 
-    /// Images that sandboxes of any engine of this home still stand on.
+    /// Images that sandboxes and snapshots of this home still stand on.
     fn images_in_use(&self) -> BTreeSet<ContentId> {
         let living = self.store.living_sandboxes().unwrap_or_default();
-        living.iter().filter_map(|row| row.info.image.parse().ok()).collect()
+        let saved = self.store.snapshots().unwrap_or_default();
+        let of_sandboxes = living.iter().filter_map(|row| row.info.image.parse().ok());
+        of_sandboxes.chain(saved.into_iter().map(|(snapshot, _)| snapshot.image)).collect()
     }
 }
 

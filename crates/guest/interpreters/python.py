@@ -29,6 +29,11 @@ CONTROL_FD = 3
 PRIVATE_FD = 100
 SCRIPT_NAME = "<main>"
 
+# What `replace_environment` was last given.
+replaced_environment = None
+# How much was registered for an interpreter's end before any of it was the user's.
+registered_by_zygote = None
+
 
 class Control:
     """The socket to the agent: one JSON object per line, both ways."""
@@ -70,7 +75,9 @@ class Control:
         self.socket.sendall(text.encode("utf-8", "replace"))
 
     def move(self, fd):
-        """Goes on under a private descriptor that programs started from here do not inherit."""
+        """Goes on, if it does not already, under a private descriptor that programs started from here do not get."""
+        if self.socket.fileno() >= fd:
+            return
         private = fcntl.fcntl(self.socket.fileno(), fcntl.F_DUPFD_CLOEXEC, fd)
         self.socket.close()
         self.socket = socket.socket(fileno=private)
@@ -101,7 +108,7 @@ def zygote():
         elif "fork" in request:
             pool = mix_pool(pool, b"spare")
             fds, control.fds[:4] = control.fds[:4], []
-            fork_spare(control, fds, pool)
+            fork_spare(control, fds, pool, request.get("rehearse"))
 
 
 def mix_pool(pool, entropy):
@@ -110,12 +117,12 @@ def mix_pool(pool, entropy):
     return hashlib.blake2b(entropy, key=pool, digest_size=32).digest()
 
 
-def fork_spare(control, fds, pool):
+def fork_spare(control, fds, pool, rehearsing):
     """Forks twice, so that the spare is PID 1's child, and answers when it is."""
     try:
         if len(fds) != 4:
             raise ValueError(f"{len(fds)} descriptors came instead of 4")
-        answer = {"pid": fork_orphan(control, fds, pool)}
+        answer = {"pid": fork_orphan(control, fds, pool, rehearsing)}
     except (OSError, ValueError) as problem:
         answer = {"failed": f"could not fork: {problem}"}
     for fd in fds:
@@ -123,7 +130,7 @@ def fork_spare(control, fds, pool):
     control.send(answer)
 
 
-def fork_orphan(control, fds, pool):
+def fork_orphan(control, fds, pool, rehearsing):
     read_end, write_end = os.pipe()
     with open(read_end, "rb") as answer, open(write_end, "wb", 0) as answering:
         between = fork()
@@ -131,7 +138,7 @@ def fork_orphan(control, fds, pool):
             try:
                 spare = fork()
                 if spare == 0:
-                    be_spare(control, fds, pool)
+                    be_spare(control, fds, pool, rehearsing)
                 answering.write(b"%d" % spare)
             finally:
                 os._exit(0)
@@ -150,23 +157,27 @@ def fork():
         return os.fork()
 
 
-def be_spare(control, fds, pool):
+def be_spare(control, fds, pool, rehearsing):
     for target, fd in enumerate(fds):
         os.dup2(fd, target)
     os.closerange(CONTROL_FD + 1, max(control.socket.detach(), *fds) + 1)
     os.setsid()  # Here and not at activation, because it is slow.
     reseed(pool)
     own_control = Control(CONTROL_FD)
-    rehearse(own_control)
+    own_control.move(PRIVATE_FD)
+    if rehearsing is not None:
+        rehearse(own_control, rehearsing)
     become(own_control)
 
 
-def rehearse(control):
-    """Does once what activation and small code do, so that the memory they write to is the spare's own by then."""
+def rehearse(control, environment):
+    """Does once what activation and small code do, so that the memory they write to is the spare's own by then. Takes
+    on the environment that it will most likely be given."""
     import python_context
 
     open_standard_streams()
-    replace_environment(json.loads(json.dumps(dict(os.environ))))
+    replace_environment(json.loads(json.dumps(environment)))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run_script("import random\nprint(end='')\nx = [str(random.random()) for _ in range(3)]", fresh_main().__dict__)
     context = python_context.Context(control, fresh_main(), reseed, open_standard_streams)
     json.dumps(python_context.python_results.bundle(context.evaluate("<cell 0>", "x = 1\nx + 1")))
@@ -177,6 +188,7 @@ def rehearse(control):
 def become(control):
     """Waits to be told what to be, and is it until the process ends."""
     open_standard_streams()
+    nothing_waits_for_the_end()
     while True:
         message = control.receive()
         if message is None:
@@ -186,7 +198,8 @@ def become(control):
         reseed(bytes.fromhex(message["reseed"]))
     if message["become"] == "context":
         import python_context  # Before the user's environment decides what an import finds.
-    reseed(bytes.fromhex(message.get("entropy") or ""))
+    if message.get("entropy"):
+        reseed(bytes.fromhex(message["entropy"]))
     try:
         take_identity(message)
     except OSError as problem:
@@ -198,9 +211,14 @@ def become(control):
         control.move(PRIVATE_FD)
         python_context.Context(control, main, reseed, open_standard_streams).serve()
         end(0, last_import)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    control.send({"activated": True})
-    report_end = end_reporter(control) if message.get("report_end") else control.socket.close()
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    report_end = None
+    if message.get("report_end"):
+        report_end = end_reporter(control)
+    else:
+        control.send({"activated": True})
+        control.socket.close()
     sys.argv = ["-c", *message["args"]]
     status = run_script(message["code"], main.__dict__)
     del main
@@ -263,6 +281,10 @@ def take_identity(message):
 
 def replace_environment(environment):
     """Makes `environment` the whole of `os.environ`, and does what the interpreter does with it at its start."""
+    global replaced_environment
+    if environment == replaced_environment:
+        return
+    replaced_environment = environment
     python_path = os.environ.get("PYTHONPATH", "")
     time_zone = os.environ.get("TZ")
     for name in set(os.environ) - set(environment):
@@ -305,12 +327,13 @@ def run_script(source, namespace):
 
 def end(status, last_import, report_end=None):
     """Ends as the interpreter would, except that what the zygote had loaded is not taken down piece by piece."""
-    threading = sys.modules.get("threading")
-    for last_step in (threading and threading._shutdown, atexit._run_exitfuncs):
-        try:
-            last_step and last_step()
-        except BaseException as problem:
-            report(problem)
+    if not nothing_waits_for_the_end():
+        threading = sys.modules.get("threading")
+        for last_step in (threading and threading._shutdown, atexit._run_exitfuncs):
+            try:
+                last_step and last_step()
+            except BaseException as problem:
+                report(problem)
     flushed = flush()
     sys.last_type = sys.last_value = sys.last_traceback = None
     # From the newest back, because to look at each of the zygote's would be to write to each one's page.
@@ -326,6 +349,25 @@ def end(status, last_import, report_end=None):
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
+
+
+def nothing_waits_for_the_end():
+    """Whether the steps at an interpreter's end would do nothing: no thread but this one, no child of multiprocessing,
+    no log handler, and no function registered since the zygote loaded its modules."""
+    global registered_by_zygote
+    finalizers = sys.modules["weakref"].finalize._registry if "weakref" in sys.modules else ()
+    registered = (atexit._ncallbacks(), len(finalizers))
+    if registered_by_zygote is None:  # The first call, before anything of the user's runs.
+        registered_by_zygote = registered
+    threading = sys.modules.get("threading")
+    processes = sys.modules.get("multiprocessing.process")
+    logging = sys.modules.get("logging")
+    return (
+        registered == registered_by_zygote
+        and (threading is None or len(threading._active) == 1)
+        and (processes is None or not processes._children)
+        and (logging is None or not logging._handlerList)
+    )
 
 
 def flush():

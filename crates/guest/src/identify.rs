@@ -1,7 +1,8 @@
 //! Making a restored guest itself: its clock, its randomness, its names.
 //!
 //! On the way of every create, so it starts nothing and waits for nothing. Interpreters are not waited for either:
-//! the line that reseeds them is in their socket before any line that makes them run code.
+//! the line that reseeds them goes before any line that makes them run code. Those that run somebody's code already
+//! get it at once; those that only wait to be claimed are not even woken for it.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,6 +16,7 @@ use crate::agent::{Agent, Home};
 use crate::clock;
 use crate::console;
 use crate::failure::{failure, io_failure};
+use crate::interpreters::Role;
 
 /// `_IOW('R', 3, int[2])`: credits entropy to the kernel's generator.
 const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
@@ -50,7 +52,9 @@ impl Agent {
             let limited = self.cgroups.limit_pids(identity.limits.pids);
             limited.map_err(|error| io_failure("setting the limits", &error))?;
         }
-        self.variables = identity.env;
+        if let Some(variables) = identity.env {
+            self.variables = variables;
+        }
         let (interpreters, interpreters_reseeded) = self.reseed_interpreters();
         let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let unix_nanos = clock::unix_nanos();
@@ -61,10 +65,18 @@ impl Agent {
     fn reseed_interpreters(&mut self) -> (u32, u32) {
         let mut count = (0, 0);
         // A script does not listen: it is a process like any other, with whatever state it had.
-        let listening = self.interpreters.iter_mut().filter(|interpreter| interpreter.listens());
-        let keys: Vec<u64> = listening.map(|interpreter| interpreter.key).collect();
-        for key in keys {
+        let mut in_use = Vec::new();
+        for interpreter in self.interpreters.iter_mut().filter(|interpreter| interpreter.listens()) {
             count.0 += 1;
+            match interpreter.role {
+                Role::Zygote | Role::Spare => {
+                    interpreter.control.owe(reseed_line().as_bytes());
+                    count.1 += 1;
+                }
+                Role::Script { .. } | Role::Context { .. } => in_use.push(interpreter.key),
+            }
+        }
+        for key in in_use {
             self.tell(key, reseed_line().as_bytes());
             count.1 += u32::from(self.interpreters.get(key).is_some());
         }

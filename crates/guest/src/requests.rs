@@ -82,6 +82,7 @@ impl Agent {
         use Opened::{Answer, GoesOn};
         Ok(match request {
             Request::Identify(identity) => Answer(Response::Identified(self.identify(identity)?)),
+            Request::Settle { language } => self.settle(stream, language).map(|()| GoesOn)?,
             Request::Warm { language, imports } => self.warm(stream, language, imports).map(|()| GoesOn)?,
             Request::Run(spec) => self.run(stream, spec, body).map(|()| GoesOn)?,
             Request::Attach { exec, from } => self.attach(stream, &exec, from).map(|()| GoesOn)?,

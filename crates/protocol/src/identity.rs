@@ -16,9 +16,9 @@ pub struct Identity {
     pub machine_id: String,
     /// A UUID.
     pub boot_id: String,
-    /// The environment of every command of this sandbox.
+    /// The environment of every command of this sandbox; absent: the one it has already.
     #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub env: Option<BTreeMap<String, String>>,
     #[serde(default)]
     pub limits: Limits,
 }

@@ -72,6 +72,11 @@ pub enum Request {
         imports: Vec<String>,
     },
 
+    /// Ends with `Done` when an interpreter of `language` waits to be used, if any is kept warm.
+    Settle {
+        language: Language,
+    },
+
     /// Starts a command and attaches to it. The same id never starts twice: a second `Run` attaches.
     Run(ExecSpec),
     /// Attaches to a command, replaying its output from byte `from` on (or the oldest still kept).

@@ -16,5 +16,6 @@ mod cgroup;
 pub mod disk;
 pub mod jail;
 pub mod machine;
+pub mod memory;
 mod process;
 pub mod qmp;

@@ -33,6 +33,7 @@ pub(crate) async fn forward(
     mut request: Request,
     closing: Closing,
 ) -> Result<Response, ApiError> {
+    crate::auth::awake(sandbox).await?;
     let tunnel = sandbox.connect_port(port).await.map_err(|error| unreachable_port(error, port))?;
     let broken = |_| ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", format!("port {port} does not speak HTTP"));
     let (mut sender, connection) = http1::handshake(TokioIo::new(tunnel)).await.map_err(broken)?;

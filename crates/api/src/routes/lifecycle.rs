@@ -11,10 +11,15 @@ use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::sandbox::{LifecyclePatch, LifecycleView};
+use crate::wire::sandbox::{LifecyclePatch, LifecycleView, StatusView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(get, patch)).routes(routes!(pause)).routes(routes!(resume))
+    OpenApiRouter::new()
+        .routes(routes!(get, patch))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(hibernate))
+        .routes(routes!(wake))
 }
 
 /// How long a sandbox may live
@@ -78,4 +83,36 @@ async fn resume(
 ) -> Result<StatusCode, ApiError> {
     caller.sandbox(&app, &id).await?.resume().await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Put a sandbox to sleep
+///
+/// It is saved with all that runs in it, and holds no memory until something needs it again.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/hibernate", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 200, body = StatusView)),
+)]
+async fn hibernate(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<Json<StatusView>, ApiError> {
+    caller.sandbox(&app, &id).await?.hibernate().await?;
+    Ok(Json(StatusView { status: "hibernated" }))
+}
+
+/// Wake a sandbox
+///
+/// One that runs goes on running. Whatever needs a sandbox that hibernates wakes it, too.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/wake", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 200, body = StatusView)),
+)]
+async fn wake(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<Json<StatusView>, ApiError> {
+    caller.sandbox(&app, &id).await?.wake().await?;
+    Ok(Json(StatusView { status: "running" }))
 }

@@ -67,7 +67,14 @@ async fn create(
 
 async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxView, ApiError> {
     app.engine.settled().await;
-    let wish = wish(app, workspace, &spec)?;
+    let wish = match &spec.from_snapshot {
+        None => wish(app, workspace, &spec)?,
+        Some(id) => {
+            let found = app.engine.find_snapshot(workspace.as_str(), id)?;
+            let snapshot = found.ok_or_else(|| ApiError::not_found("snapshot"))?;
+            taken(1, snapshot.vcpus, snapshot.memory_mib, snapshot.disk_mib)
+        }
+    };
     let place = app.access.admit(workspace, &wish, || living(app, workspace))?;
     let turn = app.turns.take().await?;
     let sandbox = app.engine.create(spec).await?;
@@ -89,14 +96,13 @@ fn wish(app: &App, workspace: &WorkspaceName, spec: &CreateSpec) -> Result<Resou
 /// What a workspace's sandboxes take.
 pub(crate) fn living(app: &App, workspace: &WorkspaceName) -> Resources {
     let own = app.engine.list_of(workspace.as_str());
-    own.into_iter()
-        .map(|info| Resources {
-            sandboxes: 1,
-            vcpus: info.vcpus.into(),
-            memory_mib: info.memory_mib.into(),
-            disk_mib: info.disk_mib.into(),
-        })
-        .sum()
+    own.into_iter().map(|info| taken(1, info.vcpus, info.memory_mib, info.disk_mib)).sum()
+}
+
+/// What so many sandboxes of one size take of a quota.
+pub(crate) fn taken(count: u32, vcpus: u32, memory_mib: u32, disk_mib: u32) -> Resources {
+    let all = |each: u32| u64::from(each) * u64::from(count);
+    Resources { sandboxes: count.into(), vcpus: all(vcpus), memory_mib: all(memory_mib), disk_mib: all(disk_mib) }
 }
 
 /// Look at a sandbox

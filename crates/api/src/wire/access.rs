@@ -41,22 +41,22 @@ impl From<Principal> for MeView {
     }
 }
 
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CreateToken {
+pub struct CreateToken {
     /// For people.
-    label: Option<String>,
-    name: Option<String>,
+    pub label: Option<String>,
+    pub name: Option<String>,
     /// How long it works; for ever if absent.
     #[schema(minimum = 1, maximum = 3660)]
-    expires_in_days: Option<u32>,
+    pub expires_in_days: Option<u32>,
     /// `read`, `run`, `admin` or `operator`; the caller's own if absent.
-    scope: Option<ScopeName>,
+    pub scope: Option<ScopeName>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ScopeName {
+pub enum ScopeName {
     Read,
     Run,
     Admin,
@@ -179,12 +179,12 @@ pub(crate) struct WorkspaceList {
 /// A workspace's limits; null is without limit.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Limits {
-    sandboxes: Option<u32>,
-    cpu: Option<u32>,
-    memory_mb: Option<u32>,
-    disk_mb: Option<u32>,
-    creates_per_minute: Option<u32>,
+pub struct Limits {
+    pub sandboxes: Option<u32>,
+    pub cpu: Option<u32>,
+    pub memory_mb: Option<u32>,
+    pub disk_mb: Option<u32>,
+    pub creates_per_minute: Option<u32>,
 }
 
 impl From<Quota> for Limits {

@@ -17,41 +17,41 @@ const MAX_OUTPUT: u64 = 64 * 1024 * 1024;
 const MAX_ARGS: usize = 4096;
 
 /// A command: `cmd`, or `args`, or `code` with its `language`.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ExecRequest {
+pub struct ExecRequest {
     /// A line for the shell.
     #[schema(min_length = 1)]
-    pub(crate) cmd: Option<String>,
-    /// A program and its arguments, without a shell.
-    #[schema(min_items = 1, max_items = 4096)]
-    pub(crate) args: Option<Vec<String>>,
+    pub cmd: Option<String>,
+    /// A program and its arguments, without a shell. Beside `code`, the script's arguments.
+    #[schema(max_items = 4096)]
+    pub args: Option<Vec<String>>,
     /// A script for an interpreter.
-    pub(crate) code: Option<String>,
-    language: Option<LanguageName>,
+    pub code: Option<String>,
+    pub language: Option<LanguageName>,
     #[schema(minimum = 0.001, maximum = 604800)]
-    pub(crate) timeout_seconds: Option<f64>,
-    cwd: Option<String>,
-    env: Option<BTreeMap<String, String>>,
+    pub timeout_seconds: Option<f64>,
+    pub cwd: Option<String>,
+    pub env: Option<BTreeMap<String, String>>,
     /// A name or a number. Absent: root.
-    user: Option<String>,
+    pub user: Option<String>,
     /// Given to the command, then closed.
-    pub(crate) stdin: Option<String>,
+    pub stdin: Option<String>,
     /// A command of the same id is never started twice.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    id: Option<String>,
+    pub id: Option<String>,
     /// Answer as soon as the command runs.
-    pub(crate) detached: Option<bool>,
+    pub detached: Option<bool>,
     /// Bytes it may print.
     #[schema(maximum = 67108864)]
-    output_limit: Option<u64>,
+    pub output_limit: Option<u64>,
     /// At the limit: `kill` it, or `keep_tail`, i.e. drop the oldest output.
-    on_limit: Option<OnLimitName>,
+    pub on_limit: Option<OnLimitName>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum OnLimitName {
+pub enum OnLimitName {
     Kill,
     KeepTail,
 }
@@ -96,15 +96,12 @@ impl ExecRequest {
                 Ok((Program::Shell(cmd.clone()), none))
             }
             (None, Some(args), None) if args.first().is_some_and(|first| !first.is_empty()) => {
-                args.iter().try_for_each(|arg| no_nul("args", arg))?;
-                if args.len() > MAX_ARGS {
-                    return Err(ApiError::bad_request(format!("args may have at most {MAX_ARGS} items")));
-                }
-                Ok((Program::Argv(args.clone()), none))
+                Ok((Program::Argv(checked_args(args)?), none))
             }
-            (None, None, Some(code)) => {
+            (None, args, Some(code)) => {
                 let language = self.language.unwrap_or_default().into();
-                Ok((Program::Code { language, args: Vec::new() }, code.clone()))
+                let args = checked_args(args.as_deref().unwrap_or_default())?;
+                Ok((Program::Code { language, args }, code.clone()))
             }
             _ => Err(ApiError::bad_request(
                 "a command needs exactly one of cmd, args and code, and it must not be empty",
@@ -122,10 +119,18 @@ impl ExecRequest {
     }
 }
 
+fn checked_args(args: &[String]) -> Result<Vec<String>, ApiError> {
+    args.iter().try_for_each(|arg| no_nul("args", arg))?;
+    if args.len() > MAX_ARGS {
+        return Err(ApiError::bad_request(format!("args may have at most {MAX_ARGS} items")));
+    }
+    Ok(args.to_vec())
+}
+
 /// A language; other names that people use for it are taken as well.
-#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum LanguageName {
+pub enum LanguageName {
     #[default]
     #[serde(alias = "py", alias = "python3")]
     Python,
@@ -350,6 +355,8 @@ mod tests {
         assert!(matches!(spec(json!({"cmd": "ls"})).unwrap().program, Program::Shell(_)));
         assert!(matches!(spec(json!({"args": ["ls", ""]})).unwrap().program, Program::Argv(_)));
         assert!(matches!(spec(json!({"code": "1", "language": "js"})).unwrap().program, Program::Code { .. }));
+        let scripted = spec(json!({"code": "1", "args": ["-v", ""]})).unwrap().program;
+        assert!(matches!(scripted, Program::Code { args, .. } if args == ["-v", ""]));
         for bad in [json!({}), json!({"cmd": ""}), json!({"args": []}), json!({"cmd": "a", "args": ["b"]})] {
             assert!(spec(bad.clone()).is_err(), "{bad}");
         }

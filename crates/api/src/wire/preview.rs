@@ -15,16 +15,16 @@ pub(crate) struct PortView {
     pub(crate) preview_url: String,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CreatePreview {
+pub struct CreatePreview {
     #[schema(minimum = 1)]
-    pub(crate) port: u16,
+    pub port: u16,
     /// How long the token works: an hour if absent, at most seven days.
     #[schema(minimum = 1, maximum = 604800)]
-    pub(crate) ttl_seconds: Option<u64>,
+    pub ttl_seconds: Option<u64>,
     /// Path prefixes it is good for; all if absent.
-    pub(crate) paths: Option<Vec<String>>,
+    pub paths: Option<Vec<String>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

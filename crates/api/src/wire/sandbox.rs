@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sandling_engine::{BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, State};
+use sandling_engine::{BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, SnapshotId, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -18,18 +18,18 @@ const MAX_KEY: usize = 256;
 const MAX_VALUE: usize = 32 * 1024;
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct SandboxView {
-    pub(crate) id: String,
+pub struct SandboxView {
+    pub id: String,
     template: String,
     cpu: u32,
     memory_mb: u32,
     disk_mb: u32,
-    /// `creating`, `running`, `paused` or `deleted`.
+    /// `creating`, `running`, `paused`, `hibernated` or `deleted`.
     status: &'static str,
     created_at: String,
     metadata: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
-    boot_ms: u64,
+    pub boot_ms: u64,
     /// `standby` if a ready machine was taken, `snapshot` if one was restored for this request.
     boot_mode: &'static str,
     /// Its time to live and its idle limit do not apply.
@@ -41,7 +41,7 @@ pub(crate) struct SandboxView {
     workspace: String,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
-    boundary: Value,
+    pub boundary: Value,
 }
 
 impl From<SandboxInfo> for SandboxView {
@@ -71,11 +71,18 @@ impl From<SandboxInfo> for SandboxView {
     }
 }
 
+/// What a sandbox is now.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StatusView {
+    pub(crate) status: &'static str,
+}
+
 fn status(state: State) -> &'static str {
     match state {
         State::Creating => "creating",
         State::Running => "running",
         State::Paused => "paused",
+        State::Hibernated => "hibernated",
         State::Ended => "deleted",
     }
 }
@@ -86,51 +93,51 @@ fn expires_at(lifetime: &Lifetime) -> Option<String> {
 }
 
 /// What sandbox is wanted. What is absent comes from the template.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CreateSandbox {
+pub struct CreateSandbox {
     #[schema(default = "code-interpreter", example = "base", pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
-    template: Option<String>,
-    metadata: Option<BTreeMap<String, String>>,
-    labels: Option<BTreeMap<String, String>>,
+    pub template: Option<String>,
+    pub metadata: Option<BTreeMap<String, String>>,
+    pub labels: Option<BTreeMap<String, String>>,
     /// The environment of every command in it.
-    env: Option<BTreeMap<String, String>>,
+    pub env: Option<BTreeMap<String, String>>,
     /// How long it lives; 0 or absent: the server's default.
     #[schema(maximum = 31622400)]
-    ttl_seconds: Option<u64>,
+    pub ttl_seconds: Option<u64>,
     /// How long it may be unused; 0 or absent: as long as it lives.
     #[schema(maximum = 31622400)]
-    idle_seconds: Option<u64>,
-    persistent: Option<bool>,
+    pub idle_seconds: Option<u64>,
+    pub persistent: Option<bool>,
     #[schema(minimum = 1, maximum = 16)]
-    cpu: Option<u32>,
+    pub cpu: Option<u32>,
     #[schema(minimum = 256, maximum = 65536)]
-    memory_mb: Option<u32>,
+    pub memory_mb: Option<u32>,
     /// At least the template's own.
     #[schema(maximum = 1048576)]
-    disk_mb: Option<u32>,
+    pub disk_mb: Option<u32>,
     #[schema(maximum = 1024)]
-    disk_gb: Option<u32>,
+    pub disk_gb: Option<u32>,
     /// Processes and threads, all together.
     #[schema(minimum = 16, maximum = 1000000)]
-    pids: Option<u32>,
-    from_snapshot: Option<String>,
-    volumes: Option<Vec<VolumeMount>>,
+    pub pids: Option<u32>,
+    pub from_snapshot: Option<String>,
+    pub volumes: Option<Vec<VolumeMount>>,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "read only so that a wrong shape is told apart from a volume that is not there")]
-pub(crate) struct VolumeMount {
-    name: String,
-    read_only: Option<bool>,
+pub struct VolumeMount {
+    pub name: String,
+    pub read_only: Option<bool>,
 }
 
 impl CreateSandbox {
     pub(crate) fn into_spec(self, workspace: &str) -> Result<CreateSpec, ApiError> {
-        if self.from_snapshot.as_deref().is_some_and(|id| !id.is_empty()) {
-            return Err(ApiError::not_found("snapshot"));
-        }
+        let from_snapshot = self.from_snapshot.filter(|id| !id.is_empty());
+        let from_snapshot = from_snapshot
+            .map(|id| SnapshotId::parse(&id).ok_or_else(|| ApiError::not_found("snapshot")))
+            .transpose()?;
         if self.volumes.is_some_and(|volumes| !volumes.is_empty()) {
             return Err(ApiError::not_found("volume"));
         }
@@ -142,6 +149,7 @@ impl CreateSandbox {
         check_env(&env)?;
         Ok(CreateSpec {
             template: self.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
+            from_snapshot,
             vcpus: self.cpu,
             memory_mib: self.memory_mb,
             disk_mib: self.disk_mb.or(self.disk_gb.map(|gb| gb.saturating_mul(1024))),

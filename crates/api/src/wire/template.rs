@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct TemplateView {
-    pub(crate) name: String,
+pub struct TemplateView {
+    pub name: String,
     label: String,
     description: String,
     category: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct TemplateView {
 }
 
 impl TemplateView {
-    pub(crate) fn new(workspace: &str, summary: TemplateSummary) -> Self {
+    pub fn new(workspace: &str, summary: TemplateSummary) -> Self {
         let ready = summary.image.is_some() && summary.damage.is_none();
         let mut meta = BTreeMap::new();
         meta.extend(summary.image.map(|image| ("image".to_owned(), image)));
@@ -51,17 +51,17 @@ impl TemplateView {
 }
 
 /// A template to build: another one with more Debian packages.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct BuildRequest {
-    pub(crate) name: String,
+pub struct BuildRequest {
+    pub name: String,
     /// A built-in template to start from; `base` if absent.
-    pub(crate) from: Option<String>,
+    pub from: Option<String>,
     #[serde(default)]
-    pub(crate) packages: Vec<String>,
-    pub(crate) cpu: Option<u32>,
-    pub(crate) memory_mb: Option<u32>,
-    pub(crate) disk_mb: Option<u32>,
+    pub packages: Vec<String>,
+    pub cpu: Option<u32>,
+    pub memory_mb: Option<u32>,
+    pub disk_mb: Option<u32>,
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]

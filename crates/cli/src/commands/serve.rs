@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config;
+use crate::announce::Announcement;
 use crate::options::{Common, Serve};
 
 pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
@@ -22,9 +23,20 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
     let app = App::new(engine.clone(), access).context("the previews' secret cannot be kept")?;
     let listener =
         TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
-    println!("sandling listens on http://{}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    println!("sandling listens on http://{address}");
     println!("a token is in {}", local_token_path(&home).display());
-    sandling_api::serve(listener, app, ServerLimits::default(), terminated()?).await;
+    let announced = Announcement::make(&home, address).context("the address cannot be kept in the home")?;
+    if announced.is_none() {
+        eprintln!("sandling: commands without SANDLING_API go on using the server that serves this home already");
+    }
+    let terminated = terminated()?;
+    let shutdown = async move {
+        terminated.await;
+        // Before the drain: what comes now would only be turned away.
+        drop(announced);
+    };
+    sandling_api::serve(listener, app, ServerLimits::default(), shutdown).await;
     // Sandboxes go on by themselves; the next start takes them over.
     engine.detach().await;
     Ok(ExitCode::SUCCESS)

@@ -161,7 +161,11 @@ fn doctor_says_what_holds_here() {
 #[test]
 fn completions_and_help_are_there() {
     let shell = Shell::new();
-    assert!(text(&shell.sandling(&["completions", "bash"]).stdout).contains("complete"));
+    let completions = text(&shell.sandling(&["completions", "bash"]).stdout);
+    for command in ["run", "create", "exec", "shell", "cp", "logs", "events", "ports", "pause", "rm", "token", "audit"]
+    {
+        assert!(completions.contains(&format!("__{command})")), "{command}");
+    }
     let help = text(&shell.sandling(&["run", "--help"]).stdout);
     assert!(help.contains("--timeout") && help.contains("124"), "{help}");
 }

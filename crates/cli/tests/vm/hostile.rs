@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use sandling_engine::{EndReason, RunError, RunSpec};
-use sandling_protocol::{ExitReason, Language};
+use sandling_protocol::frame::{MAX_FRAME, encode};
+use sandling_protocol::{ExitReason, Language, Part, ToHost, VERSION};
 
 use crate::harness::{engine, python, run, shell, spec};
 
@@ -122,19 +123,59 @@ async fn closing_the_control_channel_ends_that_sandbox_at_the_deadline() {
     engine.close().await;
 }
 
+/// Python that takes the agent's own end of the control channel, as root in a guest can, and writes into it.
+fn write_to_control_channel(rubbish: &[u8], times: usize) -> RunSpec {
+    let hex: String = rubbish.iter().map(|byte| format!("{byte:02x}")).collect();
+    let code = format!(
+        "import ctypes, os, select, time
+links = {{fd: os.readlink(f'/proc/1/fd/{{fd}}') for fd in os.listdir('/proc/1/fd')}}
+port = next(int(fd) for fd, link in links.items() if link.startswith('/dev/vport'))
+pidfd_getfd = 438
+fd = ctypes.CDLL(None, use_errno=True).syscall(pidfd_getfd, os.pidfd_open(1), port, 0)
+assert fd >= 0, os.strerror(ctypes.get_errno())
+rubbish = bytes.fromhex('{hex}') * {times}
+while rubbish:
+    select.select([], [fd], [])
+    rubbish = rubbish[os.write(fd, rubbish):]
+time.sleep(600)"
+    );
+    within(60, RunSpec::code(Language::Python, code))
+}
+
 #[tokio::test]
 async fn rubbish_on_the_control_channel_ends_that_sandbox_only() {
     let engine = engine().await;
-    let (victim, witness) = (engine.sandbox().await, engine.sandbox().await);
-    // Writes into the agent's own open port, as root in a guest can.
-    let line = "for fd in /proc/1/fd/*; do case $(readlink $fd) in /dev/vport*) head -c 5000000 /dev/urandom > $fd; esac; done; sleep 5";
-    let ended = victim.run(within(20, RunSpec::shell(line))).unwrap().collect().await;
-    if ended.is_ok() {
-        // The kernel lets only one process open the port; then nothing was written, and nothing broke.
-        assert_eq!(shell(&victim, "echo alive").await.stdout, "alive\n");
-    } else {
-        assert!(matches!(victim.ended().await, EndReason::GuestDied(_)));
+    let witness = engine.sandbox().await;
+    let greeting = encode(&ToHost::Hello { nonce: "mine".to_owned(), version: VERSION }, &[]).unwrap();
+    for (rubbish, times, violation) in [
+        (&b"\0\x05abc\0"[..], 1, "cut short"),
+        // Too long, or cut short where the agent itself says something in the middle of it.
+        (b"endless", MAX_FRAME / 6, "frame"),
+        (&greeting, 1, "greeting in the middle"),
+    ] {
+        let victim = engine.sandbox().await;
+        let error = victim.run(write_to_control_channel(rubbish, times)).unwrap().collect().await.unwrap_err();
+        assert!(matches!(error, RunError::GuestDied(_)), "{violation}: {error:?}");
+        let ended = victim.ended().await;
+        let EndReason::GuestDied(reason) = &ended else { panic!("{violation}: {ended:?}") };
+        assert!(reason.contains("broke the protocol") && reason.contains(violation), "{violation}: {reason}");
+        assert!(engine.engine.get(victim.id()).is_none());
     }
+    assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_guest_that_was_taken_over_cannot_flood_its_host() {
+    let engine = engine().await;
+    let (victim, witness) = (engine.sandbox().await, engine.sandbox().await);
+    // Output that no command printed, on whatever stream is this command's: more than its limit, less than its window.
+    let frame = |stream| encode(&ToHost::Data { stream, part: Part::Stdout, offset: 0 }, &[b'x'; 4096]).unwrap();
+    let flood: Vec<u8> = (1..=8).flat_map(frame).collect();
+    let spec = RunSpec { output_limit: 100_000, ..write_to_control_channel(&flood, 40) };
+    let ended = victim.run(spec).unwrap().collect().await.map(|collected| collected.exit);
+    assert!(matches!(&ended, Err(RunError::GuestDied(reason)) if reason.contains("more output")), "{ended:?}");
+    assert!(matches!(victim.ended().await, EndReason::GuestDied(_)));
     assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
     engine.close().await;
 }

@@ -4,10 +4,14 @@
 mod cli;
 mod contexts;
 mod files;
+mod fork;
 mod harness;
 mod hostile;
 mod identity;
 mod lifecycle;
+mod nested;
 mod recovery;
+mod remote;
 mod runs;
+mod served;
 mod standbys;

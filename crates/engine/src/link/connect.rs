@@ -8,8 +8,9 @@ use sandling_protocol::{Request, Response, ToGuest, ToHost, VERSION};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
+use super::outgoing::{self, NotQueued, Outgoing, Queue};
 use super::table::Table;
 use super::{LinkError, Stream};
 
@@ -31,7 +32,7 @@ pub struct Link {
 
 pub(super) struct Inner {
     pub(super) table: Table,
-    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    outgoing: Outgoing,
 }
 
 /// Closes the link when the last [`Link`] goes, so that its tasks end.
@@ -46,7 +47,12 @@ impl Drop for Guard {
 impl Inner {
     pub(super) fn post(&self, message: &ToGuest, body: &[u8]) -> Result<(), LinkError> {
         let bytes = frame::encode(message, body).map_err(|_| LinkError::TooLarge)?;
-        self.outgoing.send(bytes).map_err(|_| LinkError::Closed(self.reason()))
+        self.outgoing.push(bytes).map_err(|reason| {
+            if matches!(reason, NotQueued::Full) {
+                self.table.close("the guest does not read what it is told");
+            }
+            LinkError::Closed(self.reason())
+        })
     }
 
     pub(super) fn reason(&self) -> String {
@@ -118,7 +124,7 @@ impl Greeting {
         let mut decoder = Decoder::new();
         let rest = tokio::time::timeout(limit, self.insist(&mut decoder));
         rest.await.map_err(|_| LinkError::NoAnswer)??;
-        let (outgoing, queue) = mpsc::unbounded_channel();
+        let (outgoing, queue) = outgoing::queue();
         let inner = Arc::new(Inner { table: Table::new(), outgoing });
         let link = Link { inner: inner.clone(), _guard: Arc::new(Guard(inner.clone())) };
         tokio::spawn(read(self.reader, decoder, inner.clone()));
@@ -194,11 +200,11 @@ fn deliver(decoder: &mut Decoder, bytes: &[u8], inner: &Inner) -> Result<(), Str
     Ok(())
 }
 
-async fn write(mut writer: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Vec<u8>>, inner: Arc<Inner>) {
+async fn write(mut writer: OwnedWriteHalf, mut queue: Queue, inner: Arc<Inner>) {
     let mut closed = inner.table.closed.subscribe();
     loop {
         let bytes = tokio::select! {
-            bytes = queue.recv() => bytes,
+            bytes = queue.next() => bytes,
             _ = closed.wait_for(Option::is_some) => return,
         };
         let Some(bytes) = bytes else { return };

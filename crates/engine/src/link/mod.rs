@@ -1,10 +1,11 @@
 //! The host's end of a sandbox's control channel.
 //!
 //! One connection carries many streams. The peer is hostile: a frame that cannot be read, a stream that was never
-//! opened, or more bytes than the window allows ends the link, and with it that sandbox only. A link that has
+//! opened, more bytes than the window allows or never reading ends the link, and with it that sandbox only. A link that has
 //! streams open and hears nothing for a while asks for a sign of life, and ends when none comes.
 
 mod connect;
+mod outgoing;
 mod stream;
 mod table;
 

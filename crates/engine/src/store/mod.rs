@@ -9,6 +9,7 @@ mod idempotency;
 mod quotas;
 mod rows;
 mod sandboxes;
+mod snapshots;
 mod tokens;
 mod workspaces;
 
@@ -23,6 +24,7 @@ use crate::space;
 pub use events::Event;
 pub use idempotency::{IdempotencyRow, KeyClaim, RequestState};
 pub use sandboxes::SandboxRow;
+pub use snapshots::Listed;
 pub use tokens::TokenRow;
 
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +53,7 @@ impl StoreError {
 }
 
 /// Each step takes the schema from one version to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 pub struct Store {
     connection: Mutex<Connection>,

@@ -3,7 +3,7 @@ import resource
 import socket
 import unittest
 
-from support import InterpreterTest, Process
+from support import ENVIRONMENT, InterpreterTest, Process
 
 
 class ZygoteTest(InterpreterTest):
@@ -50,6 +50,22 @@ class ZygoteTest(InterpreterTest):
             spare.close_theirs()
         resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE, before)
         self.assertEqual(self.opened(zygote.fork()).run_script("pass"), 0)
+
+    def test_a_spare_that_did_not_rehearse_is_like_any_other(self):
+        spare = self.opened(self.zygote().fork(rehearse=None))
+        self.assertEqual(spare.run_script("import os\nprint(os.environ['LANG'])"), 0)
+        spare.drain()
+        self.assertEqual(spare.stdout, b"C.UTF-8\n")
+
+    def test_what_a_script_registers_for_its_end_is_done(self):
+        for rehearse in (ENVIRONMENT, None):
+            spare = self.opened(self.zygote().fork(rehearse))
+            code = "import atexit, threading, time, weakref\natexit.register(print, 'exit')\n" \
+                "class C: pass\nc = C()\nweakref.finalize(c, print, 'finalized')\n" \
+                "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()"
+            self.assertEqual(spare.run_script(code), 0)
+            spare.drain()
+            self.assertEqual(sorted(spare.stdout.split()), [b"exit", b"finalized", b"thread"])
 
     def test_it_keeps_no_descriptor_and_no_child(self):
         zygote = self.zygote()

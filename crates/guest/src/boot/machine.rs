@@ -31,8 +31,20 @@ pub fn settle() -> Result<(), BootError> {
         // four times faster. What address randomisation protects against ends with the sandbox.
         let _ = fs::write("/proc/sys/kernel/randomize_va_space", "0");
     }
+    answer_first();
     loopback_up().during(|| "bring the loopback interface up".to_owned())?;
     rustix::system::sethostname(FIRST_HOSTNAME.as_bytes()).during(|| "set the host name".to_owned())
+}
+
+/// The agent runs as soon as there is something for it, before whatever of the user's is running: somebody waits for
+/// each of its answers, and it never computes for long. Nothing that it starts inherits that.
+fn answer_first() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: a live structure, for this process.
+    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const priority) };
+    if set != 0 {
+        console::say(&format!("the agent has no priority: {}", std::io::Error::last_os_error()));
+    }
 }
 
 /// Whether the processor is QEMU's software emulation, which names itself where hypervisors do.

@@ -12,6 +12,8 @@ pub struct Control {
     fd: OwnedFd,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
+    /// A line that need not wake anybody, but goes before the next one that does.
+    owed: Vec<u8>,
     /// Lines wait until the process is known and in its place.
     held: bool,
 }
@@ -27,7 +29,7 @@ pub enum Lines {
 
 impl Control {
     pub fn new(fd: OwnedFd) -> Self {
-        Self { fd, incoming: Vec::new(), outgoing: Vec::new(), held: false }
+        Self { fd, incoming: Vec::new(), outgoing: Vec::new(), owed: Vec::new(), held: false }
     }
 
     /// Keeps everything that is sent until [`Control::release`].
@@ -39,7 +41,18 @@ impl Control {
         self.fd.as_fd()
     }
 
+    /// Sends this before whatever is sent next. A later one takes its place.
+    pub fn owe(&mut self, line: &[u8]) {
+        self.owed = [line, b"\n"].concat();
+    }
+
+    fn pay(&mut self) {
+        let owed = std::mem::take(&mut self.owed);
+        self.outgoing.extend_from_slice(&owed);
+    }
+
     pub fn send(&mut self, line: &[u8]) {
+        self.pay();
         self.outgoing.extend_from_slice(line);
         self.outgoing.push(b'\n');
         self.flush();
@@ -47,6 +60,8 @@ impl Control {
 
     /// Sends a line with descriptors. Only while nothing else waits: it must not overtake.
     pub fn send_with_fds(&mut self, line: &[u8], fds: [BorrowedFd<'_>; 4]) -> std::io::Result<()> {
+        self.pay();
+        self.flush();
         if self.has_unsent() {
             return Err(std::io::Error::from(std::io::ErrorKind::WouldBlock));
         }
@@ -127,6 +142,20 @@ mod tests {
         assert_eq!(rustix::io::read(&theirs, &mut buffer).unwrap(), 4);
         assert!(control.is_read());
         assert_eq!(&buffer[..4], b"a\nb\n");
+    }
+
+    #[test]
+    fn what_is_owed_goes_before_the_next_line_and_once() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut control = Control::new(ours);
+        control.owe(b"forgotten");
+        control.owe(b"owed");
+        assert_eq!(fds::waiting(&theirs), 0);
+        control.send(b"a");
+        control.send(b"b");
+        let mut buffer = [0; 16];
+        let length = rustix::io::read(&theirs, &mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"owed\na\nb\n");
     }
 
     #[test]

@@ -36,6 +36,13 @@ const MOST_FAILURES: u32 = 5;
 /// What makes spares does so behind everybody else.
 const LOW_PRIORITY: i32 = 10;
 
+/// Whether a spare is made ahead, and rehearses, or for somebody who waits, and does not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Haste {
+    None,
+    SomebodyWaits,
+}
+
 #[derive(Default)]
 pub struct Lane {
     imports: Vec<String>,
@@ -44,6 +51,8 @@ pub struct Lane {
     failed_imports: Vec<String>,
     /// A spare that nobody has claimed.
     spare: Option<u64>,
+    /// It has done all it can before it is claimed.
+    spare_waits: bool,
     /// Spares a zygote was asked for, in order.
     forking: VecDeque<u64>,
     waiting: Vec<StreamId>,
@@ -75,6 +84,20 @@ impl Agent {
         Ok(())
     }
 
+    /// Ends the stream when a spare waits to be claimed.
+    pub fn settle(&mut self, stream: StreamId, language: Language) -> Result<(), Failure> {
+        let Some(lane) = self.interpreters.lanes.get_mut(&language).filter(|lane| !lane.spare_waits) else {
+            self.streams.end(stream, Ok(Response::Done));
+            return Ok(());
+        };
+        lane.waiting.push(stream);
+        self.refill(language)?;
+        if language == Language::Python {
+            self.check_spare(language);
+        }
+        Ok(())
+    }
+
     /// Lets go of a language's zygote and spare.
     fn cool(&mut self, language: Language) {
         let Some(lane) = self.interpreters.lanes.remove(&language) else {
@@ -100,9 +123,10 @@ impl Agent {
         if needs_zygote {
             return self.start_zygote(language);
         }
-        let key = self.make_spare(language)?;
+        let key = self.make_spare(language, Haste::None)?;
         if let Some(lane) = self.interpreters.lanes.get_mut(&language) {
             lane.spare = Some(key);
+            lane.spare_waits = false;
         }
         Ok(())
     }
@@ -116,19 +140,20 @@ impl Agent {
     pub fn claim(&mut self, language: Language) -> Option<u64> {
         let lane = self.interpreters.lanes.get_mut(&language)?;
         self.timers.set(REFILL_AFTER, Timer::Refill(language));
+        lane.spare_waits = false;
         if let Some(key) = lane.spare.take() {
             return Some(key);
         }
         if !self.can_make_spare(language) {
             return None;
         }
-        self.make_spare(language).ok()
+        self.make_spare(language, Haste::SomebodyWaits).ok()
     }
 
-    fn make_spare(&mut self, language: Language) -> Result<u64, Failure> {
+    fn make_spare(&mut self, language: Language, haste: Haste) -> Result<u64, Failure> {
         match language {
             Language::Node => self.start_spare(language),
-            _ => self.fork_spare(language).map_err(|error| io_failure("a warm interpreter", &error)),
+            _ => self.fork_spare(language, haste).map_err(|error| io_failure("a warm interpreter", &error)),
         }
     }
 
@@ -176,8 +201,10 @@ impl Agent {
     }
 
     /// Asks a zygote for a spare. It can be claimed at once; what it is sent waits until its process is known.
-    fn fork_spare(&mut self, language: Language) -> io::Result<u64> {
+    fn fork_spare(&mut self, language: Language, haste: Haste) -> io::Result<u64> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
+        let rehearse = (haste == Haste::None).then(|| self.usual_variables());
+        let line = format!("{}\n", serde_json::json!({ "fork": true, "rehearse": rehearse }));
         let (streams, theirs) = stream_pairs()?;
         let (ours, their_control) = socket::pair()?;
         let key = self.interpreters.next_key();
@@ -190,7 +217,7 @@ impl Agent {
         }
         let fds = [theirs.stdin.as_fd(), theirs.stdout.as_fd(), theirs.stderr.as_fd(), their_control.as_fd()];
         let zygote = self.interpreters.get(zygote).ok_or_else(gone)?;
-        if let Err(error) = zygote.control.send_with_fds(b"{\"fork\":true}\n", fds) {
+        if let Err(error) = zygote.control.send_with_fds(line.as_bytes(), fds) {
             if let Some(lane) = self.interpreters.lanes.get_mut(&language) {
                 lane.forking.pop_back();
             }
@@ -202,6 +229,11 @@ impl Agent {
         let interpreter = Interpreter { key, language, role: Role::Spare, pid: None, control, streams, cgroup };
         self.interpreters.insert(interpreter);
         Ok(key)
+    }
+
+    /// The environment of most commands.
+    fn usual_variables(&self) -> Variables {
+        User::find(None).map_or_else(|_| Variables::new(), |user| compose(&self.variables, &user, &Variables::new()))
     }
 
     /// A zygote or a spare has said something.
@@ -290,6 +322,7 @@ impl Agent {
             return;
         }
         lane.failures = 0;
+        lane.spare_waits = true;
         let result = match lane.failed_imports.as_slice() {
             [] => Ok(Response::Done),
             failed => Err(failure(FailureKind::Unsupported, format!("cannot import {}", failed.join(", ")))),
@@ -308,6 +341,7 @@ impl Agent {
         lane.forking.retain(|forking| *forking != key);
         if lane.spare == Some(key) {
             lane.spare = None;
+            lane.spare_waits = false;
         }
         let mut orphans = VecDeque::new();
         if lane.zygote == Some(key) {

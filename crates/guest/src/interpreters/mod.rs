@@ -18,4 +18,4 @@ mod watch;
 pub use activation::Script;
 pub use context::Contexts;
 pub use drivers::Drivers;
-pub use table::Interpreters;
+pub use table::{Interpreters, Role};

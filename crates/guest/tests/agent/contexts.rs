@@ -60,7 +60,7 @@ fn identify(host: &mut Host) -> sandling_protocol::Proof {
         hostname: "box".to_owned(),
         machine_id: "0".repeat(32),
         boot_id: "00000000-0000-0000-0000-000000000000".to_owned(),
-        env: path_of_tests(),
+        env: Some(path_of_tests()),
         limits: Default::default(),
     };
     match host.ask(Request::Identify(identity)).response() {

@@ -89,7 +89,7 @@ fn a_sandboxs_environment_is_every_commands() {
         hostname: "box".to_owned(),
         machine_id: "0".repeat(32),
         boot_id: "00000000-0000-0000-0000-000000000000".to_owned(),
-        env: [("SANDBOX".to_owned(), "mine".to_owned())].into(),
+        env: Some([("SANDBOX".to_owned(), "mine".to_owned())].into()),
         limits: Default::default(),
     };
     host.ask(Request::Identify(identity("short"))).failure();

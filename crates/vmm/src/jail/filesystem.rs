@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! /usr/bin/PROGRAM, the loader, shared libraries, the program's data   read-only
+//! /preload.so                                                          read-only, if there is one
 //! /dev/{null,zero,urandom}, and kvm if asked for
 //! /layers/NAME                                                          read-only
 //! /vm                                                                   the machine's own, the only place to write
@@ -21,7 +22,7 @@ use rustix::mount::{
 use rustix::process::{chdir, pivot_root};
 
 use super::spec::{Layer, Spec, Step, StepError};
-use super::{FILES, LAYERS, MEMORY, MachineDir};
+use super::{FILES, LAYERS, MEMORY, MachineDir, PRELOAD};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const NOT_EXECUTABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
@@ -43,6 +44,9 @@ pub(super) fn enter(spec: &Spec) -> Result<(), StepError> {
     bind(&directory.files(), FILES, NOT_EXECUTABLE | libc::MOUNT_ATTR_NODEV).step("binding the machine's files")?;
     for layer in &spec.program.layers {
         bind_layer(layer).step(format!("binding the layer {}", layer.name))?;
+    }
+    if let Some(preload) = &spec.program.preload {
+        bind(preload, PRELOAD, READ_ONLY).step("binding the preloaded library")?;
     }
     if let Some(memory) = &spec.program.memory {
         bind(memory, MEMORY, READ_ONLY | NOT_EXECUTABLE).step("binding the memory")?;

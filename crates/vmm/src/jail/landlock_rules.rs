@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filesystem::library_paths;
 use super::spec::Program;
-use super::{FILES, LAYERS};
+use super::{FILES, LAYERS, PRELOAD};
 
 /// The newest generation of Landlock whose rights are asked for; an older kernel enforces those it knows.
 const WANTED: ABI = ABI::V6;
@@ -49,7 +49,7 @@ pub(super) fn restrict(program: &Program) -> Result<Landlock, RulesetError> {
     let mut rules = vec![(program.path.as_path(), execute), (Path::new(LOADER), execute)];
     let libraries = library_paths();
     let readable = libraries.iter().chain(&program.data).map(|path| path.as_path());
-    rules.extend(readable.chain([Path::new(LAYERS)]).map(|path| (path, read)));
+    rules.extend(readable.chain([Path::new(LAYERS), Path::new(PRELOAD)]).map(|path| (path, read)));
     rules.extend([(Path::new("/dev"), device), (Path::new(FILES), own)]);
 
     let mut ruleset = Ruleset::default()

@@ -48,5 +48,8 @@ pub const FILES: &str = "/vm";
 /// Where the read-only layers are, for the program.
 pub const LAYERS: &str = "/layers";
 
+/// Where the library is that is loaded into the program: see [`Program::preload`].
+pub const PRELOAD: &str = "/preload.so";
+
 /// The layer that is opened for writing by QEMU but never written: see [`Program::memory`].
 pub const MEMORY: &str = "/layers/memory";

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::landlock_rules::{self, Landlock};
 use super::resources::Resources;
 use super::spec::{Program, Spec, Step, StepError};
-use super::{FIRST_INHERITED, limits, seccomp};
+use super::{FIRST_INHERITED, PRELOAD, limits, seccomp};
 
 /// The only descriptor that may ever be executed.
 ///
@@ -71,6 +71,8 @@ fn wait_for_keeper(keeper: &OwnedFd) -> io::Result<()> {
 fn place_descriptors(resources: &Resources) -> io::Result<()> {
     let nowhere = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     place(&nowhere, 0)?;
+    // Its own number may be one that is about to be given away.
+    drop(nowhere);
     place(&resources.output, 1)?;
     place(&resources.output, 2)?;
     for (fd, number) in resources.inherit.iter().zip(FIRST_INHERITED..) {
@@ -97,16 +99,17 @@ fn open_executable(program: &Program) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(EXEC_FD) })
 }
 
-/// With an empty environment. Returns only if it failed.
+/// With no environment but what was named. Returns only if it failed.
 fn execute(program: &Program) -> io::Error {
     let path = program.path.as_os_str().as_encoded_bytes().to_vec();
     let words = std::iter::once(path).chain(program.arguments.iter().map(|word| word.clone().into_bytes()));
-    let words = match words.map(CString::new).collect::<Result<Vec<_>, _>>() {
-        Ok(words) => words,
-        Err(error) => return error.into(),
+    let preload = program.preload.iter().map(|_| format!("LD_PRELOAD={PRELOAD}"));
+    let variables = program.environment.iter().map(|(name, value)| format!("{name}={value}")).chain(preload);
+    let (words, variables) = match (strings(words), strings(variables.map(String::into_bytes))) {
+        (Ok(words), Ok(variables)) => (words, variables),
+        (Err(error), _) | (_, Err(error)) => return error,
     };
-    let arguments: Vec<_> = words.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
-    let environment = [std::ptr::null::<libc::c_char>()];
+    let (arguments, environment) = (pointers(&words), pointers(&variables));
     // SAFETY: NULL-terminated arrays of NUL-terminated strings, all alive during the call.
     unsafe {
         libc::syscall(
@@ -119,6 +122,14 @@ fn execute(program: &Program) -> io::Error {
         )
     };
     io::Error::last_os_error()
+}
+
+fn strings(words: impl Iterator<Item = Vec<u8>>) -> io::Result<Vec<CString>> {
+    Ok(words.map(CString::new).collect::<Result<_, _>>()?)
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
 fn send(keeper: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result<()> {

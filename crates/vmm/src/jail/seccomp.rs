@@ -4,10 +4,11 @@
 //! everything that is not on the *allowed* list fails with EPERM, so that a QEMU with another library version
 //! stumbles instead of dying; and the *answered* filter replies to two calls in a way of its own.
 //!
-//! The allowed list was measured with `strace -f` over boot, restore, save, `blockdev-snapshot-sync`,
-//! `block_resize` and hotplug under TCG, plus what the same code needs under KVM. No socket can be made, only those
-//! that were inherited can be used. Threads may be started, processes not: who one day preloads a library that
-//! forks QEMU adds to [`clone_rules`] the flags that fork passes.
+//! The allowed list was measured with `strace -f`: boot, restore and save under TCG and under KVM, and
+//! `blockdev-snapshot-sync`, `block_resize` and hotplug. Of what QEMU asks for, io_uring and NUMA's `get_mempolicy` are
+//! refused, and it does without. No socket can be made, only those that were inherited can be used. Threads may be
+//! started, and plain copies of the process made: guest memory is saved from one (see [`crate::memory`]). None of them
+//! can execute anything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +41,7 @@ const ALLOWED: &[i64] = &[
     SYS_rt_sigreturn, SYS_rt_sigtimedwait, SYS_rt_sigpending, SYS_sigaltstack, SYS_signalfd4, SYS_restart_syscall,
     SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime, SYS_clock_getres, SYS_gettimeofday, SYS_time,
     SYS_timer_create, SYS_timer_settime, SYS_timer_gettime, SYS_timer_delete, SYS_timerfd_create,
-    SYS_timerfd_settime, SYS_exit, SYS_exit_group,
+    SYS_timerfd_settime, SYS_exit, SYS_exit_group, SYS_wait4,
     // waiting
     SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_wait,
     SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2,
@@ -129,10 +130,12 @@ fn allowed() -> Result<Rules, SeccompError> {
     Ok(rules)
 }
 
-/// Threads only.
+/// Threads, and the plain copy of the process from which its memory is saved: no flag that makes a namespace.
 fn clone_rules() -> Result<Vec<SeccompRule>, SeccompError> {
     let thread = SeccompCmpOp::MaskedEq(CLONE_THREAD as u64);
-    Ok(vec![SeccompRule::new(vec![condition(0, SeccompCmpArgLen::Qword, thread, CLONE_THREAD as u64)?])?])
+    let copy = condition(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, SIGCHLD as u64)?;
+    let thread = condition(0, SeccompCmpArgLen::Qword, thread, CLONE_THREAD as u64)?;
+    Ok(vec![SeccompRule::new(vec![thread])?, SeccompRule::new(vec![copy])?])
 }
 
 fn prctl_rules() -> Result<Vec<SeccompRule>, SeccompError> {

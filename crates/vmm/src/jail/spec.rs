@@ -43,6 +43,10 @@ pub struct Program {
     pub inherit: Vec<Inherit>,
     /// Whether `/dev/kvm` is there.
     pub kvm: bool,
+    /// A shared library that is loaded into the program before its own code runs.
+    pub preload: Option<PathBuf>,
+    /// All of the program's environment, but for what names the library.
+    pub environment: Vec<(String, String)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

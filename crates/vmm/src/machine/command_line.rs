@@ -10,6 +10,7 @@ use crate::jail::{FILES, FIRST_INHERITED, Inherit, LAYERS, Layer, MEMORY, Progra
 
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
 pub(super) const CONTROL_SOCKET: &str = "control.sock";
+pub(super) const COPY_SOCKET: &str = "copy.sock";
 
 /// The name under which QMP knows the root disk, whatever overlay is on top of it.
 pub(super) const DISK: &str = "disk";
@@ -28,6 +29,7 @@ const QMP_FD: i32 = FIRST_INHERITED;
 const CONTROL_FD: i32 = FIRST_INHERITED + 1;
 const CONSOLE_FD: i32 = FIRST_INHERITED + 2;
 const STATE_FD: i32 = FIRST_INHERITED + 3;
+const COPY_FD: i32 = FIRST_INHERITED + 4;
 
 /// The program to jail for this machine.
 pub(super) fn program(config: &MachineConfig) -> Program {
@@ -37,6 +39,8 @@ pub(super) fn program(config: &MachineConfig) -> Program {
         Inherit::Console,
     ];
     let mut layers = config.disk.backing.clone();
+    let mut environment = Vec::new();
+    let memory_bytes = u64::from(config.hardware.memory_mib) << 20;
     let memory = match &config.start {
         Start::Boot { kernel, initrd, .. } => {
             layers.push(Layer { name: "kernel".to_owned(), path: kernel.clone() });
@@ -45,7 +49,11 @@ pub(super) fn program(config: &MachineConfig) -> Program {
         }
         Start::Restore { memory, state } => {
             inherit.push(Inherit::Read { path: state.clone() });
-            Some(memory.clone())
+            inherit.push(Inherit::Listen { name: COPY_SOCKET.to_owned() });
+            layers.extend(memory.jail_layers());
+            environment.push(("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()));
+            environment.push(("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()));
+            Some(memory)
         }
     };
     Program {
@@ -53,9 +61,11 @@ pub(super) fn program(config: &MachineConfig) -> Program {
         arguments: arguments(config),
         data: DATA.iter().map(PathBuf::from).collect(),
         layers,
-        memory,
+        memory: memory.map(|memory| memory.base.clone()),
         inherit,
         kvm: config.hardware.accelerator == Accelerator::Kvm,
+        preload: memory.map(|memory| memory.library.clone()),
+        environment,
     }
 }
 
@@ -152,6 +162,7 @@ mod tests {
     use super::*;
     use crate::jail::{JailConfig, MachineDir};
     use crate::machine::Disk;
+    use crate::memory::Memory;
 
     fn config(start: Start, accelerator: Accelerator) -> MachineConfig {
         MachineConfig {
@@ -170,7 +181,7 @@ mod tests {
     }
 
     fn restore() -> Start {
-        Start::Restore { memory: "/m".into(), state: "/s".into() }
+        Start::Restore { memory: Memory::base("/m".into(), "/l".into()), state: "/s".into() }
     }
 
     fn devices(program: &Program) -> Vec<String> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::accelerator::Accelerator;
 use crate::jail::{JailConfig, Layer, MachineDir};
+use crate::memory::Memory;
 
 /// The virtual hardware. A machine can only be restored on the hardware it was saved on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,8 +31,8 @@ pub struct Disk {
 pub enum Start {
     /// With its kernel. Memory goes to the file `memory` in [`MachineDir::files`], to be kept for later restores.
     Boot { kernel: PathBuf, initrd: PathBuf, command_line: String },
-    /// With the memory and the device state that a booted machine left. The memory is shared and never written.
-    Restore { memory: PathBuf, state: PathBuf },
+    /// With the memory and the device state that another machine left. The memory is shared and never written.
+    Restore { memory: Memory, state: PathBuf },
 }
 
 /// All that is needed to start a machine.

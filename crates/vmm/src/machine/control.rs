@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::{Value, json};
 
-use super::command_line::{CONTROL_SOCKET, DISK, QMP_SOCKET};
+use super::command_line::{CONTROL_SOCKET, COPY_SOCKET, DISK, QMP_SOCKET};
 use super::config::MachineConfig;
 use super::death::Death;
 use super::error::MachineError;
@@ -38,11 +38,7 @@ impl Machine {
     /// Writes the state of all devices, without memory, to a file in [`MachineDir::files`], and sees it to the disk.
     /// The machine must be stopped. The memory of a machine that was booted is seen to the disk as well.
     pub async fn save_state(&self, name: &str) -> Result<(), MachineError> {
-        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-        if !plain {
-            return Err(MachineError::NotAFileName { name: name.to_owned() });
-        }
-        self.command("xen-save-devices-state", json!({ "filename": format!("{FILES}/{name}") })).await?;
+        self.write_state(name).await?;
         let files = self.dir.files();
         let (state, memory) = (files.join(name), files.join(MachineConfig::MEMORY));
         let synced = tokio::task::spawn_blocking(move || {
@@ -50,6 +46,14 @@ impl Machine {
             if memory.symlink_metadata().is_ok() { sync(&memory) } else { Ok(()) }
         });
         synced.await.map_err(|error| MachineError::Process(io::Error::other(error)))?
+    }
+
+    pub(super) async fn write_state(&self, name: &str) -> Result<(), MachineError> {
+        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+        if !plain {
+            return Err(MachineError::NotAFileName { name: name.to_owned() });
+        }
+        self.command("xen-save-devices-state", json!({ "filename": format!("{FILES}/{name}") })).await.map(drop)
     }
 
     /// Makes the root disk larger; the guest's kernel learns of it at once.
@@ -89,13 +93,13 @@ impl Machine {
         Ok(death)
     }
 
-    async fn command(&self, command: &str, arguments: Value) -> Result<Value, MachineError> {
+    pub(super) async fn command(&self, command: &str, arguments: Value) -> Result<Value, MachineError> {
         Ok(self.qmp.execute(command, arguments, COMMAND_LIMIT).await?)
     }
 }
 
 pub(super) fn remove_sockets(dir: &MachineDir) {
-    for name in [QMP_SOCKET, CONTROL_SOCKET] {
+    for name in [QMP_SOCKET, CONTROL_SOCKET, COPY_SOCKET] {
         let _ = fs::remove_file(dir.keeper().join(name));
     }
 }

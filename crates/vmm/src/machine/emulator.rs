@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::config::MachineConfig;
+use crate::accelerator::Accelerator;
 
 /// Raised when the machine that [`super::command_line`] describes is no longer the one that was saved earlier.
 pub const DEVICE_MODEL: u32 = 1;
@@ -16,8 +17,45 @@ pub fn emulator_version() -> Option<String> {
     text.lines().next().map(str::to_owned)
 }
 
-/// Tells one QEMU from another without starting it: a saved machine is loaded only by the binary that saved it.
-pub fn emulator_fingerprint() -> Option<String> {
+/// Tells hosts apart on which a machine that was saved on one cannot be loaded on the other, without starting QEMU: by
+/// its binary and, where the guest's processor is the host's own, by that processor.
+pub fn emulator_fingerprint(accelerator: Accelerator) -> Option<String> {
     let binary = Path::new(MachineConfig::QEMU).metadata().ok()?;
-    Some(format!("{}-{}", binary.len(), binary.mtime()))
+    let binary = format!("{}-{}", binary.len(), binary.mtime());
+    match accelerator {
+        Accelerator::Tcg => Some(binary),
+        Accelerator::Kvm => Some(format!("{binary} {}", processor(&std::fs::read_to_string("/proc/cpuinfo").ok()?))),
+    }
+}
+
+/// What of `/proc/cpuinfo` a guest can see, and nothing that changes by itself, as the clock rate does.
+fn processor(cpuinfo: &str) -> String {
+    let first = cpuinfo.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split_once(':'));
+    let seen = first.filter(|(key, _)| {
+        ["vendor_id", "cpu family", "model", "model name", "stepping", "flags"].contains(&key.trim())
+    });
+    seen.map(|(_, value)| value.trim()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: EPYC\n\
+        stepping\t: 1\ncpu MHz\t\t: 2445.404\nflags\t\t: fpu sse2 avx2\n\nprocessor\t: 1\nvendor_id\t: other\n";
+
+    #[test]
+    fn a_processor_is_known_by_what_guests_see_of_it_and_not_by_its_clock_rate() {
+        assert_eq!(processor(ONE), "AuthenticAMD 25 1 EPYC 1 fpu sse2 avx2");
+        assert_eq!(processor(ONE), processor(&ONE.replace("2445.404", "3012.1")));
+        assert_ne!(processor(ONE), processor(&ONE.replace("avx2", "avx2 avx512f")));
+    }
+
+    #[test]
+    fn only_under_kvm_does_the_hosts_processor_matter() {
+        if let Some(binary) = emulator_fingerprint(Accelerator::Tcg) {
+            let kvm = emulator_fingerprint(Accelerator::Kvm).unwrap();
+            assert!(kvm.starts_with(&binary) && kvm.len() > binary.len(), "{kvm}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::disk::{DiskFormat, create_overlay};
 use sandling_vmm::jail::{JailConfig, MachineDir};
 use sandling_vmm::machine::{Disk, Hardware, Layer, Machine, MachineConfig, Start};
+use sandling_vmm::memory::{Memory, place_library};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -55,7 +56,7 @@ impl Template {
         self.dir.join("state")
     }
 
-    fn disk(&self) -> Disk {
+    pub fn disk(&self) -> Disk {
         let layer = |name: &str| Layer { name: name.to_owned(), path: self.dir.join(name) };
         Disk { overlay: "disk.qcow2".to_owned(), backing: vec![layer("root"), layer("base")] }
     }
@@ -96,10 +97,15 @@ async fn bake() -> Template {
     Template { dir }
 }
 
+/// The template's memory, without layers.
+pub fn base_memory() -> Memory {
+    Memory::base(TEMPLATE.memory(), place_library(&WORK).unwrap())
+}
+
 /// The configuration of a machine restored from the template, in a fresh directory with a fresh overlay.
 pub async fn restore_config(name: &str) -> MachineConfig {
     let dir = MachineDir::new(WORK.join(name));
-    let start = Start::Restore { memory: TEMPLATE.memory(), state: TEMPLATE.state() };
+    let start = Start::Restore { memory: base_memory(), state: TEMPLATE.state() };
     let config = config_in(dir, start, TEMPLATE.disk());
     config.dir.create().unwrap();
     let overlay = config.dir.files().join(&config.disk.overlay);
@@ -202,19 +208,9 @@ fn kernel() -> PathBuf {
 /// Debian's cloud kernel, downloaded once and unpacked, not installed.
 fn unpacked_kernel() -> PathBuf {
     static UNPACKED: LazyLock<PathBuf> = LazyLock::new(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test_kernel.sh");
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../test-kernel");
-        fs::create_dir_all(&place).unwrap();
-        let root = place.canonicalize().unwrap().join("root");
-        if !root.exists() {
-            let script = "set -e; cd \"$1\"
-                package=$(apt-cache pkgnames linux-image-6.12. | grep -e '-cloud-amd64$' | sort -V | tail -1)
-                apt-get -qq download \"$package\"
-                dpkg-deb -x \"$package\"_*.deb unpacked.$$
-                rm \"$package\"_*.deb
-                mv -T unpacked.$$ root || test -d root";
-            run(Command::new("sh").args(["-c", script, "sh"]).arg(&place));
-        }
-        root
+        String::from_utf8(run(Command::new(script).arg(place))).unwrap().trim().into()
     });
     UNPACKED.clone()
 }

@@ -31,6 +31,8 @@ fn attempt(name: &str, argument: &str) -> (ExitReport, String) {
         memory: Some(layer.clone()),
         inherit: vec![Inherit::Listen { name: "socket".to_owned() }],
         kvm: false,
+        preload: None,
+        environment: Vec::new(),
     };
     let mut config = jail_config();
     config.limits.file_bytes = 1 << 20;
@@ -180,6 +182,8 @@ fn a_machine_needs_a_user_that_is_not_root() {
         memory: None,
         inherit: Vec::new(),
         kvm: false,
+        preload: None,
+        environment: Vec::new(),
     };
     for uid in [None, Some(0)] {
         let mut config = jail_config();

@@ -8,6 +8,7 @@ mod disk;
 mod fixture;
 mod inside;
 mod lifecycle;
+mod memory;
 mod ordinary_user;
 mod outlive;
 mod outside;

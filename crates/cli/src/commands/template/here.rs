@@ -1,25 +1,24 @@
-//! `sandling template`: build, list, inspect, remove.
+//! Templates of this home, without a server.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use sandling_api::TemplateView;
+use sandling_engine::DEFAULT_WORKSPACE;
 use sandling_image::{BuildOptions, OwnKernel, Recipe};
 
-use sandling_engine::{DEFAULT_WORKSPACE, TemplateSummary};
-
-use super::open_engine;
-use crate::options::{Build, Common, Template, TemplateCommand};
+use super::list;
+use crate::commands::open_engine;
+use crate::options::{Build, Common, TemplateCommand};
 use crate::show;
 
-pub async fn template(common: &Common, options: &Template) -> anyhow::Result<ExitCode> {
-    match &options.command {
-        TemplateCommand::Build(options) => build(common, options).await?,
-        TemplateCommand::Ls { json } => list(common, *json).await?,
-        TemplateCommand::Inspect { name, verify } => inspect(common, name, *verify).await?,
-        TemplateCommand::Rm { name } => open_engine(common).await?.remove_template(DEFAULT_WORKSPACE, name).await?,
+pub async fn template(common: &Common, command: &TemplateCommand) -> anyhow::Result<()> {
+    match command {
+        TemplateCommand::Build(options) => build(common, options).await,
+        TemplateCommand::Ls { json } => ls(common, *json).await,
+        TemplateCommand::Inspect { name, verify } => inspect(common, name, *verify).await,
+        TemplateCommand::Rm { name } => Ok(open_engine(common).await?.remove_template(DEFAULT_WORKSPACE, name).await?),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn build(common: &Common, options: &Build) -> anyhow::Result<()> {
@@ -34,14 +33,13 @@ async fn build(common: &Common, options: &Build) -> anyhow::Result<()> {
     progress.done();
     engine.close().await;
     let built = built?;
-    println!(
+    show::line(format_args!(
         "{} is ready: {} on disk, {} MiB of memory, {:.0} s",
         built.name,
         show::bytes(built.size_bytes),
         built.memory_mib,
         started.elapsed().as_secs_f64()
-    );
-    Ok(())
+    ))
 }
 
 fn recipe(options: &Build) -> anyhow::Result<Recipe> {
@@ -57,30 +55,10 @@ fn recipe(options: &Build) -> anyhow::Result<Recipe> {
     Ok(recipe)
 }
 
-async fn list(common: &Common, json: bool) -> anyhow::Result<()> {
+async fn ls(common: &Common, json: bool) -> anyhow::Result<()> {
     let templates = open_engine(common).await?.list_templates(DEFAULT_WORKSPACE)?;
-    if json {
-        println!("{}", serde_json::to_string_pretty(&templates)?);
-        return Ok(());
-    }
-    let mut table = show::table(&["name", "size", "cpus", "memory", "disk", "description"]);
-    for template in templates {
-        let size = size(&template);
-        table.add_row([
-            template.name,
-            size,
-            template.vcpus.to_string(),
-            format!("{} MiB", template.memory_mib),
-            format!("{} MiB", template.disk_mib),
-            template.damage.unwrap_or(template.description),
-        ]);
-    }
-    println!("{table}");
-    Ok(())
-}
-
-fn size(template: &TemplateSummary) -> String {
-    if template.image.is_some() { show::bytes(template.size_bytes) } else { "not built".to_owned() }
+    let views: Vec<_> = templates.into_iter().map(|template| TemplateView::new(DEFAULT_WORKSPACE, template)).collect();
+    list::print(serde_json::to_value(views)?, json)
 }
 
 async fn inspect(common: &Common, name: &str, verify: bool) -> anyhow::Result<()> {
@@ -88,6 +66,5 @@ async fn inspect(common: &Common, name: &str, verify: bool) -> anyhow::Result<()
     if verify {
         image.verify_full()?;
     }
-    println!("{}", serde_json::to_string_pretty(&image.manifest)?);
-    Ok(())
+    show::json(&image.manifest)
 }

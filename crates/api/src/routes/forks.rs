@@ -1,0 +1,152 @@
+//! Forks: copies of a running sandbox, and the choice of the one that stays.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use sandling_engine::{EndReason, FORK_TREE, SandboxInfo};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::routes::sandboxes::{living, taken};
+use crate::wire::fork::{ForkRequest, ForkView, PromoteRequest, PromoteView, RelativeView, Usual};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(fork))
+        .routes(routes!(fork_tree))
+        .routes(routes!(promote))
+        .routes(routes!(family))
+}
+
+/// Copy a running sandbox
+///
+/// With its memory, its disk, its processes and its live interpreters. Each child has randomness, a clock and names of
+/// its own, and none is handed out that has not proved it.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/fork", tag = "forks", params(("id" = String, Path)),
+    request_body = ForkRequest, responses((status = 201, body = ForkView)),
+)]
+async fn fork(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<ForkRequest>,
+) -> Result<(StatusCode, Json<ForkView>), ApiError> {
+    make(&app, &caller, &id, body.value, Usual::One).await
+}
+
+/// Copy a running sandbox several times
+///
+/// From one moment of it: all children begin the same.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/fork-tree", tag = "forks", params(("id" = String, Path)),
+    request_body = ForkRequest, responses((status = 201, body = ForkView)),
+)]
+async fn fork_tree(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<ForkRequest>,
+) -> Result<(StatusCode, Json<ForkView>), ApiError> {
+    make(&app, &caller, &id, body.value, Usual::Tree).await
+}
+
+async fn make(
+    app: &Arc<App>,
+    caller: &Caller<Run>,
+    id: &str,
+    request: ForkRequest,
+    usual: Usual,
+) -> Result<(StatusCode, Json<ForkView>), ApiError> {
+    let parent = caller.sandbox(app, id).await?;
+    let spec = request.into_spec(usual)?;
+    let info = parent.info();
+    let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
+    let wish = taken(count, info.vcpus, info.memory_mib, info.disk_mib);
+    let place = app.access.admit(caller.workspace(), &wish, || living(app, caller.workspace()))?;
+    let forks = app.engine.fork(&parent, spec).await?;
+    drop(place);
+    Ok((StatusCode::CREATED, Json(ForkView::new(&forks))))
+}
+
+/// Choose one child of a fork
+///
+/// It was independent before; with `cleanup_siblings` the other children of the same fork are ended.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/promote", tag = "forks", params(("id" = String, Path)),
+    request_body = PromoteRequest, responses((status = 200, body = PromoteView)),
+)]
+async fn promote(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<PromoteRequest>,
+) -> Result<Json<PromoteView>, ApiError> {
+    let winner = caller.sandbox(&app, &id).await?.info();
+    let own = tree_of(&winner).ok_or_else(|| ApiError::conflict("not_a_fork", "this sandbox is no child of a fork"))?;
+    let tree_id = body.value.tree_id.filter(|tree| !tree.is_empty()).unwrap_or_else(|| own.to_owned());
+    if tree_id != own {
+        return Err(ApiError::bad_request("the sandbox does not belong to that tree"));
+    }
+    let mut view =
+        PromoteView { winner: winner.id.to_string(), tree_id, deleted: Vec::new(), failures: BTreeMap::new() };
+    if body.value.cleanup_siblings {
+        for sibling in app.engine.list_of(caller.workspace().as_str()) {
+            if sibling.id == winner.id || tree_of(&sibling) != Some(&view.tree_id) {
+                continue;
+            }
+            let Some(sandbox) = app.engine.find(caller.workspace().as_str(), &sibling.id).await else { continue };
+            match sandbox.end(EndReason::Requested).await {
+                Ok(()) => view.deleted.push(sibling.id.to_string()),
+                Err(error) => drop(view.failures.insert(sibling.id.to_string(), error.to_string())),
+            }
+        }
+    }
+    Ok(Json(view))
+}
+
+fn tree_of(info: &SandboxInfo) -> Option<&str> {
+    info.metadata.get(FORK_TREE).map(String::as_str)
+}
+
+/// The family of a sandbox
+///
+/// Those that live of all that come from the same first one, and itself.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/family", tag = "forks", params(("id" = String, Path)),
+    responses((status = 200, body = Vec<RelativeView>)),
+)]
+async fn family(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+) -> Result<Json<Vec<RelativeView>>, ApiError> {
+    let sandbox = caller.sandbox(&app, &id).await?.info();
+    let all = app.engine.list_of(caller.workspace().as_str());
+    let parents: BTreeMap<_, _> = all.iter().map(|info| (info.id.clone(), info.parent.clone())).collect();
+    // An ancestor that has ended is the root as far as anybody can tell.
+    let root = |info: &SandboxInfo| {
+        let mut at = info.id.clone();
+        while let Some(Some(parent)) = parents.get(&at) {
+            at = parent.clone();
+        }
+        at
+    };
+    let own = root(&sandbox);
+    let relatives = all.iter().filter(|info| root(info) == own);
+    Ok(Json(
+        relatives
+            .map(|info| RelativeView {
+                id: info.id.to_string(),
+                parent_id: info.parent.as_ref().map(ToString::to_string),
+                created_at: info.created_at.to_string(),
+            })
+            .collect(),
+    ))
+}

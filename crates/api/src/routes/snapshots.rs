@@ -1,0 +1,99 @@
+//! Snapshots: make, list, look at, delete.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use sandling_engine::{SnapshotId, SnapshotInfo};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Params, Parts};
+use crate::wire::snapshot::{SnapshotFilter, SnapshotList, SnapshotRequest, SnapshotView};
+
+const LONGEST_NAME: usize = 200;
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(make)).routes(routes!(list)).routes(routes!(get, delete))
+}
+
+/// Save a sandbox
+///
+/// Its memory, disk and devices, as one thing. The sandbox goes on: it stands still for milliseconds.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/snapshots", tag = "snapshots", params(("id" = String, Path)),
+    request_body = SnapshotRequest, responses((status = 201, body = SnapshotView)),
+)]
+async fn make(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<SnapshotRequest>,
+) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
+    let sandbox = caller.sandbox(&app, &id).await?;
+    let name = body.value.name.filter(|name| !name.is_empty());
+    if name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME || name.contains(char::is_control)) {
+        return Err(ApiError::bad_request(format!(
+            "a name has at most {LONGEST_NAME} bytes and no control characters"
+        )));
+    }
+    let (info, _) = app.engine.snapshot(&sandbox, name).await?;
+    Ok((StatusCode::CREATED, Json(info.into())))
+}
+
+/// List snapshots, newest first
+#[utoipa::path(
+    get, path = "/v1/snapshots", tag = "snapshots", params(SnapshotFilter),
+    responses((status = 200, body = SnapshotList)),
+)]
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Params(filter): Params<SnapshotFilter>,
+) -> Result<Json<SnapshotList>, ApiError> {
+    let mut own = app.engine.list_snapshots(caller.workspace().as_str())?;
+    own.reverse();
+    if let Some(sandbox) = filter.sandbox_id.filter(|id| !id.is_empty()) {
+        own.retain(|info| info.sandbox.as_str() == sandbox);
+    }
+    Ok(Json(SnapshotList { snapshots: own.into_iter().map(SnapshotView::from).collect() }))
+}
+
+/// Look at a snapshot
+#[utoipa::path(
+    get, path = "/v1/snapshots/{id}", tag = "snapshots", params(("id" = String, Path)),
+    responses((status = 200, body = SnapshotView)),
+)]
+async fn get(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+) -> Result<Json<SnapshotView>, ApiError> {
+    Ok(Json(find(&app, &caller, &id)?.into()))
+}
+
+/// Delete a snapshot
+///
+/// What stands on it goes on; its files go when nothing does any more.
+#[utoipa::path(
+    delete, path = "/v1/snapshots/{id}", tag = "snapshots", params(("id" = String, Path)),
+    responses((status = 204)),
+)]
+async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    let found = find(&app, &caller, &id)?;
+    app.engine.delete_snapshot(caller.workspace().as_str(), &found.id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn find<N>(app: &App, caller: &Caller<N>, id: &str) -> Result<SnapshotInfo, ApiError> {
+    let id = SnapshotId::parse(id).ok_or_else(|| ApiError::not_found("snapshot"))?;
+    let found = app.engine.find_snapshot(caller.workspace().as_str(), &id)?;
+    found.ok_or_else(|| ApiError::not_found("snapshot"))
+}

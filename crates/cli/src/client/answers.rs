@@ -1,0 +1,150 @@
+//! What the CLI reads of a server's answers.
+//!
+//! Only what it shows or acts on, so that a server of another version, with more in its answers, can be used all the
+//! same. What goes to programs (`--json`) is the whole answer, untouched.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::error::ClientError;
+
+/// Reads an answer that is there as JSON.
+pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, ClientError> {
+    serde_json::from_value(answer).map_err(|error| ClientError::Strange(error.to_string()))
+}
+
+/// Reads an event's data.
+pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ClientError> {
+    serde_json::from_str(text).map_err(|error| ClientError::Strange(error.to_string()))
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Sandbox {
+    pub id: String,
+    pub template: String,
+    pub status: String,
+    pub cpu: u32,
+    pub memory_mb: u32,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Started {
+    pub id: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Entry {
+    pub path: String,
+    pub is_dir: bool,
+    pub size: u64,
+    /// `f`, `d`, `l` or `o`.
+    pub mode: String,
+    /// In octal.
+    pub permissions: String,
+    pub target: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Listing {
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct SandboxEvent {
+    pub time: Timestamp,
+    pub sandbox_id: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub payload: Value,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Port {
+    pub port: u16,
+    pub preview_url: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Preview {
+    pub url: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Token {
+    pub prefix: String,
+    pub name: String,
+    pub workspace: String,
+    pub scope: String,
+    pub expires_at: Option<Timestamp>,
+    pub last_used_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct NewToken {
+    pub token: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Quota {
+    pub limits: BTreeMap<String, Option<u64>>,
+    pub used: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct AuditEntry {
+    pub number: i64,
+    pub time: Timestamp,
+    pub actor: Actor,
+    pub action: String,
+    pub object: Option<String>,
+    pub result: String,
+    pub code: Option<String>,
+    pub recorded: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Actor {
+    pub prefix: String,
+    pub name: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Recording {
+    pub code: String,
+    pub code_cut: u32,
+    pub output: String,
+    pub output_cut: u32,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Template {
+    pub name: String,
+    pub description: String,
+    pub cpu: u32,
+    pub memory_mb: u32,
+    pub disk_mb: u32,
+    pub size_bytes: u64,
+    pub ready: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Build {
+    pub id: String,
+    pub status: String,
+    pub error: Option<String>,
+    pub bytes: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Version {
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+}

@@ -1,0 +1,117 @@
+//! Event streams, read as they come.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::Method;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, HeaderValue};
+
+use super::error::ClientError;
+use super::http::{Client, empty};
+
+/// A server sends a sign of life every ten seconds.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// One event. Its name is empty if it has none.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    pub id: Option<String>,
+    pub name: String,
+    pub data: String,
+}
+
+pub struct Events {
+    body: Incoming,
+    reader: Reader,
+}
+
+impl Client {
+    /// Opens an event stream; `after` is the id of the last event that is known.
+    pub async fn events(&self, path: &str, after: Option<&str>) -> Result<Events, ClientError> {
+        let mut request = self.request(Method::GET, path, empty())?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(Ok(after)) = after.map(HeaderValue::from_str) {
+            request.headers_mut().insert("last-event-id", after);
+        }
+        Ok(Events { body: self.answer(request).await?.into_body(), reader: Reader::default() })
+    }
+}
+
+impl Events {
+    /// The next event; nothing when the stream has come to its end.
+    pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        loop {
+            if let Some(event) = self.reader.ready.pop_front() {
+                return Ok(Some(event));
+            }
+            let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
+            match frame.map_err(|_| ClientError::Silent { seconds: SILENCE.as_secs() })? {
+                None => return Ok(None),
+                Some(Ok(frame)) => frame.data_ref().into_iter().for_each(|bytes| self.reader.push(bytes)),
+                Some(Err(error)) => return Err(ClientError::broken(error)),
+            }
+        }
+    }
+}
+
+/// Makes events of pieces that are cut anywhere.
+#[derive(Default)]
+struct Reader {
+    line: Vec<u8>,
+    event: Event,
+    ready: VecDeque<Event>,
+}
+
+impl Reader {
+    fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                b'\n' => self.end_of_line(),
+                byte => self.line.push(*byte),
+            }
+        }
+    }
+
+    fn end_of_line(&mut self) {
+        let bytes = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&bytes);
+        let line = line.trim_end_matches('\r');
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            // Pings are comments and leave nothing behind.
+            if event != Event::default() {
+                self.ready.push_back(event);
+            }
+            return;
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => self.event.name = value.to_owned(),
+            "id" => self.event.id = Some(value.to_owned()),
+            "data" if self.event.data.is_empty() => self.event.data = value.to_owned(),
+            "data" => self.event.data += &format!("\n{value}"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_whole_however_they_are_cut() {
+        let text = ": ping\n\nid: 7\nevent: stdout\ndata: {\"chunk\":\"ü\"}\n\ndata: a\r\ndata: b\r\n\r\nevent: half";
+        for size in 1..12 {
+            let mut reader = Reader::default();
+            text.as_bytes().chunks(size).for_each(|piece| reader.push(piece));
+            let first =
+                Event { id: Some("7".to_owned()), name: "stdout".to_owned(), data: r#"{"chunk":"ü"}"#.to_owned() };
+            let second = Event { data: "a\nb".to_owned(), ..Event::default() };
+            assert_eq!(Vec::from(reader.ready), [first, second], "pieces of {size}");
+        }
+    }
+}

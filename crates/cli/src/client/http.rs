@@ -1,0 +1,228 @@
+//! Requests and their answers.
+
+use std::error::Error;
+use std::time::Duration;
+
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as HyperClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::address::Server;
+use super::error::ClientError;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// The largest answer that is read as a whole: a listing of very many files, or a long audit log.
+const MAX_ANSWER: usize = 256 * 1024 * 1024;
+const AGENT: &str = concat!("sandling-cli/", env!("CARGO_PKG_VERSION"));
+/// What may stand in a path unencoded.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+
+pub struct Client {
+    http: HyperClient<HttpsConnector<HttpConnector>, Body>,
+    server: Server,
+    authorization: HeaderValue,
+}
+
+impl Client {
+    /// A client of the server that there is, if there is one.
+    pub fn find() -> Result<Option<Self>, ClientError> {
+        Server::find()?.map(Self::new).transpose()
+    }
+
+    /// The same for commands that cannot do without.
+    pub fn need() -> Result<Self, ClientError> {
+        Self::find()?.ok_or(ClientError::NoServer)
+    }
+
+    fn new(server: Server) -> Result<Self, ClientError> {
+        let mut authorization =
+            HeaderValue::from_str(&format!("Bearer {}", server.token)).map_err(|_| ClientError::BadToken)?;
+        authorization.set_sensitive(true);
+        let http = HyperClient::builder(TokioExecutor::new()).build(connector(&server)?);
+        Ok(Self { http, server, authorization })
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        read(self.get_raw(path).await?).await
+    }
+
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        read(self.send_json(Method::POST, path, body).await?).await
+    }
+
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        read(self.send_json(Method::PUT, path, body).await?).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
+        self.send(Method::DELETE, path, empty()).await
+    }
+
+    /// Posts something that has no answer but that it was done.
+    pub async fn tell(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
+        finish(self.send_json(Method::POST, path, body).await?).await
+    }
+
+    async fn send_json(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let bytes = serde_json::to_vec(body).expect("what is sent has string keys and no failing serializer");
+        let mut request = self.request(method, path, whole(bytes))?;
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.answer(request).await
+    }
+
+    /// An answer that is no JSON.
+    pub async fn text(&self, path: &str) -> Result<Bytes, ClientError> {
+        collect(self.get_raw(path).await?.into_body()).await
+    }
+
+    /// An answer that is read as it comes.
+    pub async fn get_raw(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
+        self.answer(self.request(Method::GET, path, empty())?).await
+    }
+
+    /// Sends a body as it is, where all that counts is that it was taken.
+    pub async fn send(&self, method: Method, path: &str, body: Body) -> Result<(), ClientError> {
+        finish(self.answer(self.request(method, path, body)?).await?).await
+    }
+
+    /// A request that can be added to. The path is what follows the server's address, already encoded.
+    pub(super) fn request(&self, method: Method, path: &str, body: Body) -> Result<Request<Body>, ClientError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.server.address))
+            .header(AUTHORIZATION, self.authorization.clone())
+            .header(USER_AGENT, AGENT);
+        request.body(body).map_err(|error| ClientError::Strange(format!("{path:?} is no path: {error}")))
+    }
+
+    /// The answer to a request, unless it is an error.
+    pub(super) async fn answer(&self, request: Request<Body>) -> Result<Response<Incoming>, ClientError> {
+        let response = self.http.request(request).await.map_err(|error| {
+            if error.is_connect() {
+                return ClientError::Unreachable { address: self.server.address.clone(), why: root_cause(&error) };
+            }
+            ClientError::broken(error)
+        })?;
+        if response.status().is_success() || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(response);
+        }
+        Err(refusal(response).await)
+    }
+}
+
+/// TLS is there for every address and set up only for those that need it: reading the system's certificates takes
+/// longer than most requests.
+fn connector(server: &Server) -> Result<HttpsConnector<HttpConnector>, ClientError> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(CONNECT_WITHIN));
+    let provider = rustls::crypto::ring::default_provider();
+    let builder = HttpsConnectorBuilder::new();
+    let builder = if server.address.starts_with("https:") {
+        builder.with_provider_and_native_roots(provider).map_err(|error| ClientError::Certificates(error.into()))?
+    } else {
+        let config = rustls::ClientConfig::builder_with_provider(provider.into())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ClientError::Certificates(error.into()))?;
+        builder.with_tls_config(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+    };
+    Ok(builder.https_or_http().enable_http1().wrap_connector(http))
+}
+
+/// What really went wrong; the errors above it only say where.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+pub(super) fn empty() -> Body {
+    whole(Vec::new())
+}
+
+fn whole(bytes: Vec<u8>) -> Body {
+    Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A part of a path, encoded.
+pub fn segment(text: &str) -> String {
+    utf8_percent_encode(text, IN_PATH).to_string()
+}
+
+/// A query string with its question mark; nothing if there is nothing to ask.
+pub fn query(pairs: &[(&str, Option<String>)]) -> String {
+    let present: Vec<_> = pairs.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?))).collect();
+    match serde_urlencoded::to_string(present) {
+        Ok(encoded) if !encoded.is_empty() => format!("?{encoded}"),
+        _ => String::new(),
+    }
+}
+
+/// Reads an answer as a whole.
+async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
+    let bytes = collect(response.into_body()).await?;
+    serde_json::from_slice(&bytes).map_err(|error| ClientError::Strange(error.to_string()))
+}
+
+/// Reads an answer to its end, so that its connection can be used again.
+async fn finish(response: Response<Incoming>) -> Result<(), ClientError> {
+    collect(response.into_body()).await.map(drop)
+}
+
+async fn collect(body: Incoming) -> Result<Bytes, ClientError> {
+    Ok(Limited::new(body, MAX_ANSWER).collect().await.map_err(ClientError::Broken)?.to_bytes())
+}
+
+async fn refusal(response: Response<Incoming>) -> ClientError {
+    let (status, retry_after) = (response.status(), retry_after(response.headers()));
+    let body = match collect(response.into_body()).await {
+        Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        Err(error) => return error,
+    };
+    // Something on the way that is no Sandling server says it in its own form, or not at all.
+    let Some(message) = body["error"].as_str() else {
+        return ClientError::Strange(format!("status {status}"));
+    };
+    let code = body["code"].as_str().unwrap_or_default().to_owned();
+    ClientError::Refused { status, code, message: message.to_owned(), retry_after }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_name_can_change_the_path_or_the_query() {
+        assert_eq!(segment("../a b?c#d%"), "..%2Fa%20b%3Fc%23d%25");
+        assert_eq!(query(&[("path", Some("/ü&x=1".to_owned())), ("mode", None)]), "?path=%2F%C3%BC%26x%3D1");
+        assert_eq!(query(&[("a", None)]), "");
+    }
+}

@@ -1,0 +1,64 @@
+//! `sandling audit`.
+
+use std::process::ExitCode;
+
+use comfy_table::Cell;
+use serde_json::Value;
+
+use crate::client::{AuditEntry, Client, Recording, query, read};
+use crate::options::Audit;
+use crate::show;
+
+pub async fn audit(options: &Audit) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    match options.recording {
+        Some(number) => recording(client.get(&format!("/v1/audit/{number}/recording")).await?, options.json)?,
+        None => {
+            let wanted = query(&[
+                ("since", options.since.map(|since| since.to_string())),
+                ("after", options.after.map(|after| after.to_string())),
+                ("limit", Some(options.limit.to_string())),
+                ("workspace", options.workspace.clone()),
+            ]);
+            list(client.get(&format!("/v1/audit{wanted}")).await?, options.json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
+    let entries = answer["items"].take();
+    if json {
+        return show::json(&entries);
+    }
+    let mut table = show::table(&["number", "time", "who", "action", "on", "result"]);
+    for entry in read::<Vec<AuditEntry>>(entries)? {
+        table.add_row([
+            Cell::new(entry.number),
+            Cell::new(show::time(entry.time)),
+            Cell::new(format!("{} {}", entry.actor.prefix, entry.actor.name)),
+            Cell::new(if entry.recorded { format!("{} (recorded)", entry.action) } else { entry.action }),
+            Cell::new(entry.object.unwrap_or_default()),
+            match entry.code {
+                Some(code) => Cell::new(format!("{}: {code}", entry.result)),
+                None => show::status(&entry.result),
+            },
+        ]);
+    }
+    show::line(table)
+}
+
+fn recording(answer: Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return show::json(&answer);
+    }
+    let recording: Recording = read(answer)?;
+    for (title, text, cut) in [
+        ("what was run", recording.code, recording.code_cut),
+        ("what it printed", recording.output, recording.output_cut),
+    ] {
+        let left_out = if cut > 0 { format!(" ({cut} bytes left out)") } else { String::new() };
+        show::line(format_args!("--- {title}{left_out}\n{}", text.trim_end_matches('\n')))?;
+    }
+    Ok(())
+}

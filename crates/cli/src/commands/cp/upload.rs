@@ -1,0 +1,169 @@
+//! From here into a sandbox.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use futures_util::{Stream, StreamExt, TryStreamExt};
+use hyper::body::Bytes;
+use tokio::fs::File;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use walkdir::WalkDir;
+
+use super::AT_ONCE;
+use super::progress::Progress;
+use super::remote::{Remote, absolute, join, name};
+use crate::outcome::Failure;
+
+const PIECE: usize = 256 * 1024;
+
+pub async fn upload(remote: &Remote<'_>, source: &Path, destination: &str) -> anyhow::Result<()> {
+    let destination = absolute(destination);
+    if source == Path::new("-") {
+        return stdin(remote, &destination).await;
+    }
+    let metadata = fs::metadata(source).with_context(|| format!("{} cannot be copied", source.display()))?;
+    let target = target(remote, source, &metadata, destination).await?;
+    let plan =
+        if metadata.is_dir() { Plan::of_tree(source, &target)? } else { Plan::of_file(source, &metadata, target)? };
+    plan.carry_out(remote).await
+}
+
+async fn stdin(remote: &Remote<'_>, destination: &str) -> anyhow::Result<()> {
+    if remote.find(destination).await?.is_some_and(|there| there.is_dir) {
+        bail!("{destination} is a directory in the sandbox: write the file's name after it");
+    }
+    let progress = Progress::new(None);
+    progress.file(destination);
+    remote.write(destination, None, pieces(tokio::io::stdin(), progress.clone())).await?;
+    progress.done();
+    Ok(())
+}
+
+/// The path that the copy gets.
+async fn target(
+    remote: &Remote<'_>,
+    source: &Path,
+    metadata: &Metadata,
+    destination: String,
+) -> anyhow::Result<String> {
+    let there = remote.find(&destination).await?;
+    let into = destination.ends_with('/') || there.as_ref().is_some_and(|there| there.is_dir);
+    if metadata.is_dir() && there.is_some_and(|there| !there.is_dir) {
+        bail!("{destination} is a file in the sandbox, and {} is a directory", source.display());
+    }
+    match source.to_str().map(name) {
+        None => bail!("{} is not UTF-8, and a sandbox's paths must be", source.display()),
+        Some(Some(name)) if into => Ok(join(&destination, name)),
+        Some(_) => Ok(destination),
+    }
+}
+
+/// What is to be made, in order.
+#[derive(Default)]
+struct Plan {
+    directories: Vec<(String, u32)>,
+    files: Vec<OneFile>,
+    links: Vec<(String, String)>,
+    left_out: Vec<PathBuf>,
+    bytes: u64,
+}
+
+struct OneFile {
+    source: PathBuf,
+    target: String,
+    mode: u32,
+}
+
+impl OneFile {
+    async fn send(&self, remote: &Remote<'_>, progress: &Progress) -> anyhow::Result<()> {
+        progress.file(&self.target);
+        let unreadable = |error| Failure::new(format!("{} cannot be read", self.source.display()), error);
+        let file = File::open(&self.source).await.map_err(unreadable)?;
+        let sent = remote.write(&self.target, Some(self.mode), pieces(file, progress.clone())).await;
+        sent.with_context(|| self.target.clone())
+    }
+}
+
+impl Plan {
+    fn of_file(source: &Path, metadata: &Metadata, target: String) -> anyhow::Result<Self> {
+        let mut plan = Self::default();
+        plan.add_file(source, metadata, target);
+        Ok(plan)
+    }
+
+    fn of_tree(source: &Path, target: &str) -> anyhow::Result<Self> {
+        let mut plan = Self::default();
+        // The slash makes a link to a directory the directory.
+        for entry in WalkDir::new(source.join("")).sort_by_file_name() {
+            let entry = entry.context("the directory cannot be read")?;
+            let path = entry.path();
+            let below = path.strip_prefix(source).context("a directory has something that is not below it")?;
+            let Some(below) = below.to_str() else {
+                bail!("{} is not UTF-8, and a sandbox's paths must be", path.display());
+            };
+            let target = if below.is_empty() { target.to_owned() } else { join(target, below) };
+            let metadata = entry.metadata().with_context(|| format!("{} cannot be read", path.display()))?;
+            plan.add(path, &metadata, target)?;
+        }
+        Ok(plan)
+    }
+
+    fn add(&mut self, path: &Path, metadata: &Metadata, target: String) -> anyhow::Result<()> {
+        if metadata.is_dir() {
+            self.directories.push((target, metadata.permissions().mode() & 0o7777));
+        } else if metadata.is_file() {
+            self.add_file(path, metadata, target);
+        } else if metadata.is_symlink() {
+            let points_to = fs::read_link(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            let Some(points_to) = points_to.to_str() else {
+                bail!("where {} points to is not UTF-8, and a sandbox's paths must be", path.display());
+            };
+            self.links.push((points_to.to_owned(), target));
+        } else {
+            self.left_out.push(path.to_owned());
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, path: &Path, metadata: &Metadata, target: String) {
+        self.files.push(OneFile { source: path.to_owned(), target, mode: metadata.permissions().mode() & 0o7777 });
+        self.bytes += metadata.len();
+    }
+
+    async fn carry_out(self, remote: &Remote<'_>) -> anyhow::Result<()> {
+        let progress = Progress::new(Some(self.bytes));
+        for path in &self.left_out {
+            progress.note(&format!("{} is neither a file nor a directory nor a link, and is left out", path.display()));
+        }
+        for (path, mode) in &self.directories {
+            remote.make_dir(path, *mode).await.with_context(|| path.clone())?;
+        }
+        let files = futures_util::stream::iter(&self.files).map(|file| file.send(remote, &progress));
+        files.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        if !self.links.is_empty() {
+            remote.link(&self.links).await?;
+        }
+        progress.done();
+        Ok(())
+    }
+}
+
+/// What is read, piece by piece.
+fn pieces(
+    source: impl AsyncRead + Unpin + Send + 'static,
+    progress: Progress,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let read = futures_util::stream::unfold(Some(source), async |source| {
+        let mut source = source?;
+        let mut piece = Vec::with_capacity(PIECE);
+        match (&mut source).take(PIECE as u64).read_to_end(&mut piece).await {
+            Ok(0) => None,
+            Ok(_) => Some((Ok(Bytes::from(piece)), Some(source))),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    read.inspect(move |piece| progress.add(piece.as_ref().map_or(0, Bytes::len)))
+}

@@ -1,0 +1,38 @@
+//! `sandling create`.
+
+use std::process::ExitCode;
+
+use sandling_api::CreateSandbox;
+use serde_json::Value;
+
+use crate::client::{Client, ClientError};
+use crate::options::Create;
+use crate::show;
+
+pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    if let Some(note) = sandling_engine::alias_note(&options.template) {
+        eprintln!("sandling: {note}");
+    }
+    let wish = CreateSandbox {
+        template: Some(options.template.clone()),
+        env: Some(options.env.iter().cloned().collect()),
+        labels: Some(options.labels.iter().cloned().collect()),
+        ttl_seconds: options.ttl,
+        idle_seconds: options.idle,
+        persistent: Some(options.persistent),
+        cpu: options.sizes.cpus,
+        memory_mb: options.sizes.memory,
+        disk_mb: options.sizes.disk,
+        pids: options.sizes.pids,
+        ..CreateSandbox::default()
+    };
+    let made: Value = client.post("/v1/sandboxes", &wish).await?;
+    if options.json {
+        show::json(&made)?;
+    } else {
+        let id = made["id"].as_str().ok_or_else(|| ClientError::Strange("a sandbox has no id".to_owned()))?;
+        show::line(id)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

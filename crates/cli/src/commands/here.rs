@@ -1,0 +1,39 @@
+//! What does the work: an engine in this process, or a server.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use sandling_engine::{Engine, EngineConfig, Home};
+use sandling_vmm::accelerator::AcceleratorChoice;
+
+use crate::client::{Client, Origin, Version};
+use crate::options::Common;
+
+/// The engine of the user's home, in this process.
+pub async fn open_engine(common: &Common) -> anyhow::Result<Arc<Engine>> {
+    Ok(Engine::open(config(common)?).await?)
+}
+
+pub fn config(common: &Common) -> anyhow::Result<EngineConfig> {
+    let home = Home::from_environment().context("neither SANDLING_HOME nor HOME is set")?;
+    let config = EngineConfig::new(home).context("this program's own path is unknown")?;
+    Ok(EngineConfig { accelerator: common.accelerator, ..config })
+}
+
+/// The server that is to do the work, if there is one and its machines are run as asked.
+pub async fn server_for(common: &Common) -> anyhow::Result<Option<Client>> {
+    let Some(client) = Client::find()? else { return Ok(None) };
+    let wanted = match common.accelerator {
+        AcceleratorChoice::Auto => return Ok(Some(client)),
+        AcceleratorChoice::Kvm => "kvm",
+        AcceleratorChoice::Tcg => "tcg",
+    };
+    let Version { accelerator } = client.get("/version").await?;
+    match client.server().origin {
+        _ if accelerator == wanted => Ok(Some(client)),
+        Origin::Home => Ok(None),
+        Origin::Environment => {
+            bail!("the server at {} runs its machines under {accelerator}, not {wanted}", client.server().address)
+        }
+    }
+}

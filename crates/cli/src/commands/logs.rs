@@ -1,0 +1,93 @@
+//! `sandling logs`: a sandbox's console, or a command's output.
+
+use std::process::ExitCode;
+
+use serde::Deserialize;
+
+use crate::client::{Client, ClientError, Stream, parse, query, segment};
+use crate::commands::run::pass;
+use crate::options::Logs;
+use crate::outcome;
+
+pub async fn logs(options: &Logs) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    let sandbox = client.sandbox(&options.sandbox).await?;
+    match &options.exec {
+        Some(exec) => output(&client, &sandbox, exec, options.follow).await?,
+        None => console(&client, &sandbox, options).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Deserialize)]
+struct Line {
+    line: String,
+}
+
+async fn console(client: &Client, sandbox: &str, options: &Logs) -> anyhow::Result<()> {
+    let follow = options.follow.then(|| "true".to_owned());
+    let tail = options.tail.map(|lines| lines.to_string());
+    let path = format!("/v1/sandboxes/{sandbox}/logs{}", query(&[("follow", follow), ("tail", tail)]));
+    if !options.follow {
+        let printed = client.text(&path).await?;
+        // A console ends its lines as a typewriter does.
+        return print(Stream::Stdout, String::from_utf8_lossy(&printed).replace("\r\n", "\n").as_bytes());
+    }
+    let mut events = client.events(&path, None).await?;
+    while let Some(event) = events.next().await? {
+        let Line { line } = parse(&event.data)?;
+        print(Stream::Stdout, format!("{line}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    chunk: String,
+}
+
+#[derive(Deserialize)]
+struct Progress {
+    output_bytes: u64,
+    status: String,
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    error: String,
+    #[serde(default)]
+    code: String,
+}
+
+/// Prints what a command has printed, and with `follow` what it will.
+async fn output(client: &Client, sandbox: &str, exec: &str, follow: bool) -> anyhow::Result<()> {
+    let path = format!("/v1/sandboxes/{sandbox}/execs/{}", segment(exec));
+    let now: Progress = client.get(&path).await?;
+    let until = if follow || now.status != "running" { u64::MAX } else { now.output_bytes };
+    if until == 0 {
+        return Ok(());
+    }
+    let mut events = client.events(&format!("{path}/output"), None).await?;
+    while let Some(event) = events.next().await? {
+        match event.name.as_str() {
+            "stdout" => print(Stream::Stdout, parse::<Chunk>(&event.data)?.chunk.as_bytes())?,
+            "stderr" => print(Stream::Stderr, parse::<Chunk>(&event.data)?.chunk.as_bytes())?,
+            "exit" => return Ok(()),
+            // That its time was up is told before its exit.
+            "error" => match parse::<Failed>(&event.data)? {
+                Failed { error, code } if code.is_empty() => eprintln!("sandling: {error}"),
+                Failed { error, code } => return Err(ClientError::said(None, code, error).into()),
+            },
+            _ => {}
+        }
+        // An event's id is where in the output it ends.
+        if event.id.and_then(|id| id.parse().ok()).is_some_and(|position: u64| position >= until) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn print(stream: Stream, bytes: &[u8]) -> anyhow::Result<()> {
+    pass(stream, bytes).map_err(outcome::unprintable)
+}

@@ -1,0 +1,15 @@
+//! `sandling pause`.
+
+use std::process::ExitCode;
+
+use crate::client::Client;
+use crate::each;
+use crate::options::Named;
+
+pub async fn pause(options: &Named) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    each::sandbox(&client, &options.sandboxes, async |id| {
+        client.tell(&format!("/v1/sandboxes/{id}/pause"), &serde_json::json!({})).await
+    })
+    .await
+}

@@ -1,0 +1,83 @@
+//! `sandling quota`.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use sandling_api::Limits;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::client::{Client, Quota as Answer, read, segment};
+use crate::options::Quota;
+use crate::show;
+
+pub async fn quota(options: &Quota) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    let path = match (&options.workspace, options.set.is_empty()) {
+        (Some(workspace), _) => format!("/v1/workspaces/{}/quota", segment(workspace)),
+        (None, true) => "/v1/quota".to_owned(),
+        (None, false) => format!("/v1/workspaces/{}/quota", segment(&own_workspace(&client).await?)),
+    };
+    let mut answer: Value = client.get(&path).await?;
+    if !options.set.is_empty() {
+        let limits = changed(read(answer["limits"].take())?, &options.set)?;
+        answer = client.put(&path, &limits).await?;
+    }
+    match options.json {
+        true => show::json(&answer)?,
+        false => print(&read(answer)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Deserialize)]
+struct Me {
+    workspace: String,
+}
+
+async fn own_workspace(client: &Client) -> anyhow::Result<String> {
+    Ok(client.get::<Me>("/v1/me").await?.workspace)
+}
+
+/// The limits with some of them changed: the server takes all of them at once.
+fn changed(mut limits: Limits, set: &[(String, Option<u32>)]) -> anyhow::Result<Limits> {
+    for (name, value) in set {
+        let limit = match name.as_str() {
+            "sandboxes" => &mut limits.sandboxes,
+            "cpu" => &mut limits.cpu,
+            "memory_mb" => &mut limits.memory_mb,
+            "disk_mb" => &mut limits.disk_mb,
+            "creates_per_minute" => &mut limits.creates_per_minute,
+            _ => {
+                bail!("there is no limit {name:?}; there are sandboxes, cpu, memory_mb, disk_mb and creates_per_minute")
+            }
+        };
+        *limit = *value;
+    }
+    Ok(limits)
+}
+
+fn print(answer: &Answer) -> anyhow::Result<()> {
+    let mut table = show::table(&["limit", "used", "of"]);
+    for (name, limit) in &answer.limits {
+        // How many were made within the minute is not counted up to be shown.
+        let used = answer.used.get(name).map_or("-".to_owned(), u64::to_string);
+        table.add_row([name.clone(), used, limit.map_or("no limit".to_owned(), |limit| limit.to_string())]);
+    }
+    show::line(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_named_changes() {
+        let limits =
+            Limits { sandboxes: Some(1), cpu: Some(2), memory_mb: None, disk_mb: Some(4), creates_per_minute: Some(5) };
+        let set = [("sandboxes".to_owned(), None), ("memory_mb".to_owned(), Some(7))];
+        let limits = changed(limits, &set).unwrap();
+        assert_eq!((limits.sandboxes, limits.cpu, limits.memory_mb), (None, Some(2), Some(7)));
+        assert!(changed(limits, &[("ram".to_owned(), None)]).unwrap_err().to_string().contains("memory_mb"));
+    }
+}

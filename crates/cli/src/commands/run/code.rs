@@ -1,0 +1,63 @@
+//! What is to be run.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use sandling_engine::scan::{self, Finding};
+use sandling_protocol::Language;
+
+use crate::options::Run;
+
+/// More code than this goes into a file in the sandbox first; nobody's script is that long.
+const MAX_CODE: u64 = 1024 * 1024;
+
+pub struct Code {
+    pub text: String,
+    pub language: Language,
+    pub advice: Vec<Finding>,
+}
+
+impl Code {
+    pub fn read(options: &Run) -> anyhow::Result<Self> {
+        let (text, language) = (read(options)?, language(options));
+        let advice = if options.scan { scan::scan(language, &text) } else { Vec::new() };
+        Ok(Self { text, language, advice })
+    }
+}
+
+/// Whether our stdin is for the code to read.
+pub fn reads_stdin(options: &Run) -> bool {
+    options.file.as_deref() != Some(Path::new("-"))
+}
+
+fn read(options: &Run) -> anyhow::Result<String> {
+    let mut code = Vec::new();
+    match (&options.code, options.file.as_deref()) {
+        (Some(text), _) => code.extend_from_slice(text.as_bytes()),
+        (None, Some(path)) if path == Path::new("-") => {
+            std::io::stdin().take(MAX_CODE + 1).read_to_end(&mut code).context("stdin cannot be read")?;
+        }
+        (None, Some(path)) => {
+            let unreadable = || format!("{} cannot be read", path.display());
+            let file = std::fs::File::open(path).with_context(unreadable)?;
+            file.take(MAX_CODE + 1).read_to_end(&mut code).with_context(unreadable)?;
+        }
+        (None, None) => bail!("give the code with -c, a file, or - for stdin"),
+    }
+    if code.len() as u64 > MAX_CODE {
+        bail!("the code is longer than {MAX_CODE} bytes; keep data in files");
+    }
+    String::from_utf8(code).ok().context("the code is not UTF-8 text; keep data in files")
+}
+
+fn language(options: &Run) -> Language {
+    if let Some(choice) = options.language {
+        return choice.into();
+    }
+    match options.file.as_deref().and_then(Path::extension).and_then(|extension| extension.to_str()) {
+        Some("js" | "mjs" | "cjs") => Language::Node,
+        Some("sh" | "bash") => Language::Bash,
+        _ => Language::Python,
+    }
+}

@@ -1,0 +1,151 @@
+//! A run in this process, with an engine of its own.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use sandling_api::SandboxView;
+use sandling_engine::{
+    CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, Execution, Output, RunError, RunSpec, Sandbox, StreamSender,
+};
+use sandling_protocol::{ExitReason, Part, Program, Stdin};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::code::{Code, reads_stdin};
+use super::command::Done;
+use super::report::Report;
+use crate::client::Stream;
+use crate::commands::open_engine;
+use crate::options::{Common, Run};
+
+/// The sandbox outlives the code's own deadline by this much, should this process be killed.
+pub const TTL_SLACK: Duration = Duration::from_secs(60);
+
+pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
+    let engine = open_engine(common).await?;
+    let sandbox = match create(&engine, options).await {
+        Ok(sandbox) => sandbox,
+        Err(error) => {
+            engine.close().await;
+            return Err(error);
+        }
+    };
+    let made = SandboxView::from(sandbox.info());
+    let report = execute(&sandbox, options, code).await;
+    for finding in &code.advice {
+        engine.record(sandbox.id(), DEFAULT_WORKSPACE, "advice", serde_json::to_value(finding)?)?;
+    }
+    engine.close().await;
+    let mut report = report?;
+    report.sandbox = serde_json::to_value(made)?;
+    Ok(Done::Ran(report))
+}
+
+async fn create(engine: &Arc<Engine>, options: &Run) -> anyhow::Result<Arc<Sandbox>> {
+    let spec = CreateSpec {
+        template: options.template.clone(),
+        vcpus: options.sizes.cpus,
+        memory_mib: options.sizes.memory,
+        disk_mib: options.sizes.disk,
+        pids: options.sizes.pids,
+        ttl: Some(Duration::from_secs(options.timeout) + TTL_SLACK),
+        workspace: DEFAULT_WORKSPACE.to_owned(),
+        ..CreateSpec::default()
+    };
+    Ok(engine.create(spec).await?)
+}
+
+/// Runs the code and passes everything through, signals included.
+async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code) -> anyhow::Result<Report> {
+    let spec = RunSpec {
+        code: code.text.clone().into_bytes(),
+        env: options.env.iter().cloned().collect(),
+        timeout: Some(Duration::from_secs(options.timeout)),
+        output_limit: options.output_limit,
+        stdin: if reads_stdin(options) { Stdin::Open } else { Stdin::Closed },
+        ..RunSpec::new(Program::Code { language: code.language, args: options.args.clone() })
+    };
+    let mut execution = sandbox.run(spec)?;
+    if reads_stdin(options) {
+        forward_stdin(execution.stdin());
+    }
+    let mut report = Report::default();
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut terminations = signal(SignalKind::terminate())?;
+    let mut interrupted = false;
+    loop {
+        tokio::select! {
+            output = execution.next() => {
+                if take(&mut report, output, options)? {
+                    return Ok(report);
+                }
+            }
+            _ = interrupts.recv() => {
+                // The second one does not ask.
+                forward_signal(&execution, if interrupted { 9 } else { 2 }).await;
+                interrupted = true;
+            }
+            _ = terminations.recv() => {
+                let _ = sandbox.end(EndReason::Requested).await;
+                bail!("terminated");
+            }
+        }
+    }
+}
+
+/// Takes one piece of output. True when it was the last.
+fn take(report: &mut Report, output: Result<Output, RunError>, options: &Run) -> anyhow::Result<bool> {
+    match output {
+        Ok(Output::Bytes { part, bytes, .. }) => {
+            let stream = if part == Part::Stderr { Stream::Stderr } else { Stream::Stdout };
+            report.print(stream, &bytes, options).context("stdout is closed")?;
+        }
+        Ok(Output::Exited(exit)) => {
+            report.ended(exit.code, reason(exit.reason));
+            return Ok(true);
+        }
+        Ok(Output::Started { .. } | Output::Dropped(_)) => {}
+        Err(error @ RunError::GuestDied(_)) => {
+            report.guest_died(&error.to_string(), options);
+            return Ok(true);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(false)
+}
+
+fn reason(reason: ExitReason) -> &'static str {
+    match reason {
+        ExitReason::Exited => "exited",
+        ExitReason::Signalled => "signalled",
+        ExitReason::Timeout => "timeout",
+        ExitReason::OutOfMemory => "out_of_memory",
+        ExitReason::OutputLimit => "output_limit",
+    }
+}
+
+/// Sends our stdin to the code, from a thread that nobody waits for.
+fn forward_stdin(sender: StreamSender) {
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 32 * 1024];
+        loop {
+            match std::io::stdin().read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => {
+                    if runtime.block_on(sender.send(&buffer[..read])).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        let _ = sender.finish();
+    });
+}
+
+async fn forward_signal(execution: &Execution, number: i32) {
+    if let Err(error) = execution.signal(number).await {
+        tracing::debug!(error = &error as &dyn std::error::Error, "the signal did not arrive");
+    }
+}

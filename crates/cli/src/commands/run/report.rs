@@ -1,0 +1,97 @@
+//! What came of a run, as it goes and at its end; the same wherever it ran.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use sandling_engine::scan::Finding;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::client::Stream;
+use crate::options::Run;
+use crate::{outcome, show};
+
+/// What `--json` prints.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    #[serde(serialize_with = "lossy")]
+    stdout: Vec<u8>,
+    #[serde(serialize_with = "lossy")]
+    stderr: Vec<u8>,
+    exit_code: u8,
+    /// `exited`, `signalled`, `timeout`, `out_of_memory`, `output_limit` or `guest_died`.
+    reason: String,
+    pub duration_ms: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<Finding>,
+    /// As the API showed it when it was made.
+    pub sandbox: Value,
+}
+
+fn lossy<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+impl Report {
+    /// Takes what the code printed: for the end with `--json`, else to where it belongs.
+    pub fn print(&mut self, stream: Stream, bytes: &[u8], options: &Run) -> io::Result<()> {
+        match (stream, options.json) {
+            (Stream::Stderr, true) => self.stderr.extend_from_slice(bytes),
+            (Stream::Stdout, true) => self.stdout.extend_from_slice(bytes),
+            (stream, false) => pass(stream, bytes)?,
+        }
+        Ok(())
+    }
+
+    pub fn ended(&mut self, code: i32, reason: &str) {
+        self.exit_code = outcome::exit_code(code, reason);
+        self.reason = reason.to_owned();
+    }
+
+    pub fn guest_died(&mut self, why: &str, options: &Run) {
+        self.exit_code = outcome::GUEST_DIED;
+        self.reason = "guest_died".to_owned();
+        if !options.json {
+            eprintln!("sandling: {why}");
+        }
+    }
+
+    pub fn finish(&self, options: &Run) -> anyhow::Result<ExitCode> {
+        if options.json {
+            show::json(self)?;
+            return Ok(ExitCode::from(self.exit_code));
+        }
+        tell_limit(&self.reason, options.timeout, Some(options.output_limit));
+        if options.verbose {
+            eprintln!(
+                "sandling: {:.0} ms in all, {} ms until the sandbox was there, under {}",
+                self.duration_ms,
+                self.sandbox["boot_ms"],
+                self.sandbox["boundary"]["accelerator"].as_str().unwrap_or("an unknown accelerator")
+            );
+        }
+        Ok(ExitCode::from(self.exit_code))
+    }
+}
+
+/// Passes on what a command printed, at once.
+pub fn pass(stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    match stream {
+        Stream::Stderr => io::stderr().write_all(bytes),
+        Stream::Stdout => {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(bytes)?;
+            stdout.flush()
+        }
+    }
+}
+
+/// Says which limit ended a command, if one did.
+pub fn tell_limit(reason: &str, timeout: u64, output_limit: Option<u64>) {
+    match (reason, output_limit) {
+        ("timeout", _) => eprintln!("sandling: timeout after {timeout} s"),
+        ("out_of_memory", _) => eprintln!("sandling: out of memory"),
+        ("output_limit", Some(limit)) => eprintln!("sandling: output limit of {limit} bytes reached"),
+        _ => {}
+    }
+}

@@ -1,0 +1,24 @@
+//! `sandling shell`.
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use sandling_api::ExecRequest;
+
+use crate::client::Client;
+use crate::commands::exec::in_terminal;
+use crate::options::Shell;
+use crate::terminal;
+
+const LOGIN_SHELL: &str = "exec \"${SHELL:-/bin/bash}\" -l";
+
+pub async fn shell(options: &Shell) -> anyhow::Result<ExitCode> {
+    if !terminal::is_there() {
+        bail!("a shell needs a terminal, and stdin or stdout is none: use `sandling exec`");
+    }
+    let client = Client::need()?;
+    let sandbox = client.sandbox(&options.sandbox).await?;
+    let request =
+        ExecRequest { cmd: Some(LOGIN_SHELL.to_owned()), user: options.user.clone(), ..ExecRequest::default() };
+    in_terminal(&client, &sandbox, request).await
+}

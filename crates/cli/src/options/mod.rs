@@ -1,0 +1,16 @@
+//! The command line: one definition that yields parsing, help and completions.
+
+mod access;
+mod parse;
+mod root;
+mod run;
+mod sandboxes;
+mod template;
+mod work;
+
+pub use access::{Audit, Quota, Token, TokenCommand};
+pub use root::{Command, Common, Doctor, Options, Serve};
+pub use run::Run;
+pub use sandboxes::{Create, Ls, Named, Rm};
+pub use template::{Build, Template, TemplateCommand};
+pub use work::{Cp, Events, Exec, Logs, Place, Ports, Shell};

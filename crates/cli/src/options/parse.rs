@@ -1,0 +1,63 @@
+//! How values on the command line are written.
+
+/// `NAME=VALUE`.
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it as NAME=VALUE".to_owned()),
+    }
+}
+
+/// A span of time: seconds, or a number with `s`, `m`, `h` or `d`.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let wrong = || "write it in seconds, or as 90s, 15m, 12h or 7d".to_owned();
+    let (digits, unit) = match text.find(|character: char| !character.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).filter(|seconds| *seconds > 0).ok_or_else(wrong)
+}
+
+/// A limit of a quota: `NAME=N`, or `NAME=none`.
+pub fn limit(text: &str) -> Result<(String, Option<u32>), String> {
+    let (name, value) = pair(text)?;
+    match value.as_str() {
+        "none" => Ok((name, None)),
+        number => match number.parse() {
+            Ok(number) => Ok((name, Some(number))),
+            Err(_) => Err("write it as NAME=NUMBER, or NAME=none".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_units() {
+        assert_eq!(seconds("90"), Ok(90));
+        assert_eq!(seconds("15m"), Ok(900));
+        assert_eq!(seconds("7d"), Ok(604_800));
+        for wrong in ["", "m", "1w", "-1", "1.5h", "0", "99999999999999999999", "999999999999999999d"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn limits_are_numbers_or_none() {
+        assert_eq!(limit("cpu=8"), Ok(("cpu".to_owned(), Some(8))));
+        assert_eq!(limit("cpu=none"), Ok(("cpu".to_owned(), None)));
+        for wrong in ["cpu", "cpu=", "cpu=-1", "=3"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
+        }
+    }
+}

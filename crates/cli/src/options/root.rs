@@ -1,0 +1,238 @@
+//! The commands, and what all of them share.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell as CompletionShell;
+use sandling_vmm::accelerator::AcceleratorChoice;
+
+use super::{Audit, Cp, Create, Events, Exec, Logs, Ls, Named, Ports, Quota, Rm, Run, Shell, Template, Token};
+
+/// A disposable computer for every AI agent.
+///
+/// Each run gets a virtual machine with its own kernel, no network and none of your files, and is thrown away
+/// afterwards. KVM is used where it works, software emulation where it does not.
+#[derive(Debug, Parser)]
+#[command(name = "sandling", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Options {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sandling run -c 'print(sum(range(101)))'
+  sandling run --template code-interpreter analysis.py -- data.csv
+  echo 'console.log(process.version)' | sandling run --language node -
+
+With a server:
+  sandling serve &
+  id=$(sandling create --ttl 1h)
+  sandling cp ./project $id:/work
+  sandling exec -w /work $id python3 main.py
+  sandling shell $id
+  sandling rm $id
+
+State lives in $SANDLING_HOME, else ~/.local/share/sandling. The server of that home is found by
+itself; SANDLING_API names another one, and SANDLING_TOKEN the token to show it.";
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  id=$(sandling create)
+  sandling create --template code-interpreter --ttl 2h --idle 15m --label task=42";
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  sandling ls --label task=42
+  sandling ls --json | jq -r '.[] | select(.status == \"paused\") | .id'";
+
+const EXEC_EXAMPLES: &str = "\
+Examples:
+  sandling exec 3f2a python3 -V
+  sandling exec -c 'ls /etc | wc -l' 3f2a
+  tar -c src | sandling exec -w /work 3f2a tar -x
+  sandling exec --detach 3f2a python3 -m http.server 8000
+  sandling exec -it 3f2a python3";
+
+const CP_EXAMPLES: &str = "\
+A path in a sandbox that does not begin with / starts at /root. As with `cp`, what is copied into a
+directory that is there keeps its name; a source that ends in /. means what is in it. Permissions
+and symbolic links are kept, owners and times are not.
+
+Examples:
+  sandling cp data.csv 3f2a:/work/
+  sandling cp 3f2a:/work/plots ./plots
+  sandling cp ./src/. 3f2a:/work
+  echo hello | sandling cp - 3f2a:greeting
+  sandling cp 3f2a:/etc/os-release -";
+
+const LOGS_EXAMPLES: &str = "\
+Examples:
+  sandling logs -f 3f2a
+  sandling logs --exec 5d1c -f 3f2a";
+
+const EVENTS_EXAMPLES: &str = "\
+Examples:
+  sandling events -f
+  sandling events 3f2a --json";
+
+const PORTS_EXAMPLES: &str = "\
+Examples:
+  sandling ports 3f2a
+  sandling ports 3f2a --link 8000 --ttl 15m";
+
+const QUOTA_EXAMPLES: &str = "\
+Examples:
+  sandling quota
+  sandling quota --workspace team --set sandboxes=20 --set memory_mb=none";
+
+#[derive(Debug, Args)]
+pub struct Common {
+    /// How machines are run: `auto` uses KVM if it really works here.
+    #[arg(long, global = true, env = "SANDLING_ACCELERATOR", default_value = "auto", value_name = "kvm|tcg|auto")]
+    pub accelerator: AcceleratorChoice,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run code in a sandbox of its own, which is gone afterwards
+    ///
+    /// The code's stdout and stderr are ours, its exit code is ours, stdin goes to it, and Ctrl-C reaches it.
+    /// Ended by a limit, the exit code is 124 (timeout), 125 (output limit), 137 (out of memory) or 70 (the guest
+    /// died), and the reason is printed. If nothing could be run at all, it is 2. A server that is running does the
+    /// work; without one, this process does.
+    Run(Run),
+    /// Make a sandbox on the server and print its id
+    #[command(after_help = CREATE_EXAMPLES)]
+    Create(Create),
+    /// List sandboxes
+    #[command(visible_alias = "list", after_help = LS_EXAMPLES)]
+    Ls(Ls),
+    /// Run a command in a sandbox
+    ///
+    /// Its stdout and stderr are ours, its exit code is ours, stdin goes to it, and Ctrl-C reaches it. The exit codes
+    /// of limits are those of `run`.
+    #[command(after_help = EXEC_EXAMPLES)]
+    Exec(Exec),
+    /// Open a terminal in a sandbox
+    ///
+    /// The shell's exit code is ours. Every key goes to it, Ctrl-C too; Enter, then ~ and . leaves at once.
+    Shell(Shell),
+    /// Copy files and directories into or out of a sandbox
+    #[command(after_help = CP_EXAMPLES)]
+    Cp(Cp),
+    /// Show what a sandbox's console, or a command of it, printed
+    #[command(after_help = LOGS_EXAMPLES)]
+    Logs(Logs),
+    /// Show what happened to a sandbox, or in the whole workspace
+    #[command(after_help = EVENTS_EXAMPLES)]
+    Events(Events),
+    /// List the TCP ports that are listened on in a sandbox, and make links to them
+    #[command(after_help = PORTS_EXAMPLES)]
+    Ports(Ports),
+    /// Stop sandboxes' CPUs; their memory stays
+    Pause(Named),
+    /// Let paused sandboxes go on
+    Resume(Named),
+    /// End sandboxes; nothing of them is left
+    #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
+    Rm(Rm),
+    /// Make, list and revoke tokens
+    Token(Token),
+    /// Show, or set, how much a workspace may use
+    #[command(after_help = QUOTA_EXAMPLES)]
+    Quota(Quota),
+    /// Read the audit log: who did what, on what, with what result
+    #[command(
+        after_help = "Examples:\n  sandling audit --since 2026-01-31T00:00:00Z --json\n  sandling audit --recording 17"
+    )]
+    Audit(Audit),
+    /// Build, list, inspect and remove templates
+    Template(Template),
+    /// Serve sandboxes over HTTP, to PandaStack's own clients and yours
+    ///
+    /// Every request needs a token; the first is made at the first start. On SIGTERM requests under way are finished
+    /// and sandboxes go on; the next start takes them over.
+    Serve(Serve),
+    /// Say what this host can do, what is missing, and the command that mends it
+    Doctor(Doctor),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  sandling completions bash > ~/.local/share/bash-completion/completions/sandling"
+    )]
+    Completions { shell: CompletionShell },
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen. An address that others can reach needs SANDLING_TOKEN to be set
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    /// Machines kept ready per template, once it was used; 0 for none
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub standbys: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &[&str]) -> Result<Command, clap::Error> {
+        Options::try_parse_from([&["sandling"], line].concat()).map(|options| options.command)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_needs_code_or_a_file_but_not_both() {
+        assert!(parse(&["run"]).is_err());
+        assert!(parse(&["run", "-c", "1", "x.py"]).is_err());
+        let Ok(Command::Run(run)) = parse(&["run", "x.py", "--", "-v", "1"]) else { panic!() };
+        assert_eq!(run.args, ["-v", "1"]);
+    }
+
+    #[test]
+    fn what_follows_a_command_is_the_commands_own() {
+        let Ok(Command::Exec(exec)) = parse(&["exec", "-it", "3f", "ls", "-l", "--", "-t"]) else { panic!() };
+        assert!(exec.tty && exec.interactive);
+        assert_eq!(exec.command, ["ls", "-l", "--", "-t"]);
+        let Ok(Command::Exec(exec)) = parse(&["exec", "3f", "-c", "ls | wc"]) else { panic!() };
+        assert_eq!(exec.line.as_deref(), Some("ls | wc"));
+        let Ok(Command::Exec(exec)) = parse(&["exec", "3f", "--", "-x"]) else { panic!() };
+        assert_eq!(exec.command, ["-x"]);
+    }
+
+    #[test]
+    fn wishes_that_contradict_each_other_are_refused() {
+        for line in [
+            &["exec", "3f"][..],
+            &["exec", "-dt", "3f", "ls"],
+            &["exec", "-c", "ls", "3f", "ls"],
+            &["exec", "--json", "3f", "ls"],
+            &["rm"],
+            &["rm", "--all", "3f"],
+            &["pause"],
+            &["cp", "one"],
+            &["ls", "-q", "--json"],
+            &["ports", "3f", "--link", "0"],
+            &["audit", "--since", "yesterday"],
+            &["audit", "--recording", "3", "--after", "2"],
+            &["quota", "--set", "cpu"],
+            &["token", "create"],
+        ] {
+            assert!(parse(line).is_err(), "{line:?}");
+        }
+    }
+}

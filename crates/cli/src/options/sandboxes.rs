@@ -1,0 +1,62 @@
+//! Commands about sandboxes as a whole.
+
+use clap::Args;
+
+use super::parse;
+use super::run::Sizes;
+
+#[derive(Debug, Args)]
+pub struct Create {
+    #[arg(short, long, default_value = "base", value_name = "NAME")]
+    pub template: String,
+    /// Set a variable in the environment of every command; may be repeated
+    #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse::pair)]
+    pub env: Vec<(String, String)>,
+    /// Hang a label on it, to be found by; may be repeated
+    #[arg(short, long = "label", value_name = "NAME=VALUE", value_parser = parse::pair)]
+    pub labels: Vec<(String, String)>,
+    /// How long it lives: 90s, 15m, 12h, 7d [default: the server's]
+    #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
+    pub ttl: Option<u64>,
+    /// How long it may be unused before it ends
+    #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
+    pub idle: Option<u64>,
+    /// Let it live until it is removed
+    #[arg(long)]
+    pub persistent: bool,
+    #[command(flatten)]
+    pub sizes: Sizes,
+    /// Print all that is known of it instead of its id alone
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// Only those with this label; may be repeated
+    #[arg(short, long = "label", value_name = "NAME=VALUE", value_parser = parse::pair)]
+    pub labels: Vec<(String, String)>,
+    /// Print ids alone
+    #[arg(short, long, conflicts_with = "json")]
+    pub quiet: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One or more sandboxes.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// An id, or as much of its beginning as no other sandbox has
+    #[arg(required = true, value_name = "SANDBOX")]
+    pub sandboxes: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Rm {
+    /// An id, or as much of its beginning as no other sandbox has
+    #[arg(required_unless_present = "all", value_name = "SANDBOX")]
+    pub sandboxes: Vec<String>,
+    /// Every sandbox of the workspace
+    #[arg(long, conflicts_with = "sandboxes")]
+    pub all: bool,
+}

@@ -1,0 +1,156 @@
+//! Copies of running sandboxes: what they have, and what they must not share.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sandling_engine::{CreateSpec, EndReason, ForkSpec, Sandbox};
+use sandling_protocol::{ContextSpec, Language};
+
+use crate::contexts::cell;
+use crate::harness::{config, engine, shell, spec};
+
+/// A session with something of everything: a variable, a file, half of one, a process with an open file and an open
+/// socket.
+async fn furnish(sandbox: &Arc<Sandbox>) {
+    let context =
+        ContextSpec { id: "c".to_owned(), language: Language::Python, cwd: None, env: Default::default(), user: None };
+    sandbox.create_context(context).await.unwrap();
+    let code = "import random, uuid, os, socket, threading\nx = ['a variable']\nhalf = open('/tmp/half', 'w')\n\
+        half.write('first half, ')\nserver = socket.create_server(('127.0.0.1', 7001))\n\
+        client = socket.create_connection(('127.0.0.1', 7001))\npeer, _ = server.accept()";
+    let furnished = cell(sandbox, "c", code).await;
+    assert_eq!(furnished.stderr, "");
+    let started =
+        shell(sandbox, "echo a file > /root/file; (while sleep 0.05; do echo tick; done) > /tmp/ticks & echo $!");
+    assert_eq!(started.await.exit.code, 0);
+}
+
+/// Looks for all of it, for the so-manieth time in this sandbox and its ancestors.
+async fn inspect(sandbox: &Arc<Sandbox>, time: usize) {
+    assert_eq!(cell(sandbox, "c", "x[0]").await.value, "'a variable'");
+    let whole = cell(sandbox, "c", "half.write('second half'); half.flush(); open('/tmp/half').read()").await;
+    assert_eq!(whole.value, format!("'first half, {}'", "second half".repeat(time)));
+    let sent = cell(sandbox, "c", "client.sendall(b'over the socket'); peer.recv(100)").await;
+    assert_eq!(sent.value, "b'over the socket'");
+    let ran = shell(
+        sandbox,
+        "cat /root/file; a=$(wc -l < /tmp/ticks); sleep 1; b=$(wc -l < /tmp/ticks); [ $b -gt $a ] && echo ticks",
+    );
+    assert_eq!(ran.await.stdout, "a file\nticks\n");
+}
+
+async fn drawn(sandbox: &Arc<Sandbox>) -> Vec<String> {
+    let code = "[random.random(), str(uuid.uuid4()), os.urandom(8).hex()]";
+    let in_context = cell(sandbox, "c", code).await.value;
+    let fresh = shell(sandbox, "head -c 8 /dev/urandom | od -An -tx1; hostname; cat /etc/machine-id").await.stdout;
+    in_context.trim_matches(['[', ']']).split(", ").chain(fresh.lines()).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_fork_has_everything_of_its_parent_and_the_parent_goes_on() {
+    let engine = engine().await;
+    let parent = engine.sandbox().await;
+    furnish(&parent).await;
+    let forks = engine.engine.fork(&parent, ForkSpec { children: 2, ..ForkSpec::default() }).await.unwrap();
+    let receipt = &forks[0].receipt;
+    assert_eq!((&receipt.parent, receipt.reseeded), (parent.id(), true));
+    assert!(receipt.clock_error_ms < 50.0 && receipt.stored_bytes > 0, "{receipt:?}");
+    println!("{receipt:?}");
+    shell(&parent, "echo the parent > /root/later").await;
+    let mut seen = BTreeSet::new();
+    let mut total = 0;
+    for sandbox in forks.iter().map(|fork| &fork.sandbox).chain([&parent]) {
+        inspect(sandbox, 1).await;
+        let values = drawn(sandbox).await;
+        total += values.len();
+        seen.extend(values);
+    }
+    assert_eq!(seen.len(), total, "something was drawn twice: {seen:?}");
+    assert_eq!(shell(&forks[0].sandbox, "cat /root/later").await.exit.code, 1, "a child sees what came later");
+
+    // A fork of a fork, after its parent has gone.
+    let grandchild = engine.engine.fork(&forks[0].sandbox, ForkSpec { children: 1, ..ForkSpec::default() }).await;
+    let grandchild = grandchild.unwrap().remove(0).sandbox;
+    for sandbox in forks.iter().map(|fork| &fork.sandbox).chain([&parent]) {
+        sandbox.end(EndReason::Requested).await.unwrap();
+    }
+    inspect(&grandchild, 2).await;
+    grandchild.end(EndReason::Requested).await.unwrap();
+    let left: Vec<_> = std::fs::read_dir(engine.home.path().join("snapshots")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "nobody stands on {left:?}");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_outlives_its_sandbox_and_is_where_others_begin() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    furnish(&sandbox).await;
+    let (first, _) = engine.engine.snapshot(&sandbox, Some("first".to_owned())).await.unwrap();
+    shell(&sandbox, "echo second > /root/file").await;
+    let (second, _) = engine.engine.snapshot(&sandbox, None).await.unwrap();
+    assert!(second.memory_bytes < first.memory_bytes, "{} then {}", first.memory_bytes, second.memory_bytes);
+    assert_eq!(second.parent.as_ref(), Some(&first.id));
+    sandbox.end(EndReason::Requested).await.unwrap();
+    let listed = engine.engine.list_snapshots("default").unwrap();
+    assert_eq!(listed.iter().map(|info| &info.id).collect::<Vec<_>>(), [&first.id, &second.id]);
+
+    let from = |id| CreateSpec { from_snapshot: Some(id), ..spec("base") };
+    let again = engine.engine.create(from(first.id.clone())).await.unwrap();
+    inspect(&again, 1).await;
+    // The second stands on the first, and goes on doing so.
+    engine.engine.delete_snapshot("default", &first.id).await.unwrap();
+    assert!(engine.engine.find_snapshot("default", &first.id).unwrap().is_none());
+    let later = engine.engine.create(from(second.id.clone())).await.unwrap();
+    assert_eq!(shell(&later, "cat /root/file").await.stdout, "second\n");
+    assert!(engine.engine.create(CreateSpec { vcpus: Some(2), ..from(second.id.clone()) }).await.is_err());
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_hibernates_holds_no_memory_and_wakes_once_with_everything() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    furnish(&sandbox).await;
+    let machine_id = shell(&sandbox, "cat /etc/machine-id").await.stdout;
+    let pid = sandbox.usage().await.unwrap().pid;
+    sandbox.hibernate().await.unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "its machine still runs");
+    assert!(sandbox.hibernates() && sandbox.run(sandling_engine::RunSpec::shell("true")).is_err());
+    sandbox.hibernate().await.unwrap();
+
+    let wakers: Vec<_> =
+        (0..5).map(|_| sandbox.clone()).map(|one| tokio::spawn(async move { one.wake().await })).collect();
+    for waker in wakers {
+        waker.await.unwrap().unwrap();
+    }
+    inspect(&sandbox, 1).await;
+    assert_eq!(shell(&sandbox, "cat /etc/machine-id").await.stdout, machine_id);
+    // Again: what it is woken from is what it last was, not what it was first.
+    shell(&sandbox, "echo newer > /root/file").await;
+    sandbox.hibernate().await.unwrap();
+    sandbox.wake().await.unwrap();
+    assert_eq!(shell(&sandbox, "cat /root/file").await.stdout, "newer\n");
+    sandbox.end(EndReason::Requested).await.unwrap();
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_hibernates_outlives_the_engine() {
+    let home = tempfile::TempDir::new().unwrap();
+    let config = sandling_engine::EngineConfig { takeover: true, ..config(&home) };
+    let first = sandling_engine::Engine::open(config.clone()).await.unwrap();
+    let sandbox = first.create(CreateSpec { persistent: true, ..spec("base") }).await.unwrap();
+    let id = sandbox.id().clone();
+    furnish(&sandbox).await;
+    // A persistent one hibernates when its engine lets go.
+    first.detach().await;
+    assert!(sandbox.hibernates());
+    drop((sandbox, first));
+    let second = sandling_engine::Engine::open(config).await.unwrap();
+    let sandbox = second.get(&id).expect("it is still there");
+    assert!(sandbox.hibernates());
+    sandbox.wake().await.unwrap();
+    inspect(&sandbox, 1).await;
+    second.close().await;
+}

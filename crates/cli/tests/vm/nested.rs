@@ -1,0 +1,187 @@
+//! KVM for real, on any host: an emulated machine with AMD's virtualisation, and in it `sandling` under `-accel kvm`.
+//!
+//! ```text
+//!   this host ── QEMU, emulating a processor with SVM ── Debian's kernel, kvm-amd ── sandling ── jailed QEMU, KVM
+//! ```
+//!
+//! Slow, and a test of function only. What is done inside is in `nested/drive.sh`; what came of it is judged here.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use sandling_image::{BuildOptions, Image, ImageStore, Recipe, Warm, resolve};
+use sandling_protocol::Language;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{SANDLING, templates};
+
+/// Some two minutes on a quiet machine with two slow cores; many times that on a busy one.
+const WITHIN: Duration = Duration::from_secs(1500);
+
+const TEMPLATE: &str = "nested";
+
+/// `la57` would only lengthen emulated page walks. One processor: two on a busy host wait for each other without end.
+const OUTER_CPU: &str = "max,la57=off";
+const OUTER_MEMORY_MIB: &str = "2048";
+
+#[test]
+fn a_template_is_baked_and_restored_and_runs_code_under_kvm() {
+    let image = template();
+    let work = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let kernel = make(work.path(), &image);
+    let results = run_outer(work.path(), &kernel);
+
+    let doctor = results.json("doctor");
+    let accelerator = doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "accelerator");
+    assert!(accelerator.unwrap()["detail"].as_str().unwrap().starts_with("kvm: KVM ran"), "{doctor:#}");
+
+    for (step, printed) in [("bake", "baked\n"), ("python", "42\n"), ("somebody", "42\n")] {
+        let report = results.json(step);
+        assert_eq!((&report["stdout"], &report["exit_code"]), (&printed.into(), &0.into()), "{step}: {report:#}");
+        assert_eq!(report["sandbox"]["boot_mode"], "restore");
+        assert_whole(&report["sandbox"]["boundary"]);
+    }
+    let limited = &results.json("python")["sandbox"]["boundary"]["cgroup"];
+    assert_eq!((&limited["version"], limited["controllers"].as_array().unwrap().len()), (&"v2".into(), 3));
+
+    // The guest saw KVM, its exit code is ours, and its clock is its host's.
+    assert_eq!(results.text("seen.code"), "7\n", "{}", results.text("seen.err"));
+    let seen = results.text("seen.out");
+    let (hypervisor, clock) = seen.split_once('\n').unwrap();
+    assert_eq!(hypervisor, "Hypervisor detected: KVM");
+    let seconds = |text: &str| text.trim().parse::<u64>().unwrap();
+    let (before, after) = (seconds(&results.text("seen.before")), seconds(&results.text("seen.after")));
+    assert!((before..=after).contains(&seconds(clock)), "{clock} is not within {before} and {after}");
+
+    assert_eq!(results.text("bakes").lines().count(), 1, "one bake serves all: {}", results.text("bakes"));
+}
+
+fn assert_whole(boundary: &Value) {
+    assert_eq!(boundary["accelerator"], "kvm");
+    for layer in [
+        "user_namespace",
+        "mount_namespace",
+        "network_namespace",
+        "pid_namespace",
+        "ipc_namespace",
+        "unprivileged_user",
+        "no_capabilities",
+        "no_new_privs",
+        "seccomp",
+    ] {
+        assert_eq!(boundary[layer], true, "{layer} in {boundary:#}");
+    }
+    assert_eq!(boundary["landlock"], "full");
+}
+
+/// Small, because the outer machine reads all of it to check it: Python alone, kept beside the other tests' templates.
+fn template() -> Image {
+    let store = ImageStore::open(templates().with_file_name("nested-templates")).unwrap();
+    let recipe = Recipe {
+        name: TEMPLATE.parse().unwrap(),
+        description: "Python and nothing else".to_owned(),
+        packages: ["python3".to_owned()].into(),
+        disk_mib: 512,
+        memory_mib: 256,
+        warm: vec![Warm { language: Language::Python, imports: vec!["json".to_owned()] }],
+        ..resolve("base").unwrap().recipe
+    };
+    store.ensure(&recipe, &BuildOptions::default(), &mut |_| ()).unwrap()
+}
+
+/// Puts disk and initrd into `work`, and says where the outer kernel is.
+fn make(work: &Path, image: &Image) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../test-kernel");
+    let kernel = output(Command::new(here.join("../../scripts/test_kernel.sh")).arg(place));
+    let kernel = PathBuf::from(kernel.trim());
+    let manifest = &image.manifest;
+    output(
+        Command::new(here.join("tests/vm/nested/make.sh"))
+            .args([work, Path::new(SANDLING), &kernel])
+            .arg(templates().with_file_name("nested-templates"))
+            .arg(format!("names/{TEMPLATE}.json"))
+            .arg(format!("images/{}/manifest.json", image.id))
+            .arg(format!("roots/{}", manifest.root.id))
+            .arg(format!("kernels/{}", manifest.kernel.id))
+            .arg(format!("initrds/{}", manifest.initrd.id)),
+    );
+    let mut boot = fs::read_dir(kernel.join("boot")).unwrap().flatten();
+    boot.find(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz-")).unwrap().path()
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Ended with its test, also if that fails.
+struct Outer(Child);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run_outer(work: &Path, kernel: &Path) -> Results {
+    let console = work.join("console");
+    let drive = |file: &str| format!("if=virtio,file={},format=raw,cache=unsafe", work.join(file).display());
+    // It must not outlive a test that is killed.
+    let child = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
+        .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"])
+        .args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", OUTER_CPU, "-m", OUTER_MEMORY_MIB])
+        .args(["-drive", &drive("disk.img"), "-drive", &drive("results.tar")])
+        .arg("-kernel")
+        .arg(kernel)
+        .arg("-initrd")
+        .arg(work.join("initrd.cpio"))
+        .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check"])
+        .stdin(Stdio::null())
+        .stdout(File::create(&console).unwrap())
+        .stderr(File::create(work.join("qemu.log")).unwrap())
+        .spawn()
+        .unwrap();
+    let mut outer = Outer(child);
+    let given_up = Instant::now() + WITHIN;
+    while outer.0.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < given_up, "not over within {WITHIN:?}: {}", read(&console));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let results = Results { dir: work.join("results"), console };
+    fs::create_dir(&results.dir).unwrap();
+    let unpacked = Command::new("tar").arg("-xf").arg(work.join("results.tar")).arg("-C").arg(&results.dir).status();
+    assert!(
+        unpacked.unwrap().success() && results.dir.join("bakes").exists(),
+        "no results: {}",
+        read(&results.console)
+    );
+    results
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+/// What the steps left, by their names.
+struct Results {
+    dir: PathBuf,
+    console: PathBuf,
+}
+
+impl Results {
+    fn text(&self, name: &str) -> String {
+        read(&self.dir.join(name))
+    }
+
+    fn json(&self, step: &str) -> Value {
+        let said = self.text(&format!("{step}.out"));
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{step}: {error}: {said}\n{}", read(&self.console)))
+    }
+}

@@ -1,0 +1,15 @@
+#!/bin/busybox sh
+# The outer machine's first program: loads its disk and KVM, and goes on from the disk.
+set -e
+b=/bin/busybox
+$b mount -t devtmpfs dev /dev
+$b mount -t proc proc /proc
+$b mount -t sysfs sys /sys
+for module in virtio_blk irqbypass kvm kvm-amd; do
+  $b insmod /modules/$module.ko
+done
+$b mount -t ext4 /dev/vda /root
+for place in dev proc sys; do
+  $b mount --move /$place /root/$place
+done
+exec $b switch_root /root /drive

@@ -1,0 +1,88 @@
+//! `exec`, and `logs` of what it started.
+
+use std::io::Read;
+use std::time::Instant;
+
+use super::server::{PATIENCE, Server, noise, signal, text};
+
+#[test]
+fn exec_passes_everything_through() {
+    let server = Server::shared();
+    let id = server.sandbox();
+    let ran = server.fed(&["exec", id, "sh", "-c", "cat; echo err >&2; exit 7"], b"data\n");
+    assert_eq!((text(&ran.stdout), text(&ran.stderr), ran.status.code()), ("data\n".into(), "err\n".into(), Some(7)));
+    // Any bytes, both ways at once, more than any buffer on the way holds.
+    let bytes = noise(3_000_000);
+    let ran = server.fed(&["exec", &id[..6], "cat"], &bytes);
+    assert!(ran.stdout == bytes, "{} bytes came back: {}", ran.stdout.len(), text(&ran.stderr));
+    let line = "echo \"$(pwd)|$A|$(id -un)|$(test -t 0 || echo no terminal)\"";
+    let said = server.ok(&["exec", "-w", "/tmp", "-e", "A=b c", "-u", "user", "-c", line, id]);
+    assert_eq!(said, "/tmp|b c|user|no terminal\n");
+    // A command that never reads its stdin does not hold up what it prints.
+    let ran = server.fed(&["exec", id, "head", "-c", "2000000", "/dev/zero"], &bytes);
+    assert_eq!(ran.stdout.len(), 2_000_000);
+    assert_eq!(server.ok(&["exec", "--no-stdin", id, "cat"]), "");
+}
+
+#[test]
+fn limits_and_wrong_wishes_have_their_exit_codes() {
+    let server = Server::shared();
+    let id = server.sandbox();
+    let ran = server.sandling(&["exec", "--timeout", "3s", "-c", "echo begun; sleep 600", id]);
+    assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(124), "begun\n".into()));
+    assert!(text(&ran.stderr).contains("timeout after 3 s"), "{}", text(&ran.stderr));
+    assert!(server.refused(&["exec", id, "no-such-program"]).contains("no-such-program"));
+    assert!(server.refused(&["exec", "-w", "/no/such/place", id, "true"]).contains("/no/such/place"));
+    assert!(server.refused(&["exec", "zzzz", "true"]).contains("sandling ls"));
+    assert!(server.refused(&["exec", "00000000-0000-4000-8000-000000000000", "true"]).contains("not found"));
+    assert!(server.refused(&["exec", "-t", id, "true"]).contains("terminal"));
+    assert!(server.refused(&["shell", id]).contains("terminal"));
+}
+
+#[test]
+fn ctrl_c_reaches_a_command_and_so_does_a_reader_that_goes_away() {
+    let server = Server::shared();
+    let id = server.sandbox();
+    let code = "import time\nprint('up', flush=True)\ntry: time.sleep(600)\nexcept KeyboardInterrupt: print('caught'); exit(4)";
+    let mut child = server.command(&["exec", id, "python3", "-c", code]).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 3]).unwrap();
+    signal(child.id(), libc::SIGINT);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!((rest.as_str(), child.wait().unwrap().code()), ("caught\n", Some(4)));
+
+    let mut child = server.command(&["exec", id, "yes", "unheard"]).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 100]).unwrap();
+    drop(stdout);
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    let deadline = Instant::now() + PATIENCE;
+    while server.sandling(&["exec", id, "pgrep", "-f", "^yes unheard"]).status.success() {
+        assert!(Instant::now() < deadline, "the command goes on");
+    }
+}
+
+#[test]
+fn a_detached_command_runs_on_and_its_output_can_be_had() {
+    let server = Server::shared();
+    let id = server.sandbox();
+    let line = "echo one; echo two >&2; while ! test -e /tmp/go-on; do sleep 0.05; done; echo three";
+    let exec = server.ok(&["exec", "--detach", "-c", line, id]).trim().to_owned();
+    let following = server.command(&["logs", "-f", "--exec", &exec, id]).spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let so_far = server.sandling(&["logs", "--exec", &exec, id]);
+        assert_eq!(so_far.status.code(), Some(0));
+        if (text(&so_far.stdout).as_str(), text(&so_far.stderr).as_str()) == ("one\n", "two\n") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{so_far:?}");
+    }
+    server.ok(&["exec", id, "touch", "/tmp/go-on"]);
+    let followed = following.wait_with_output().unwrap();
+    assert_eq!((text(&followed.stdout), text(&followed.stderr)), ("one\nthree\n".into(), "two\n".into()));
+    assert_eq!(server.ok(&["logs", "--exec", &exec, id]), "one\nthree\n");
+    assert!(server.refused(&["logs", "--exec", "none", id]).contains("not found"));
+    assert_eq!(server.json(&["exec", "--detach", "--json", id, "true"])["status"], "running");
+}

@@ -1,0 +1,9 @@
+//! Every command against a real `sandling serve`.
+
+mod access;
+mod cp;
+mod exec;
+mod run;
+mod sandboxes;
+mod server;
+mod shell;

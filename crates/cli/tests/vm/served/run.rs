@@ -1,0 +1,80 @@
+//! `run` with a server: as without one, and the sandbox is the server's.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::server::{PATIENCE, Server, noise, signal, text};
+
+#[test]
+fn a_run_is_the_same_with_a_server() {
+    let server = Server::start();
+    let code =
+        "import sys, os; print(sum(range(101))); print(sys.argv[1:], os.environ['X'], file=sys.stderr); sys.exit(5)";
+    let ran = server.sandling(&["run", "-e", "X=y", "-c", code, "--", "-v", "a b"]);
+    assert_eq!(
+        (text(&ran.stdout), text(&ran.stderr), ran.status.code()),
+        ("5050\n".into(), "['-v', 'a b'] y\n".into(), Some(5))
+    );
+    let bytes = noise(1_000_000);
+    let ran = server.fed(&["run", "--language", "bash", "-c", "cat"], &bytes);
+    assert!(ran.stdout == bytes, "{} bytes came back: {}", ran.stdout.len(), text(&ran.stderr));
+    let ran = server.fed(&["run", "-"], b"import sys; print('from stdin', repr(sys.stdin.read()))");
+    assert_eq!(text(&ran.stdout), "from stdin ''\n");
+
+    let ran = server.sandling(&["run", "--json", "--scan", "-c", "import socket; print('hi'); raise SystemExit(3)"]);
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(ran.status.code(), Some(3));
+    assert_eq!((&report["stdout"], &report["reason"]), (&"hi\n".into(), &"exited".into()));
+    assert_eq!(report["advice"][0]["risk"], "network");
+    assert!(report["sandbox"]["boundary"]["accelerator"].is_string(), "{report}");
+    let events = server.ok(&["events", "--json", report["sandbox"]["id"].as_str().unwrap()]);
+    let kinds: Vec<String> = events
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds, ["sandbox.created", "sandbox.advice", "sandbox.ended"], "the server did the work");
+
+    let ran = server.sandling(&["run", "--output-limit", "1000", "-c", "while True: print('x' * 99)"]);
+    assert_eq!((ran.status.code(), ran.stdout.len()), (Some(125), 1000));
+    assert!(server.refused(&["run", "--template", "nope", "-c", "1"]).contains("nope"));
+    assert!(server.refused(&["run", "--memory", "1", "-c", "1"]).contains("memory"));
+    assert_eq!(server.ok(&["ls", "-q"]), "", "every sandbox is gone");
+}
+
+#[test]
+fn however_a_run_ends_its_sandbox_is_gone() {
+    let server = Server::start();
+    let code = "import time\nprint('up', flush=True)\ntry: time.sleep(600)\nexcept KeyboardInterrupt: print('caught')";
+    for (number, rest, exit_code) in [(libc::SIGINT, "caught\n", 0), (libc::SIGTERM, "", 2)] {
+        let mut child = server.command(&["run", "-c", code]).spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 3]).unwrap();
+        signal(child.id(), number);
+        let mut said = String::new();
+        stdout.read_to_string(&mut said).unwrap();
+        assert_eq!((said.as_str(), child.wait().unwrap().code()), (rest, Some(exit_code)));
+        assert_eq!(server.ok(&["ls", "-q"]), "", "after signal {number}");
+    }
+    let panic = "echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger";
+    let ran = server.sandling(&["run", "--language", "bash", "-c", panic]);
+    assert_eq!(ran.status.code(), Some(70));
+    assert!(text(&ran.stderr).starts_with("sandling: guest died"), "{}", text(&ran.stderr));
+    assert_eq!(server.ok(&["ls", "-q"]), "");
+}
+
+#[test]
+fn a_server_that_was_killed_is_not_used_and_the_run_goes_on_without() {
+    let server = Server::start();
+    server.kill();
+    assert!(server.home.path().join("server").exists(), "it could not take back its word");
+    assert_eq!(server.ok(&["run", "-c", "print(6 * 7)"]), "42\n");
+    assert!(server.refused(&["ls"]).contains("sandling serve"));
+    let started = Instant::now();
+    let left = || std::fs::read_dir(server.home.path().join("sandboxes")).map_or(0, Iterator::count);
+    while left() > 0 && started.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(left(), 0);
+}

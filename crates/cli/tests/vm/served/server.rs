@@ -1,0 +1,145 @@
+//! A server of the tests' own: started by the first test that needs it, ended by the last one that has it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{SANDLING, templates};
+
+/// Longer than anything here takes, even on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Server {
+    pub home: TempDir,
+    child: Mutex<Child>,
+    sandbox: OnceLock<String>,
+}
+
+impl Server {
+    /// The one that tests share, with a sandbox that all of them may use and none may end.
+    pub fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(server) = shared.upgrade() {
+            return server;
+        }
+        let server = Arc::new(Self::start());
+        *shared = Arc::downgrade(&server);
+        server
+    }
+
+    /// One of its own.
+    pub fn start() -> Self {
+        let home = TempDir::new().unwrap();
+        let mut child = command(&home, &["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(said.next().unwrap().unwrap().starts_with("sandling listens on http://127.0.0.1:"));
+        let deadline = Instant::now() + PATIENCE;
+        while std::fs::read_to_string(home.path().join("server")).map_or(0, |text| text.len()) == 0 {
+            assert!(Instant::now() < deadline, "the server never said where it is");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self { home, child: Mutex::new(child), sandbox: OnceLock::new() }
+    }
+
+    pub fn address(&self) -> String {
+        std::fs::read_to_string(self.home.path().join("server")).unwrap().trim().to_owned()
+    }
+
+    pub fn sandbox(&self) -> &str {
+        self.sandbox.get_or_init(|| self.ok(&["create", "--label", "kind=shared"]).trim().to_owned())
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        command(&self.home, arguments)
+    }
+
+    pub fn sandling(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What a command prints that must work.
+    #[track_caller]
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let ran = self.sandling(arguments);
+        assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {}", text(&ran.stderr));
+        text(&ran.stdout)
+    }
+
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(arguments)).unwrap()
+    }
+
+    /// What a command says that must be refused: one sentence, exit code 2, and nothing on stdout.
+    #[track_caller]
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let ran = self.sandling(arguments);
+        let said = text(&ran.stderr);
+        assert_eq!((ran.status.code(), text(&ran.stdout).as_str()), (Some(2), ""), "{arguments:?}: {said}");
+        assert!(said.starts_with("sandling: ") && said.trim_end().lines().count() == 1, "{arguments:?}: {said}");
+        said
+    }
+
+    /// Runs a command with this stdin.
+    pub fn fed(&self, arguments: &[&str], stdin: &[u8]) -> Output {
+        let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let (mut pipe, bytes) = (child.stdin.take().unwrap(), stdin.to_vec());
+        let feeding = std::thread::spawn(move || pipe.write_all(&bytes));
+        let output = child.wait_with_output().unwrap();
+        // A command that did not read all of it is judged by its output.
+        let _ = feeding.join().unwrap();
+        output
+    }
+
+    pub fn kill(&self) {
+        let mut child = self.child.lock().unwrap();
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let mut child = self.child.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if child.try_wait().is_ok_and(|ended| ended.is_some()) {
+            return;
+        }
+        // Sandboxes outlive their server, and must not outlive the test.
+        let _ = command(&self.home, &["rm", "--all"]).output();
+        signal(child.id(), libc::SIGTERM);
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn command(home: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(SANDLING);
+    command.args(arguments).env("SANDLING_HOME", home.path()).env("SANDLING_TEMPLATES", templates());
+    command.env_remove("SANDLING_API").env_remove("SANDLING_TOKEN");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub fn signal(pid: u32, number: i32) {
+    // SAFETY: plain kill(2) of a child of ours that was not waited for.
+    unsafe { libc::kill(pid as i32, number) };
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Bytes of every value, in no order.
+pub fn noise(length: u32) -> Vec<u8> {
+    (0..length).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}

@@ -1,0 +1,256 @@
+//! Forks: copies of a running sandbox, with its memory, its disk, its processes and its live interpreters.
+//!
+//! The parent is saved, which it notices as a pause of milliseconds, and each child restored from that. A child is
+//! handed out only if its guest has proved that it is another: reseeded, with the right clock and its own names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::create::CreateError;
+use crate::engine::Engine;
+use crate::expiry::Lifetime;
+use crate::identify::{ClockError, identify};
+use crate::sandbox::{BootMode, Command, Sandbox, SandboxId, SandboxInfo, UseError};
+use crate::snapshot::{SaveTimes, SnapshotError, SnapshotInfo};
+use crate::store::Listed;
+
+/// How many children one fork can have.
+const MOST_CHILDREN: usize = 64;
+
+/// What every child's metadata says about where it comes from. Children of one fork have one tree.
+pub const FORK_TREE: &str = "fork_tree_id";
+pub const FORK_PARENT: &str = "fork_parent_id";
+pub const FORK_INDEX: &str = "fork_index";
+
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    #[error("a fork has between 1 and {MOST_CHILDREN} children, not {0}")]
+    Children(usize),
+    #[error(transparent)]
+    Use(#[from] UseError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Create(#[from] CreateError),
+}
+
+/// What the children are to be.
+#[derive(Debug, Clone, Default)]
+pub struct ForkSpec {
+    pub children: usize,
+    /// How long each may live; absent means as long as the parent was given.
+    pub ttl: Option<Duration>,
+    pub idle: Option<Duration>,
+    pub persistent: bool,
+    pub metadata: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    /// Variables for what is started in them, instead of the parent's; what runs already has its own.
+    pub env: Option<BTreeMap<String, String>>,
+}
+
+/// What a restored sandbox is, beyond what its snapshot says.
+pub(crate) struct Born {
+    pub(crate) pids: u32,
+    pub(crate) lifetime: Lifetime,
+    pub(crate) workspace: String,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) parent: Option<SandboxId>,
+}
+
+/// A child, and how it came to be.
+pub struct Fork {
+    pub sandbox: Arc<Sandbox>,
+    pub receipt: Receipt,
+}
+
+/// What a fork can prove.
+#[derive(Debug, Clone, Serialize)]
+pub struct Receipt {
+    pub parent: SandboxId,
+    pub snapshot: String,
+    /// Over memory, disk and device state of one moment.
+    pub digest: String,
+    /// The guest has shown that its kernel and every interpreter that listens were given new randomness.
+    pub reseeded: bool,
+    pub clock_error_ms: f64,
+    /// Pages of the parent that all children share, and were stored once for them.
+    pub stored_bytes: u64,
+    pub disk_bytes: u64,
+    /// How long the parent stood still, and for what.
+    pub pause_ms: f64,
+    pub prepare_ms: f64,
+    pub stop_ms: f64,
+    pub state_ms: f64,
+    pub disk_ms: f64,
+    pub copy_ms: f64,
+    /// Behind the running parent.
+    pub write_ms: f64,
+    /// From the saved parent to the child's own answer.
+    pub restore_ms: f64,
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+impl Engine {
+    /// Saves a sandbox, which goes on.
+    pub async fn snapshot(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        name: Option<String>,
+    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        let saved = self.save(sandbox, name, Listed::Yes).await?;
+        let detail = serde_json::json!({ "snapshot": saved.0.id, "pause_ms": ms(saved.1.freeze.pause) });
+        self.record(sandbox.id(), &sandbox.info.workspace, "snapshot", detail)?;
+        Ok(saved)
+    }
+
+    async fn save(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        name: Option<String>,
+        listed: Listed,
+    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        let (engine, sandbox) = (self.clone(), sandbox.clone());
+        // In a task of its own: a caller that goes away must not leave the machine standing on half a snapshot.
+        let saving = tokio::spawn(async move {
+            let _one_at_a_time = sandbox.saving.lock().await;
+            let _in_use = sandbox.activity.begin();
+            let (answer, answered) = tokio::sync::oneshot::channel();
+            let command = Command::Freeze { name, listed, answer };
+            sandbox.commands.send(command).await.map_err(|_| SnapshotError::CutOff)?;
+            let saving = answered.await.map_err(|_| SnapshotError::CutOff)??;
+            let saved = saving.write().await?;
+            let _held = engine.hold_snapshot(&saved.0.id);
+            let known = Command::Saved { snapshot: saved.0.id.clone() };
+            sandbox.commands.send(known).await.map_err(|_| SnapshotError::CutOff)?;
+            Ok(saved)
+        });
+        saving.await.unwrap_or(Err(SnapshotError::CutOff))
+    }
+
+    /// Makes copies of a running sandbox. All of them, or none.
+    pub async fn fork(self: &Arc<Self>, parent: &Arc<Sandbox>, spec: ForkSpec) -> Result<Vec<Fork>, ForkError> {
+        if spec.children == 0 || spec.children > MOST_CHILDREN {
+            return Err(ForkError::Children(spec.children));
+        }
+        let (snapshot, times) = self.save(parent, None, Listed::No).await?;
+        let _held = self.hold_snapshot(&snapshot.id);
+        let mut children = tokio::task::JoinSet::new();
+        let tree = uuid::Uuid::new_v4().to_string();
+        for index in 0..spec.children {
+            let (engine, parent, snapshot, mut spec) = (self.clone(), parent.info(), snapshot.clone(), spec.clone());
+            spec.metadata.extend([
+                (FORK_TREE.to_owned(), tree.clone()),
+                (FORK_PARENT.to_owned(), parent.id.to_string()),
+                (FORK_INDEX.to_owned(), index.to_string()),
+            ]);
+            children.spawn(async move { engine.child(&parent, &snapshot, times, &spec).await });
+        }
+        let mut forks = Vec::new();
+        let mut failed = None;
+        while let Some(child) = children.join_next().await {
+            match child.unwrap_or(Err(ForkError::Create(CreateError::Closing))) {
+                Ok(fork) => forks.push(fork),
+                Err(error) => failed = Some(error),
+            }
+        }
+        forks.sort_by_key(|fork| fork.sandbox.info.metadata[FORK_INDEX].parse().unwrap_or(0usize));
+        let Some(error) = failed else { return Ok(forks) };
+        for fork in forks {
+            // It was promised to nobody; one that does not end says so in the log.
+            let _ = fork.sandbox.end(crate::EndReason::Requested).await;
+        }
+        Err(error)
+    }
+
+    async fn child(
+        self: &Arc<Self>,
+        parent: &SandboxInfo,
+        snapshot: &SnapshotInfo,
+        times: SaveTimes,
+        spec: &ForkSpec,
+    ) -> Result<Fork, ForkError> {
+        let begun = Instant::now();
+        let ttl_seconds = spec.ttl.map(|ttl| ttl.as_secs()).or(parent.lifetime.ttl_seconds);
+        let lifetime = Lifetime {
+            from: jiff::Timestamp::now(),
+            ttl_seconds: Some(ttl_seconds.unwrap_or(self.config.default_ttl.as_secs())),
+            idle_seconds: spec.idle.map(|idle| idle.as_secs()),
+            persistent: spec.persistent,
+        };
+        let born = Born {
+            pids: parent.pids,
+            parent: Some(parent.id.clone()),
+            lifetime,
+            workspace: parent.workspace.clone(),
+            metadata: spec.metadata.clone(),
+            labels: spec.labels.clone(),
+        };
+        let (sandbox, clock) = self.restore_snapshot(snapshot, born, spec.env.as_ref(), "forked").await?;
+        let receipt = Receipt {
+            parent: parent.id.clone(),
+            snapshot: snapshot.id.to_string(),
+            digest: snapshot.digest.clone(),
+            reseeded: true,
+            clock_error_ms: ms(clock.0),
+            stored_bytes: snapshot.memory_bytes,
+            disk_bytes: snapshot.disk_bytes,
+            pause_ms: ms(times.freeze.pause),
+            prepare_ms: ms(times.prepare),
+            stop_ms: ms(times.freeze.stop),
+            state_ms: ms(times.freeze.state),
+            disk_ms: ms(times.freeze.disk),
+            copy_ms: ms(times.freeze.copy),
+            write_ms: ms(times.write),
+            restore_ms: ms(begun.elapsed()),
+        };
+        Ok(Fork { sandbox, receipt })
+    }
+
+    /// A sandbox from a snapshot; `born` says all about it that the snapshot does not.
+    pub(crate) async fn restore_snapshot(
+        self: &Arc<Self>,
+        snapshot: &SnapshotInfo,
+        born: Born,
+        env: Option<&BTreeMap<String, String>>,
+        event: &str,
+    ) -> Result<(Arc<Sandbox>, ClockError), CreateError> {
+        let begun = Instant::now();
+        let _held = self.hold_snapshot(&snapshot.id);
+        let source = snapshot.source(self).await?;
+        let made = self.maker.restore(&source).await?;
+        let clock = identify(made.link(), &made.id, env, born.pids).await?;
+        let info = SandboxInfo {
+            id: made.id.clone(),
+            template: snapshot.template.clone(),
+            image: snapshot.image.to_string(),
+            bake: snapshot.bake.clone(),
+            vcpus: snapshot.vcpus,
+            memory_mib: snapshot.memory_mib,
+            disk_mib: snapshot.disk_mib,
+            pids: born.pids,
+            state: crate::State::Running,
+            created_at: jiff::Timestamp::now(),
+            boot_mode: BootMode::Restore,
+            boot_ms: ms(begun.elapsed()),
+            boundary: made.machine().boundary().clone(),
+            standing: snapshot.standing(),
+            lifetime: born.lifetime,
+            workspace: born.workspace,
+            metadata: born.metadata,
+            labels: born.labels,
+            parent: born.parent,
+        };
+        let (id, workspace) = (info.id.clone(), info.workspace.clone());
+        let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });
+        let sandbox = self.hand_out(made, info)?;
+        self.record(&id, &workspace, event, detail)?;
+        Ok((sandbox, clock))
+    }
+}

@@ -1,0 +1,140 @@
+//! What is known about a snapshot, and where its files are.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use sandling_image::ContentId;
+use serde::{Deserialize, Serialize};
+
+use crate::made::DISK;
+use crate::sandbox::SandboxId;
+
+/// A snapshot's id. Chosen before its content is known, because the disk on top of it names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SnapshotId(String);
+
+impl SnapshotId {
+    pub(crate) fn fresh() -> Self {
+        Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        uuid::Uuid::parse_str(text).ok().filter(|_| text.len() == 36).map(|id| Self(id.to_string()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What can be told about a snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotInfo {
+    pub id: SnapshotId,
+    pub workspace: String,
+    pub name: Option<String>,
+    /// The sandbox that it is of.
+    pub sandbox: SandboxId,
+    pub template: String,
+    /// The image and the bake that it stands on.
+    pub image: ContentId,
+    pub bake: String,
+    pub vcpus: u32,
+    pub memory_mib: u32,
+    pub disk_mib: u32,
+    pub pids: u32,
+    pub created_at: Timestamp,
+    /// The snapshot that it was saved over.
+    pub parent: Option<SnapshotId>,
+    /// Whose pages are the layers of its memory, the lowest first; the last is its own.
+    pub memory: Vec<SnapshotId>,
+    /// The same of its disk.
+    pub disk: Vec<SnapshotId>,
+    /// What it adds to those.
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    /// Of its own files, as they must be when it is restored.
+    pub digests: Digests,
+    /// Of all the above: two snapshots with the same digest are the same.
+    pub digest: String,
+}
+
+/// BLAKE3, in hex.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digests {
+    pub pages: String,
+    pub map: String,
+    pub state: String,
+    pub disk: String,
+}
+
+/// What a living machine stands on, beyond its template's bake.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// What its memory is restored from, and cannot do without.
+    pub restored: Option<SnapshotId>,
+    /// What it was last saved as: the next save stores what changed since.
+    pub saved: Option<SnapshotId>,
+    /// The layers of its disk, the lowest first.
+    pub disk: Vec<SnapshotId>,
+    /// The name of its own disk among its files, if it has been saved.
+    pub top: Option<String>,
+}
+
+impl Standing {
+    pub(crate) fn top(&self) -> &str {
+        self.top.as_deref().unwrap_or(DISK)
+    }
+
+    /// All that must be kept for it.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = &SnapshotId> {
+        self.restored.iter().chain(&self.saved).chain(&self.disk)
+    }
+}
+
+/// Where a snapshot's files are.
+#[derive(Debug, Clone)]
+pub(crate) struct Files(PathBuf);
+
+impl Files {
+    pub(crate) fn new(snapshots: &Path, id: &SnapshotId) -> Self {
+        Self(snapshots.join(id.as_str()))
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn pages(&self) -> PathBuf {
+        self.0.join("pages")
+    }
+
+    pub(crate) fn map(&self) -> PathBuf {
+        self.0.join("map")
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.0.join(DISK)
+    }
+
+    pub(crate) fn overlay(&self) -> PathBuf {
+        self.0.join("overlay.qcow2")
+    }
+}
+
+/// The name under which machines see a snapshot's layer of the disk.
+pub(crate) fn disk_layer_name(id: &SnapshotId) -> String {
+    format!("snapshot-{id}")
+}

@@ -1,0 +1,26 @@
+//! Snapshots: a machine's memory, disk and device state at one moment, as one thing.
+//!
+//! A snapshot stores what its machine wrote since the one before it, and stands on that one and on its template's
+//! bake. What others stand on is kept for them, also after it was deleted by its owner.
+//!
+//! ```text
+//! snapshots/ID/pages         the layer of memory that it adds
+//!              map           all layers of memory together
+//!              state         the devices
+//!              disk.qcow2    the layer of the disk that it adds
+//!              overlay.qcow2 an empty disk on top, to be copied
+//! ```
+//!
+//! The row in the store, which makes it a snapshot, is written last; a directory without a row is half of one, or the
+//! layer of a disk whose machine goes on although its memory could not be saved.
+
+mod info;
+mod restore;
+mod save;
+mod sweep;
+
+pub use info::{SnapshotId, SnapshotInfo, Standing};
+pub use restore::RestoreError;
+pub use save::{SaveTimes, SnapshotError};
+
+pub(crate) use save::{Save, Saving};

@@ -1,0 +1,266 @@
+//! Making a snapshot of a machine that goes on.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sandling_vmm::disk::{DiskError, DiskFormat, create_overlay};
+use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineError};
+use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
+
+use super::info::{Digests, Files, SnapshotId, SnapshotInfo, Standing, disk_layer_name};
+use crate::engine::Engine;
+use crate::lifecycle::Refused;
+use crate::sandbox::SandboxInfo;
+use crate::store::{Listed, StoreError};
+
+const STATE: &str = "state";
+const LAYERS: &str = sandling_vmm::jail::LAYERS;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("the snapshot's files cannot be written; is the disk full?")]
+    Files(#[from] io::Error),
+    #[error("its disk could not be made")]
+    Disk(#[from] DiskError),
+    #[error(transparent)]
+    Freeze(#[from] FreezeError),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error("a file that the machine left is not what it should be")]
+    Hostile,
+    #[error("the snapshot it stands on is damaged")]
+    Map(#[from] MapError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("there is no such snapshot")]
+    Unknown,
+    #[error("the work was cut off")]
+    CutOff,
+}
+
+/// How long the steps took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SaveTimes {
+    pub prepare: Duration,
+    pub freeze: FreezeTimes,
+    pub write: Duration,
+}
+
+/// A machine that is to be saved.
+pub(crate) struct Save<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) machine: &'a Machine,
+    pub(crate) info: &'a SandboxInfo,
+    pub(crate) name: Option<String>,
+    pub(crate) listed: Listed,
+    pub(crate) afterwards: Afterwards,
+}
+
+/// A save whose machine goes on already, while its pages are still to be written.
+pub(crate) struct Saving {
+    engine: Arc<Engine>,
+    frozen: Result<Frozen, MachineError>,
+    info: SnapshotInfo,
+    listed: Listed,
+    files: Files,
+    state: PathBuf,
+    old_top: PathBuf,
+    /// What the machine stands on from now on, whatever becomes of the snapshot's memory.
+    pub(crate) standing: Standing,
+    times: SaveTimes,
+}
+
+impl Save<'_> {
+    /// The part for which the machine stands still.
+    pub(crate) async fn freeze(self) -> Result<Saving, SnapshotError> {
+        let snapshots = self.engine.config.home.snapshots();
+        let id = SnapshotId::fresh();
+        let files = Files::new(&snapshots, &id);
+        fs::create_dir(files.dir())?;
+        let frozen = self.freeze_into(&id, &files).await;
+        if let Err(SnapshotError::Files(_) | SnapshotError::Disk(_) | SnapshotError::Freeze(FreezeError::Before(_))) =
+            &frozen
+        {
+            let _ = fs::remove_dir_all(files.dir());
+        }
+        frozen
+    }
+
+    async fn freeze_into(self, id: &SnapshotId, files: &Files) -> Result<Saving, SnapshotError> {
+        let begun = Instant::now();
+        let standing = &self.info.standing;
+        let top = format!("disk-{id}.qcow2");
+        let own = self.machine.dir().files();
+        self.prepare_overlay(id, files, &own.join(&top)).await?;
+        let prepare = begun.elapsed();
+        let memory_bytes = u64::from(self.info.memory_mib) << 20;
+        let mut disk = standing.disk.clone();
+        disk.push(id.clone());
+        let info = self.describe(id.clone(), disk.clone());
+        let after = Standing { disk, top: Some(top.clone()), ..standing.clone() };
+        let frozen = match self.machine.freeze(STATE, &top, memory_bytes, self.afterwards).await {
+            Ok(frozen) => Ok(frozen),
+            // The disk has moved on; only the memory is missing.
+            Err(FreezeError::After(error)) => Err(error),
+            Err(error) => return Err(error.into()),
+        };
+        let freeze = frozen.as_ref().map(|frozen| frozen.times).unwrap_or_default();
+        Ok(Saving {
+            engine: self.engine.clone(),
+            frozen,
+            info,
+            listed: self.listed,
+            files: files.clone(),
+            state: own.join(STATE),
+            old_top: own.join(standing.top()),
+            standing: after,
+            times: SaveTimes { prepare, freeze, ..SaveTimes::default() },
+        })
+    }
+
+    /// An empty disk over the one that is about to become a layer: one for the machine, one to copy for others.
+    async fn prepare_overlay(&self, id: &SnapshotId, files: &Files, top: &Path) -> Result<(), SnapshotError> {
+        let backing = format!("{LAYERS}/{}", disk_layer_name(id));
+        let disk_bytes = u64::from(self.info.disk_mib) << 20;
+        create_overlay(&files.overlay(), &backing, DiskFormat::Qcow2, disk_bytes).await?;
+        fs::copy(files.overlay(), top)?;
+        let owner = fs::symlink_metadata(self.machine.dir().files().join(self.info.standing.top()))?;
+        if rustix::process::geteuid().is_root() {
+            use std::os::unix::fs::MetadataExt;
+            std::os::unix::fs::lchown(top, Some(owner.uid()), Some(owner.gid()))?;
+        }
+        Ok(fs::set_permissions(top, fs::Permissions::from_mode(0o600))?)
+    }
+
+    fn describe(&self, id: SnapshotId, disk: Vec<SnapshotId>) -> SnapshotInfo {
+        let info = self.info;
+        SnapshotInfo {
+            id,
+            workspace: info.workspace.clone(),
+            name: self.name.clone(),
+            sandbox: info.id.clone(),
+            template: info.template.clone(),
+            image: info.image.parse().unwrap_or_else(|_| sandling_image::ContentId::of(b"")),
+            bake: info.bake.clone(),
+            vcpus: info.vcpus,
+            memory_mib: info.memory_mib,
+            disk_mib: info.disk_mib,
+            pids: info.pids,
+            created_at: jiff::Timestamp::now(),
+            parent: info.standing.saved.clone().or_else(|| info.standing.restored.clone()),
+            memory: Vec::new(),
+            disk,
+            memory_bytes: 0,
+            disk_bytes: 0,
+            digests: Digests { pages: String::new(), map: String::new(), state: String::new(), disk: String::new() },
+            digest: String::new(),
+        }
+    }
+}
+
+impl Saving {
+    /// The part behind the running machine. When this returns, the snapshot is whole and written down.
+    pub(crate) async fn write(self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        let writing = tokio::task::spawn_blocking(move || self.write_blocking());
+        writing.await.unwrap_or(Err(SnapshotError::CutOff))
+    }
+
+    fn write_blocking(mut self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        let begun = Instant::now();
+        let snapshots = self.engine.config.home.snapshots();
+        let files = self.files.clone();
+        // The disk first: the machine stands on it already.
+        self.info.digests.disk = take(&self.old_top, &files.disk())?;
+        self.info.digests.state = take(&self.state, &files.state())?;
+        self.info.disk_bytes = fs::metadata(files.disk())?.len();
+        let (below, layers) = self.below(&snapshots)?;
+        let mut pages = Hashing::new(File::create(files.pages())?);
+        let opened = layers.iter().map(|id| File::open(Files::new(&snapshots, id).pages()));
+        let opened = opened.collect::<io::Result<Vec<_>>>()?;
+        let frozen = self.frozen.map_err(|error| SnapshotError::Freeze(FreezeError::After(error)))?;
+        let saved = frozen.save(&below, &opened, &mut pages)?;
+        drop(frozen);
+        self.info.digests.pages = pages.finish()?;
+        self.info.memory_bytes = saved.stored_bytes;
+        self.info.memory = if saved.layers == 1 { Vec::new() } else { layers };
+        self.info.memory.push(self.info.id.clone());
+        let map = saved.map.encode();
+        fs::write(files.map(), &map)?;
+        self.info.digests.map = blake3::hash(&map).to_hex().to_string();
+        for file in [files.pages(), files.map(), files.overlay()] {
+            // Machines run as other users.
+            fs::set_permissions(file, fs::Permissions::from_mode(0o444))?;
+        }
+        self.info.digest = digest(&self.info);
+        if self.listed == Listed::Yes {
+            // What is acknowledged survives the host.
+            rustix::fs::syncfs(File::open(files.dir())?).map_err(io::Error::from)?;
+        }
+        self.engine.store.insert_snapshot(&self.info, self.listed)?;
+        self.times.write = begun.elapsed();
+        Ok((self.info, self.times))
+    }
+
+    /// What the machine's memory is compared with: what it was last saved as, or restored from.
+    fn below(&self, snapshots: &Path) -> Result<(MemoryMap, Vec<SnapshotId>), SnapshotError> {
+        let Some(parent) = &self.info.parent else { return Ok(Default::default()) };
+        let (info, _) = self.engine.store.snapshot(parent)?.ok_or(SnapshotError::Unknown)?;
+        let map = MemoryMap::decode(&fs::read(Files::new(snapshots, parent).map())?)?;
+        Ok((map, info.memory))
+    }
+}
+
+/// Takes a file out of a machine's directory, makes it unchangeable, and returns its digest. No link is followed.
+fn take(from: &Path, to: &Path) -> Result<String, SnapshotError> {
+    fs::rename(from, to)?;
+    if !fs::symlink_metadata(to)?.is_file() {
+        let _ = fs::remove_file(to);
+        return Err(SnapshotError::Hostile);
+    }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::lchown(to, Some(0), Some(0))?;
+    }
+    fs::set_permissions(to, fs::Permissions::from_mode(0o444))?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(to)?)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Over everything that makes a snapshot what it is.
+fn digest(info: &SnapshotInfo) -> String {
+    let text = format!("{} {} {:?} {:?} {:?}", info.image, info.bake, info.memory, info.disk, info.digests);
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// Writes through, and knows the digest of what it wrote.
+struct Hashing {
+    file: io::BufWriter<File>,
+    hasher: blake3::Hasher,
+}
+
+impl Hashing {
+    fn new(file: File) -> Self {
+        Self { file: io::BufWriter::with_capacity(1 << 20, file), hasher: blake3::Hasher::new() }
+    }
+
+    fn finish(mut self) -> io::Result<String> {
+        self.file.flush()?;
+        Ok(self.hasher.finalize().to_hex().to_string())
+    }
+}
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,74 @@
+//! Snapshots that somebody asked for, and the end of those that nobody needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::info::{Files, SnapshotId, SnapshotInfo};
+use super::save::SnapshotError;
+use crate::engine::Engine;
+use crate::store::{Listed, StoreError};
+
+/// No snapshot takes this long to write.
+const UNFINISHED_FOR: Duration = Duration::from_secs(600);
+
+impl Engine {
+    /// The snapshots of a workspace, oldest first.
+    pub fn list_snapshots(&self, workspace: &str) -> Result<Vec<SnapshotInfo>, StoreError> {
+        let all = self.store.snapshots()?.into_iter();
+        Ok(all.filter(|(info, listed)| *listed == Listed::Yes && info.workspace == workspace).map(|(i, _)| i).collect())
+    }
+
+    /// A snapshot of a workspace. One of another workspace is as good as none.
+    pub fn find_snapshot(&self, workspace: &str, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {
+        let found = self.store.snapshot(id)?;
+        Ok(found.filter(|(info, listed)| *listed == Listed::Yes && info.workspace == workspace).map(|(info, _)| info))
+    }
+
+    /// Deletes a snapshot. What stands on it goes on standing on it, and its files go when nothing does.
+    pub async fn delete_snapshot(self: &Arc<Self>, workspace: &str, id: &SnapshotId) -> Result<(), SnapshotError> {
+        self.find_snapshot(workspace, id)?.ok_or(SnapshotError::Unknown)?;
+        self.store.list_snapshot(id, Listed::No)?;
+        Ok(self.sweep_snapshots().await?)
+    }
+
+    /// Removes every snapshot that is nobody's and that nothing stands on.
+    pub(crate) async fn sweep_snapshots(self: &Arc<Self>) -> Result<(), StoreError> {
+        let _one_at_a_time = self.sweeping.lock().await;
+        let all: BTreeMap<_, _> =
+            self.store.snapshots()?.into_iter().map(|(info, l)| (info.id.clone(), (info, l))).collect();
+        let mut needed: BTreeSet<SnapshotId> = self.snapshots_in_making();
+        needed.extend(all.values().filter(|(_, listed)| *listed == Listed::Yes).map(|(info, _)| info.id.clone()));
+        for row in self.store.living_sandboxes()? {
+            needed.extend(row.info.standing.needs().cloned());
+        }
+        let direct: Vec<_> = needed.iter().filter_map(|id| all.get(id)).collect();
+        needed.extend(direct.iter().flat_map(|(info, _)| info.memory.iter().chain(&info.disk).cloned()));
+        for id in all.keys().filter(|id| !needed.contains(id)) {
+            // The row first: files without a row are swept at the next start, a row without files would be a lie.
+            self.store.remove_snapshot(id)?;
+            if let Err(error) = fs::remove_dir_all(Files::new(&self.config.home.snapshots(), id).dir()) {
+                tracing::warn!(snapshot = %id, %error, "a snapshot's files could not be removed");
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is no snapshot: halves that a dead engine left. What a living machine's disk stands on stays.
+    pub(crate) fn sweep_unfinished(&self) -> Result<(), StoreError> {
+        let mut known: BTreeSet<String> = self.store.snapshots()?.iter().map(|(info, _)| info.id.to_string()).collect();
+        for row in self.store.living_sandboxes()? {
+            known.extend(row.info.standing.needs().map(ToString::to_string));
+        }
+        for entry in fs::read_dir(self.config.home.snapshots()).into_iter().flatten().flatten() {
+            // Another engine may be writing one at this moment.
+            let age = entry.metadata().ok().and_then(|meta| meta.modified().ok()).and_then(|at| at.elapsed().ok());
+            let old = age.is_some_and(|age| age > UNFINISHED_FOR);
+            if old && !known.contains(&*entry.file_name().to_string_lossy()) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        Ok(())
+    }
+}

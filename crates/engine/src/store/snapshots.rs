@@ -1,0 +1,67 @@
+//! Rows of snapshots.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::{Store, StoreError};
+use crate::snapshot::{SnapshotId, SnapshotInfo};
+
+/// Whether a snapshot is somebody's, or kept only for what stands on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    Yes,
+    No,
+}
+
+impl Store {
+    pub fn insert_snapshot(&self, info: &SnapshotInfo, listed: Listed) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached(
+                "INSERT INTO snapshots (id, workspace, created_ms, listed, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                info.id.as_str(),
+                info.workspace,
+                info.created_at.as_millisecond(),
+                listed == Listed::Yes,
+                serde_json::to_string(info)?
+            ])?;
+        Ok(())
+    }
+
+    /// A snapshot, whoever's it is.
+    pub fn snapshot(&self, id: &SnapshotId) -> Result<Option<(SnapshotInfo, Listed)>, StoreError> {
+        let row = self
+            .connection()
+            .prepare_cached("SELECT detail, listed FROM snapshots WHERE id = ?1")?
+            .query_row([id.as_str()], read)
+            .optional()?;
+        row.map(|(detail, listed)| Ok((serde_json::from_str(&detail)?, listed))).transpose()
+    }
+
+    /// All snapshots there are.
+    pub fn snapshots(&self) -> Result<Vec<(SnapshotInfo, Listed)>, StoreError> {
+        let rows = {
+            let connection = self.connection();
+            let mut statement =
+                connection.prepare_cached("SELECT detail, listed FROM snapshots ORDER BY created_ms")?;
+            statement.query_map([], read)?.collect::<Result<Vec<_>, _>>()?
+        };
+        rows.into_iter().map(|(detail, listed)| Ok((serde_json::from_str(&detail)?, listed))).collect()
+    }
+
+    pub fn list_snapshot(&self, id: &SnapshotId, listed: Listed) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached("UPDATE snapshots SET listed = ?2 WHERE id = ?1")?
+            .execute(params![id.as_str(), listed == Listed::Yes])?;
+        Ok(())
+    }
+
+    pub fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), StoreError> {
+        self.connection().prepare_cached("DELETE FROM snapshots WHERE id = ?1")?.execute([id.as_str()])?;
+        Ok(())
+    }
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<(String, Listed)> {
+    Ok((row.get(0)?, if row.get(1)? { Listed::Yes } else { Listed::No }))
+}

@@ -1,0 +1,248 @@
+//! What the gateway costs, measured on the host's side: a frame generator at one end of the cable, servers on loopback
+//! at the other, and the same done directly for comparison. `cargo bench -p sandling-network`.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on panics")]
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use sandling_network::policy::{Mode, Policy};
+use sandling_network::{Ends, Gateway, GatewayConfig, GatewayHandle, HostName, ResolveError, Resolved, Resolver};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+#[path = "../tests/suite/cable.rs"]
+mod cable;
+#[path = "../tests/suite/guest.rs"]
+#[allow(dead_code, reason = "the tests use the rest of it")]
+mod guest;
+
+use guest::Guest;
+
+const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// How long each throughput is measured.
+const SPAN: Duration = Duration::from_secs(4);
+/// What the gateway's threads are called.
+const THREAD: &str = "gateway";
+const ROUNDS: usize = 300;
+const GATEWAYS: usize = 200;
+const CONNECTIONS: usize = 1000;
+
+/// Every name is here.
+struct Loopback;
+
+impl Resolver for Loopback {
+    fn resolve<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, Result<Resolved, ResolveError>> {
+        Box::pin(async { Ok(Resolved { addresses: vec![HERE], ttl: Duration::from_secs(300) }) })
+    }
+}
+
+fn config(directory: &Path, name: &str) -> GatewayConfig {
+    let path = |end: &str| directory.join(format!("{name}.{end}"));
+    let mut config = GatewayConfig::new(path("gateway"), path("machine"), Arc::new(Loopback));
+    config.policy = Policy::of(Mode::Open);
+    config.opened = vec!["127.0.0.0/8".parse().unwrap()];
+    config.limits.bytes_out_per_second = u64::MAX / 4;
+    config.limits.bytes_in_per_second = u64::MAX / 4;
+    config.limits.bytes_out = u64::MAX;
+    config.limits.connections_per_second = 1_000_000;
+    config.limits.dns_queries_per_second = 1_000_000;
+    config
+}
+
+fn guest(directory: &Path, name: &str, mtu: usize) -> Guest {
+    let path = |end: &str| directory.join(format!("{name}.{end}"));
+    let mut guest = Guest::start(path("machine"), path("gateway"), Ends::default(), mtu);
+    guest.look_away();
+    guest
+}
+
+/// Takes everything, after a byte that says so; or gives for ever, after another.
+async fn serve() -> u16 {
+    let listener = TcpListener::bind((HERE, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                stream.set_nodelay(true).unwrap();
+                let asked = stream.read_u8().await;
+                let mut room = vec![1; if matches!(asked, Ok(b'<' | b'>')) { 256 * 1024 } else { 0 }];
+                match asked {
+                    Ok(b'<') => while matches!(stream.read(&mut room).await, Ok(1..)) {},
+                    Ok(b'>') => while stream.write_all(&room).await.is_ok() {},
+                    Ok(_) => {
+                        while let Ok(byte) = {
+                            let _ = stream.write_u8(b'x').await;
+                            stream.read_u8().await
+                        } {
+                            let _ = byte;
+                        }
+                    }
+                    Err(_) => {}
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Runs the guest's side on a thread of its own, as a machine would.
+fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> tokio::sync::oneshot::Receiver<T> {
+    let (done, result) = tokio::sync::oneshot::channel();
+    std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _ = done.send(runtime.block_on(work));
+    });
+    result
+}
+
+/// Time that the gateway's threads were on a processor.
+fn worked() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let own = tasks.filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == THREAD));
+    let time = own.map(|task| std::fs::read_to_string(task.join("schedstat")).unwrap());
+    Duration::from_nanos(time.map(|text| text.split(' ').next().unwrap().parse::<u64>().unwrap()).sum())
+}
+
+/// Gbit/s by the clock, and by the time that the gateway was on a processor: others may be busy, too.
+async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8) -> (f64, f64) {
+    let name = format!("t{mtu}{direction}");
+    let gateway = Gateway::start(config(directory, &name)).unwrap();
+    let path = directory.to_owned();
+    let start = Instant::now();
+    let bytes = |gateway: &GatewayHandle| gateway.stats().bytes_in + gateway.stats().bytes_out;
+    let client = apart(async move {
+        let guest = guest(&path, &name, mtu);
+        let mut stream = guest.dial_with(HERE, port, 512 * 1024);
+        stream.established().await.unwrap();
+        stream.write_u8(direction).await.unwrap();
+        let mut room = vec![2; 256 * 1024];
+        while start.elapsed() < SPAN + Duration::from_secs(1) {
+            if direction == b'<' {
+                stream.write_all(&room).await.unwrap();
+            } else {
+                assert!(stream.read(&mut room).await.unwrap() > 0, "the server ended");
+            }
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (before, then, busy) = (bytes(&gateway), Instant::now(), worked());
+    tokio::time::sleep(SPAN).await;
+    let gigabits = (bytes(&gateway) - before) as f64 * 8.0 / 1e9;
+    let rates = (gigabits / then.elapsed().as_secs_f64(), gigabits / (worked() - busy).as_secs_f64());
+    client.await.unwrap();
+    rates
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// A new connection to its first byte: through the gateway, and directly.
+async fn connecting(directory: &Path, port: u16) -> (Duration, Duration) {
+    let _gateway = Gateway::start(config(directory, "connecting")).unwrap();
+    let guest = guest(directory, "connecting", 1500);
+    let (mut through, mut direct) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let mut stream = guest.connect(HERE, port).await.unwrap();
+        stream.write_all(b"\0").await.unwrap();
+        stream.read_u8().await.unwrap();
+        through.push(start.elapsed());
+        let start = Instant::now();
+        let mut stream = TcpStream::connect((HERE, port)).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(b"\0").await.unwrap();
+        stream.read_u8().await.unwrap();
+        direct.push(start.elapsed());
+    }
+    (median(through), median(direct))
+}
+
+async fn asking(directory: &Path) -> Duration {
+    let _gateway = Gateway::start(config(directory, "asking")).unwrap();
+    let guest = guest(directory, "asking", 1500);
+    guest.resolve("example.com").await;
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        assert_eq!(guest.resolve("example.com").await, [HERE]);
+        times.push(start.elapsed());
+    }
+    median(times)
+}
+
+/// Private memory of this process, in bytes.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+    let line = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    };
+    line("Private_Clean:") + line("Private_Dirty:")
+}
+
+/// Memory of an idle gateway, and of one with a thousand open connections.
+async fn weighing(directory: &Path, port: u16) -> (u64, u64, f64) {
+    let before = memory();
+    let mut gateways = Vec::new();
+    for number in 0..GATEWAYS {
+        gateways.push(Gateway::start(config(directory, &format!("idle{number}"))).unwrap());
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let idle = memory().saturating_sub(before) / GATEWAYS as u64;
+    drop(gateways);
+
+    let gateway = Gateway::start(config(directory, "many")).unwrap();
+    let guest = guest(directory, "many", 1500);
+    let before = memory();
+    let mut streams = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stream = guest.dial_with(HERE, port, 512);
+        stream.established().await.unwrap();
+        stream.write_all(b"\0").await.unwrap();
+        stream.read_u8().await.unwrap();
+        streams.push(stream);
+    }
+    assert_eq!(gateway.stats().connections_open, CONNECTIONS as u64);
+    let thousand = memory().saturating_sub(before);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (start, busy) = (Instant::now(), worked());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    (idle, thousand, (worked() - busy).as_secs_f64() / start.elapsed().as_secs_f64())
+}
+
+fn main() {
+    // The harness asks benches for their list; there is one.
+    if std::env::args().any(|argument| argument == "--list") {
+        return;
+    }
+    let servers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let port = servers.block_on(serve());
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name(THREAD).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let (idle, thousand, load) = weighing(directory, port).await;
+        println!("memory of an idle gateway      {:>8.1} KiB", idle as f64 / 1024.0);
+        println!("memory of 1,000 connections    {:>8.1} MiB (with the guest's stack)", thousand as f64 / 1048576.0);
+        println!("load of 1,000 idle connections {:>8.2} % of a core", load * 100.0);
+        println!("DNS of a pinned name           {:>8.3} ms", asking(directory).await.as_secs_f64() * 1e3);
+        let (through, direct) = connecting(directory, port).await;
+        println!("new connection to first byte   {:>8.3} ms", through.as_secs_f64() * 1e3);
+        println!("the same directly              {:>8.3} ms", direct.as_secs_f64() * 1e3);
+        for mtu in [1500, 16_000] {
+            for (direction, text) in [(b'<', "from"), (b'>', "to")] {
+                let (clock, own) = throughput(directory, port, mtu, direction).await;
+                println!("TCP {text:>4} the guest, MTU {mtu:>6} {clock:>8.2} Gbit/s, {own:.2} a core of its own");
+            }
+        }
+    });
+}

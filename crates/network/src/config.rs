@@ -1,0 +1,73 @@
+//! What a gateway is started with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ipnet::Ipv4Net;
+use tokio::sync::mpsc;
+
+use crate::dns::{Pin, Resolver};
+use crate::event::Event;
+use crate::frame::Ends;
+use crate::limits::Limits;
+use crate::peers::Peers;
+use crate::policy::Policy;
+use crate::secret::SecretSet;
+use crate::tls::{Authority, TrustRoots};
+
+/// What a gateway is started with. Everything but the sockets and the resolver has a default that allows nothing.
+pub struct GatewayConfig {
+    /// Where the gateway receives frames: QEMU's `remote.path`. What is there is replaced.
+    pub gateway_socket: PathBuf,
+    /// Who may send frames there. Whoever may is the guest to this gateway, so the directory should be closed as well.
+    pub socket_mode: u32,
+    /// Where the machine receives frames: QEMU's `local.path`. It need not be there yet.
+    pub machine_socket: PathBuf,
+    pub ends: Ends,
+    pub policy: Policy,
+    /// Networks outside the public internet that the operator opened.
+    pub opened: Vec<Ipv4Net>,
+    pub limits: Limits,
+    pub secrets: SecretSet,
+    /// Needed to open TLS: for secrets, and for the policy's `inspected`.
+    pub interception: Option<Interception>,
+    pub resolver: Arc<dyn Resolver>,
+    /// Where decisions are told. Full or gone, they are counted as lost.
+    pub events: Option<mpsc::Sender<Event>>,
+    pub peers: Option<Arc<dyn Peers>>,
+    /// What an earlier gateway of the same sandbox, or its parent's, had pinned.
+    pub pins: Vec<Pin>,
+    /// Bytes out of earlier gateways of the same sandbox.
+    pub bytes_out: u64,
+}
+
+/// What opening TLS needs.
+#[derive(Clone)]
+pub struct Interception {
+    /// The sandbox's own authority, which its guest trusts.
+    pub authority: Arc<Authority>,
+    /// Whom servers are verified against.
+    pub roots: TrustRoots,
+}
+
+impl GatewayConfig {
+    /// A gateway that denies everything.
+    pub fn new(gateway_socket: PathBuf, machine_socket: PathBuf, resolver: Arc<dyn Resolver>) -> GatewayConfig {
+        GatewayConfig {
+            gateway_socket,
+            socket_mode: 0o600,
+            machine_socket,
+            ends: Ends::default(),
+            policy: Policy::default(),
+            opened: Vec::new(),
+            limits: Limits::default(),
+            secrets: SecretSet::default(),
+            interception: None,
+            resolver,
+            events: None,
+            peers: None,
+            pins: Vec::new(),
+            bytes_out: 0,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Which addresses this sandbox was told for which names.
+//!
+//! A pin outlives the answer's time to live, because programs hold on to addresses; the answer is asked for anew when
+//! it is stale. Bounded, whatever the guest asks.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::name::HostName;
+
+/// Addresses of one name that are told and pinned.
+pub const MOST_ADDRESSES: usize = 8;
+/// Names of one address that are remembered: those behind a large host's shared address, asked for by one sandbox.
+const MOST_NAMES: usize = 64;
+/// Names and addresses that are remembered.
+const MOST: usize = 2048;
+/// How long a pin holds after it was last told.
+const PINNED: Duration = Duration::from_secs(15 * 60);
+/// How long an answer is at least and at most given again without asking.
+const FRESH: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+
+/// One pin, as it is handed from one gateway to the next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    pub name: HostName,
+    pub address: Ipv4Addr,
+    /// How much longer it holds.
+    pub seconds: u32,
+}
+
+/// All pins of one sandbox.
+#[derive(Debug, Default)]
+pub struct Pins(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    by_address: HashMap<Ipv4Addr, Vec<(HostName, Instant)>>,
+    answers: HashMap<HostName, (Vec<Ipv4Addr>, Instant)>,
+}
+
+impl Pins {
+    /// Pins handed over by an earlier gateway of the same sandbox.
+    pub fn restored(pins: &[Pin]) -> Pins {
+        let own = Pins::default();
+        let now = Instant::now();
+        let mut table = own.lock();
+        for pin in pins.iter().take(MOST) {
+            let until = now + Duration::from_secs(pin.seconds.into()).min(PINNED);
+            table.pin(pin.address, &pin.name, until);
+        }
+        drop(table);
+        own
+    }
+
+    /// Pins `addresses` to `name`.
+    pub fn pin(&self, name: &HostName, addresses: &[Ipv4Addr], ttl: Duration) {
+        let now = Instant::now();
+        let mut table = self.lock();
+        table.sweep(now);
+        for address in addresses {
+            table.pin(*address, name, now + PINNED.max(ttl.min(FRESH.1)));
+        }
+        if table.answers.len() < MOST {
+            table.answers.insert(name.clone(), (addresses.to_vec(), now + ttl.clamp(FRESH.0, FRESH.1)));
+        }
+    }
+
+    /// The answer for `name`, and how long it is fresh, if it still is. Its pins are renewed.
+    pub fn answer(&self, name: &HostName) -> Option<(Vec<Ipv4Addr>, Duration)> {
+        let now = Instant::now();
+        let mut table = self.lock();
+        let (addresses, until) = table.answers.get(name).filter(|(_, until)| *until > now).cloned()?;
+        for address in &addresses {
+            table.pin(*address, name, now + PINNED);
+        }
+        Some((addresses, until - now))
+    }
+
+    /// The names that `address` was told for.
+    pub fn names(&self, address: Ipv4Addr) -> Vec<HostName> {
+        let now = Instant::now();
+        let table = self.lock();
+        let pinned = table.by_address.get(&address).into_iter().flatten();
+        pinned.filter(|(_, until)| *until > now).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// All pins that still hold, to be handed over.
+    pub fn all(&self) -> Vec<Pin> {
+        let now = Instant::now();
+        let table = self.lock();
+        let pins = table.by_address.iter().flat_map(|(address, names)| names.iter().map(move |pin| (*address, pin)));
+        pins.filter(|(_, (_, until))| *until > now)
+            .map(|(address, (name, until))| Pin {
+                name: name.clone(),
+                address,
+                seconds: (*until - now).as_secs() as u32,
+            })
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn pin(&mut self, address: Ipv4Addr, name: &HostName, until: Instant) {
+        if self.by_address.len() >= MOST && !self.by_address.contains_key(&address) {
+            self.forget_the_oldest();
+        }
+        let names = self.by_address.entry(address).or_default();
+        if let Some((_, old)) = names.iter_mut().find(|(known, _)| known == name) {
+            *old = until.max(*old);
+        } else if names.len() < MOST_NAMES {
+            names.push((name.clone(), until));
+        }
+    }
+
+    fn forget_the_oldest(&mut self) {
+        let age = |names: &Vec<(HostName, Instant)>| names.iter().map(|(_, until)| *until).max();
+        if let Some(oldest) = self.by_address.iter().min_by_key(|(_, names)| age(names)).map(|(address, _)| *address) {
+            self.by_address.remove(&oldest);
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        if self.answers.len() < MOST / 2 && self.by_address.len() < MOST / 2 {
+            return;
+        }
+        self.answers.retain(|_, (_, until)| *until > now);
+        self.by_address.retain(|_, names| {
+            names.retain(|(_, until)| *until > now);
+            !names.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pin_outlives_the_answer_and_then_ends() {
+        let (pins, own, address) = (Pins::default(), name("a.com"), Ipv4Addr::new(93, 184, 216, 34));
+        pins.pin(&own, &[address], Duration::from_secs(30));
+        assert_eq!(pins.answer(&own), Some((vec![address], Duration::from_secs(30))));
+        tokio::time::advance(Duration::from_secs(31)).await;
+        assert_eq!(pins.answer(&own), None);
+        assert_eq!(pins.names(address), std::slice::from_ref(&own));
+        tokio::time::advance(PINNED).await;
+        assert!(pins.names(address).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pins_are_handed_over_with_the_time_they_have_left() {
+        let (pins, address) = (Pins::default(), Ipv4Addr::new(93, 184, 216, 34));
+        pins.pin(&name("a.com"), &[address], Duration::from_secs(30));
+        tokio::time::advance(Duration::from_secs(300)).await;
+        let next = Pins::restored(&pins.all());
+        assert_eq!(next.names(address), [name("a.com")]);
+        tokio::time::advance(PINNED - Duration::from_secs(299)).await;
+        assert!(next.names(address).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_asks_for_ever_fills_no_memory() {
+        let pins = Pins::default();
+        for number in 0..3 * MOST as u32 {
+            let address = Ipv4Addr::from(0x5000_0000 + number);
+            pins.pin(&name(&format!("x{number}.com")), &[address], Duration::from_secs(300));
+        }
+        assert!(pins.all().len() <= MOST);
+        assert!(pins.lock().answers.len() <= MOST);
+    }
+}

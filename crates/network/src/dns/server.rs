@@ -1,0 +1,156 @@
+//! Answers the guest's questions under the policy.
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::message::{self, Answer, Question};
+use super::pins::MOST_ADDRESSES;
+use super::resolver::{ResolveError, Resolver};
+use crate::event::{Event, EventKind, Failure, Verdict, add};
+use crate::limits::Limits;
+use crate::name::HostName;
+use crate::policy::{Range, Refusal};
+use crate::rate::Bucket;
+use crate::shared::Shared;
+
+/// Questions that wait for the host's name servers at a time.
+const WAITING: usize = 32;
+/// How long the host's name servers may take.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// The longest time to live the guest is told, so that it asks again after a restore.
+const TOLD_TTL: Duration = Duration::from_secs(60);
+
+/// The DNS server of one sandbox.
+pub(crate) struct DnsServer {
+    resolver: Arc<dyn Resolver>,
+    queries: Mutex<Bucket>,
+    new_names: Mutex<Bucket>,
+    waiting: Semaphore,
+}
+
+/// What became of a question.
+enum Outcome {
+    Addresses(Vec<Ipv4Addr>, Duration),
+    Nothing,
+    Refused(Refusal),
+    Failed(Failure),
+}
+
+impl DnsServer {
+    pub fn new(resolver: Arc<dyn Resolver>, limits: &Limits) -> DnsServer {
+        let queries = f64::from(limits.dns_queries_per_second);
+        let names = f64::from(limits.dns_new_names_per_minute);
+        DnsServer {
+            resolver,
+            queries: Mutex::new(Bucket::new(queries, queries * 4.0)),
+            new_names: Mutex::new(Bucket::new(names / 60.0, names)),
+            waiting: Semaphore::new(WAITING),
+        }
+    }
+
+    /// Answers one message, or says nothing where an answer would help nobody.
+    pub async fn answer(&self, shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
+        add(&shared.journal.counters.dns_queries);
+        let question = match message::read(bytes) {
+            Ok(question) => question,
+            Err(unreadable) => {
+                let verdict = Verdict::Refused(Refusal::DnsMalformed);
+                shared.journal.write(Event::new(EventKind::Dns, verdict));
+                return unreadable.answer();
+            }
+        };
+        let outcome = self.decide(shared, &question).await;
+        let verdict = match &outcome {
+            Outcome::Addresses(..) | Outcome::Nothing => Verdict::Allowed,
+            Outcome::Refused(why) => Verdict::Refused(*why),
+            Outcome::Failed(why) => Verdict::Failed(*why),
+        };
+        let mut event = Event::new(EventKind::Dns, verdict).of_name(question.name.clone());
+        if let Outcome::Addresses(addresses, _) = &outcome {
+            event.address = addresses.first().map(|address| (*address).into());
+        }
+        shared.journal.write(event);
+        reply(&question, &outcome)
+    }
+
+    async fn decide(&self, shared: &Shared, question: &Question) -> Outcome {
+        if !take(&self.queries) {
+            return Outcome::Refused(Refusal::DnsRate);
+        }
+        let Some(name) = &question.name else {
+            return Outcome::Refused(Refusal::NotListed);
+        };
+        if let Some(address) = shared.peer_address(name) {
+            let told = if question.asks_address() { vec![address] } else { Vec::new() };
+            return Outcome::Addresses(told, TOLD_TTL);
+        }
+        if let Err(why) = shared.rules().name(name) {
+            return Outcome::Refused(why);
+        }
+        if question.asks_what_is_never_there() {
+            return Outcome::Nothing;
+        }
+        if !question.asks_address() {
+            return Outcome::Refused(Refusal::RecordType);
+        }
+        let longest = name.labels().map(str::len).max().unwrap_or_default();
+        if longest > shared.limits.dns_label_length || name.as_str().len() > shared.limits.dns_name_length {
+            return Outcome::Refused(Refusal::DnsNameLength);
+        }
+        match shared.pins.answer(name) {
+            Some((addresses, fresh)) => Outcome::Addresses(addresses, fresh),
+            None => self.resolve(shared, name).await,
+        }
+    }
+
+    async fn resolve(&self, shared: &Shared, name: &HostName) -> Outcome {
+        if !take(&self.new_names) {
+            return Outcome::Refused(Refusal::DnsRate);
+        }
+        let Ok(_place) = self.waiting.try_acquire() else {
+            return Outcome::Refused(Refusal::DnsRate);
+        };
+        let mut resolved = match timeout(PATIENCE, self.resolver.resolve(name)).await {
+            Ok(Ok(resolved)) => resolved,
+            Ok(Err(ResolveError::NoSuchName)) => return Outcome::Failed(Failure::NoSuchName),
+            Ok(Err(ResolveError::Failed(error))) => {
+                tracing::debug!(%name, %error, "the host's name servers failed");
+                return Outcome::Failed(Failure::NoAnswer);
+            }
+            Err(_) => return Outcome::Failed(Failure::TimedOut),
+        };
+        // The policy may have changed meanwhile, and one address out of bounds spoils the whole answer: whoever mixes
+        // them is rebinding.
+        let rules = shared.rules();
+        if let Err(why) = rules.name(name) {
+            return Outcome::Refused(why);
+        }
+        if let Some(range) = resolved.addresses.iter().find_map(|address| Range::refusing(*address, &rules.opened)) {
+            return Outcome::Refused(Refusal::Rebinding(range));
+        }
+        resolved.addresses.truncate(MOST_ADDRESSES);
+        if resolved.addresses.is_empty() {
+            return Outcome::Nothing;
+        }
+        shared.pins.pin(name, &resolved.addresses, resolved.ttl);
+        Outcome::Addresses(resolved.addresses, resolved.ttl)
+    }
+}
+
+fn take(bucket: &Mutex<Bucket>) -> bool {
+    bucket.lock().unwrap_or_else(PoisonError::into_inner).take(1.0)
+}
+
+fn reply(question: &Question, outcome: &Outcome) -> Option<Vec<u8>> {
+    question.answer(match outcome {
+        Outcome::Addresses(addresses, ttl) => Answer::Addresses(addresses, ttl.min(&TOLD_TTL).as_secs() as u32),
+        Outcome::Nothing => Answer::Nothing,
+        Outcome::Refused(Refusal::RecordType | Refusal::DnsRate) => Answer::Refused,
+        Outcome::Refused(_) | Outcome::Failed(Failure::NoSuchName) => Answer::NoSuchName,
+        Outcome::Failed(_) => Answer::Failed,
+    })
+}

@@ -1,0 +1,272 @@
+//! What a frame of the guest means.
+//!
+//! The guest has one Ethernet address and one IPv4 address. Whatever claims another sender, is damaged, too large,
+//! fragmented or carries IP options is dropped here, before anything else sees it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4Packet, Icmpv4Repr,
+    IpProtocol, Ipv4Packet, TcpPacket, UdpPacket,
+};
+
+use super::ends::Ends;
+use crate::policy::Refusal;
+
+const ETHERNET_HEADER: usize = 14;
+const IPV4_HEADER: u8 = 20;
+const DHCP_SERVER: u16 = 67;
+const DHCP_CLIENT: u16 = 68;
+const DNS: u16 = 53;
+
+/// What a frame means.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Inbound<'a> {
+    /// Somebody asks who has the gateway's address.
+    WhoIsGateway,
+    /// A DHCP message, without its headers.
+    Dhcp(&'a [u8]),
+    /// A DNS message to the gateway, without its headers.
+    Dns { from_port: u16, message: &'a [u8] },
+    /// A ping to the gateway.
+    Echo { ident: u16, sequence: u16, data: &'a [u8] },
+    /// A TCP segment, with its IPv4 header. Its checksum is not yet verified.
+    Tcp { segment: Segment, packet: &'a [u8] },
+    /// Something that is never carried. `packet` is the IPv4 packet, if the guest can be told.
+    Refused { to: IpAddr, port: Option<u16>, why: Refusal, packet: Option<&'a [u8]> },
+    /// What every system says on a new network: neighbours and routers sought, groups joined.
+    Chatter,
+    /// Rubbish.
+    Dropped(Dropped),
+}
+
+/// Why a frame was dropped without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dropped {
+    Malformed,
+    Oversized,
+    Fragment,
+    Spoofed,
+}
+
+/// The ends and the kind of a TCP segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    pub from_port: u16,
+    pub to: Ipv4Addr,
+    pub to_port: u16,
+    /// It asks for a new connection: SYN and nothing else.
+    pub opens: bool,
+    pub resets: bool,
+}
+
+/// Reads a frame that the guest sent.
+pub fn read<'a>(ends: &Ends, bytes: &'a [u8]) -> Inbound<'a> {
+    if bytes.len() > usize::from(ends.mtu) + ETHERNET_HEADER {
+        return Inbound::Dropped(Dropped::Oversized);
+    }
+    let Ok(frame) = EthernetFrame::new_checked(bytes) else {
+        return Inbound::Dropped(Dropped::Malformed);
+    };
+    if frame.src_addr() != ends.guest() {
+        return Inbound::Dropped(Dropped::Spoofed);
+    }
+    let to = frame.dst_addr();
+    match frame.ethertype() {
+        EthernetProtocol::Arp => arp(ends, frame.payload()),
+        EthernetProtocol::Ipv4 if to == ends.gateway() || to == EthernetAddress::BROADCAST => {
+            ipv4(ends, frame.payload())
+        }
+        EthernetProtocol::Ipv6 => ipv6(to, frame.payload()),
+        _ => Inbound::Chatter,
+    }
+}
+
+fn arp<'a>(ends: &Ends, payload: &[u8]) -> Inbound<'a> {
+    let Ok(repr) = ArpPacket::new_checked(payload).and_then(|packet| ArpRepr::parse(&packet)) else {
+        return Inbound::Dropped(Dropped::Malformed);
+    };
+    let ArpRepr::EthernetIpv4 { operation, source_hardware_addr, source_protocol_addr, target_protocol_addr, .. } =
+        repr
+    else {
+        return Inbound::Dropped(Dropped::Malformed);
+    };
+    let own = source_protocol_addr == ends.guest_address || source_protocol_addr.is_unspecified();
+    if source_hardware_addr != ends.guest() || !own {
+        return Inbound::Dropped(Dropped::Spoofed);
+    }
+    match operation {
+        ArpOperation::Request if target_protocol_addr == ends.gateway_address => Inbound::WhoIsGateway,
+        _ => Inbound::Chatter,
+    }
+}
+
+fn ipv4<'a>(ends: &Ends, payload: &'a [u8]) -> Inbound<'a> {
+    let Ok(packet) = Ipv4Packet::new_checked(payload) else {
+        return Inbound::Dropped(Dropped::Malformed);
+    };
+    if packet.version() != 4 || packet.header_len() != IPV4_HEADER || !packet.verify_checksum() {
+        return Inbound::Dropped(Dropped::Malformed);
+    }
+    if packet.more_frags() || packet.frag_offset() != 0 {
+        return Inbound::Dropped(Dropped::Fragment);
+    }
+    let whole = &payload[..usize::from(packet.total_len())];
+    let from = packet.src_addr();
+    if from.is_unspecified() && packet.next_header() == IpProtocol::Udp {
+        return unconfigured(&packet);
+    }
+    if from != ends.guest_address {
+        return Inbound::Dropped(Dropped::Spoofed);
+    }
+    match packet.next_header() {
+        IpProtocol::Tcp => tcp(&packet, whole),
+        IpProtocol::Udp => datagram(ends, &packet, whole),
+        IpProtocol::Icmp => icmp(ends, &packet, whole),
+        _ => refused(&packet, None, Refusal::IpProtocol, whole),
+    }
+}
+
+/// A guest without an address may ask for one, and nothing else.
+fn unconfigured<'a>(packet: &Ipv4Packet<&'a [u8]>) -> Inbound<'a> {
+    match UdpPacket::new_checked(packet.payload()) {
+        Ok(udp) if udp.dst_port() == DHCP_SERVER && udp.src_port() == DHCP_CLIENT => Inbound::Dhcp(udp.payload()),
+        Ok(_) => Inbound::Dropped(Dropped::Spoofed),
+        Err(_) => Inbound::Dropped(Dropped::Malformed),
+    }
+}
+
+fn tcp<'a>(packet: &Ipv4Packet<&'a [u8]>, whole: &'a [u8]) -> Inbound<'a> {
+    let Ok(tcp) = TcpPacket::new_checked(packet.payload()) else {
+        return Inbound::Dropped(Dropped::Malformed);
+    };
+    if tcp.src_port() == 0
+        || tcp.dst_port() == 0
+        || packet.dst_addr().is_broadcast()
+        || packet.dst_addr().is_multicast()
+    {
+        return Inbound::Dropped(Dropped::Malformed);
+    }
+    let segment = Segment {
+        from_port: tcp.src_port(),
+        to: packet.dst_addr(),
+        to_port: tcp.dst_port(),
+        opens: tcp.syn() && !tcp.ack() && !tcp.rst() && !tcp.fin(),
+        resets: tcp.rst(),
+    };
+    Inbound::Tcp { segment, packet: whole }
+}
+
+fn datagram<'a>(ends: &Ends, packet: &Ipv4Packet<&'a [u8]>, whole: &'a [u8]) -> Inbound<'a> {
+    let Ok(udp) = UdpPacket::new_checked(packet.payload()) else {
+        return Inbound::Dropped(Dropped::Malformed);
+    };
+    if !udp.verify_checksum(&packet.src_addr().into(), &packet.dst_addr().into()) {
+        return Inbound::Dropped(Dropped::Malformed);
+    }
+    let to = packet.dst_addr();
+    let to_gateway = to == ends.gateway_address;
+    match udp.dst_port() {
+        DHCP_SERVER if to_gateway || to.is_broadcast() => Inbound::Dhcp(udp.payload()),
+        DNS if to_gateway => Inbound::Dns { from_port: udp.src_port(), message: udp.payload() },
+        _ if to.is_broadcast() || to.is_multicast() || to == ends.network().broadcast() => Inbound::Chatter,
+        port if crate::policy::is_dns_port(port) => refused(packet, Some(port), Refusal::OtherDnsServer, whole),
+        port => refused(packet, Some(port), Refusal::Udp, whole),
+    }
+}
+
+fn icmp<'a>(ends: &Ends, packet: &Ipv4Packet<&'a [u8]>, whole: &'a [u8]) -> Inbound<'a> {
+    let Ok(icmp) = Icmpv4Packet::new_checked(packet.payload()) else {
+        return Inbound::Dropped(Dropped::Malformed);
+    };
+    match Icmpv4Repr::parse(&icmp, &ChecksumCapabilities::default()) {
+        Ok(Icmpv4Repr::EchoRequest { ident, seq_no, data }) if packet.dst_addr() == ends.gateway_address => {
+            Inbound::Echo { ident, sequence: seq_no, data }
+        }
+        Ok(Icmpv4Repr::EchoRequest { .. }) => refused(packet, None, Refusal::Icmp, whole),
+        // An error is never answered with an error.
+        Ok(_) => Inbound::Chatter,
+        Err(_) => Inbound::Dropped(Dropped::Malformed),
+    }
+}
+
+fn refused<'a>(packet: &Ipv4Packet<&'a [u8]>, port: Option<u16>, why: Refusal, whole: &'a [u8]) -> Inbound<'a> {
+    let to = packet.dst_addr();
+    // Many are not told that they failed, and neither are senders to many.
+    let told = (!to.is_multicast() && !to.is_broadcast()).then_some(whole);
+    Inbound::Refused { to: IpAddr::V4(to), port, why, packet: told }
+}
+
+fn ipv6<'a>(to: EthernetAddress, payload: &'a [u8]) -> Inbound<'a> {
+    if to.is_multicast() {
+        return Inbound::Chatter;
+    }
+    let address = payload.get(24..40).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+    match address {
+        Some(bytes) => {
+            let to = IpAddr::V6(Ipv6Addr::from(bytes));
+            Inbound::Refused { to, port: None, why: Refusal::Ipv6, packet: None }
+        }
+        None => Inbound::Dropped(Dropped::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame::{reset, unreachable};
+
+    /// A frame from the guest to the gateway, with an IPv4 header that is right but for what is asked for.
+    fn ipv4_frame(ends: &Ends, from: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0];
+        packet.extend(from.octets());
+        packet.extend([93, 184, 216, 34]);
+        packet.extend(payload);
+        let mut view = Ipv4Packet::new_unchecked(&mut packet);
+        view.set_total_len(20 + payload.len() as u16);
+        view.fill_checksum();
+        [&ends.gateway_mac.0[..], &ends.guest_mac.0, &[8, 0], &packet].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn rubbish_is_read_and_answered_without_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            protocol in prop_oneof![Just(1u8), Just(6), Just(17), any::<u8>()],
+        ) {
+            let ends = Ends::default();
+            let frame = ipv4_frame(&ends, ends.guest_address, protocol, &bytes);
+            for bytes in [&bytes[..], &frame] {
+                match read(&ends, bytes) {
+                    Inbound::Tcp { packet, .. } => drop(reset(&ends, packet)),
+                    Inbound::Refused { packet: Some(packet), .. } => drop(unreachable(&ends, packet)),
+                    _ => {}
+                }
+            }
+        }
+
+        #[test]
+        fn only_the_guests_own_address_is_carried(from: u32, protocol: u8, bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let ends = Ends::default();
+            let from = Ipv4Addr::from(from);
+            prop_assume!(from != ends.guest_address && !from.is_unspecified());
+            let frame = ipv4_frame(&ends, from, protocol, &bytes);
+            prop_assert_eq!(read(&ends, &frame), Inbound::Dropped(Dropped::Spoofed));
+        }
+    }
+
+    #[test]
+    fn a_reset_is_not_answered_with_a_reset() {
+        let ends = Ends::default();
+        let mut segment = vec![0x9c, 0x40, 0x01, 0xbb, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x04, 4, 0, 0, 0, 0, 0];
+        let to = Ipv4Addr::new(93, 184, 216, 34);
+        TcpPacket::new_unchecked(&mut segment).fill_checksum(&ends.guest_address.into(), &to.into());
+        let frame = ipv4_frame(&ends, ends.guest_address, 6, &segment);
+        let Inbound::Tcp { segment, packet } = read(&ends, &frame) else { panic!("a segment") };
+        assert!(segment.resets && !segment.opens);
+        assert_eq!(reset(&ends, packet), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! The frames that answer the guest.
+
+use std::net::Ipv4Addr;
+
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    ArpOperation, ArpPacket, ArpRepr, EthernetFrame, EthernetProtocol, EthernetRepr, Icmpv4DstUnreachable,
+    Icmpv4Packet, Icmpv4Repr, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber,
+    UdpPacket, UdpRepr,
+};
+
+use super::ends::Ends;
+
+/// Length of an Ethernet header.
+pub const ETHERNET_HEADER: usize = 14;
+const HOP_LIMIT: u8 = 64;
+/// How much of a packet an ICMP error repeats behind its header.
+const REPEATED: usize = 8;
+
+/// Writes the Ethernet header of an IPv4 packet to the guest at the start of `frame`.
+pub fn encapsulate(ends: &Ends, frame: &mut [u8]) {
+    let repr = EthernetRepr { src_addr: ends.gateway(), dst_addr: ends.guest(), ethertype: EthernetProtocol::Ipv4 };
+    repr.emit(&mut EthernetFrame::new_unchecked(frame));
+}
+
+/// Tells the guest the gateway's Ethernet address.
+pub fn arp_reply(ends: &Ends) -> Vec<u8> {
+    let arp = ArpRepr::EthernetIpv4 {
+        operation: ArpOperation::Reply,
+        source_hardware_addr: ends.gateway(),
+        source_protocol_addr: ends.gateway_address,
+        target_hardware_addr: ends.guest(),
+        target_protocol_addr: ends.guest_address,
+    };
+    let mut bytes = vec![0; ETHERNET_HEADER + arp.buffer_len()];
+    let header = EthernetRepr { src_addr: ends.gateway(), dst_addr: ends.guest(), ethertype: EthernetProtocol::Arp };
+    header.emit(&mut EthernetFrame::new_unchecked(&mut bytes));
+    arp.emit(&mut ArpPacket::new_unchecked(&mut bytes[ETHERNET_HEADER..]));
+    bytes
+}
+
+/// Answers a ping to the gateway.
+pub fn echo_reply(ends: &Ends, ident: u16, sequence: u16, data: &[u8]) -> Vec<u8> {
+    icmp(ends, Icmpv4Repr::EchoReply { ident, seq_no: sequence, data })
+}
+
+/// Tells the guest that `packet`, which is whole and its own, is administratively prohibited.
+pub fn unreachable(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
+    let packet = Ipv4Packet::new_checked(packet).ok()?;
+    let header = Ipv4Repr::parse(&packet, &ChecksumCapabilities::ignored()).ok()?;
+    let data = &packet.payload()[..packet.payload().len().min(REPEATED)];
+    Some(icmp(ends, Icmpv4Repr::DstUnreachable { reason: Icmpv4DstUnreachable::CommProhibited, header, data }))
+}
+
+fn icmp(ends: &Ends, repr: Icmpv4Repr<'_>) -> Vec<u8> {
+    ipv4(ends, ends.gateway_address, ends.guest_address, IpProtocol::Icmp, repr.buffer_len(), |payload| {
+        repr.emit(&mut Icmpv4Packet::new_unchecked(payload), &ChecksumCapabilities::default());
+    })
+}
+
+/// A datagram from the gateway to the guest.
+pub fn udp(ends: &Ends, from_port: u16, to: Ipv4Addr, to_port: u16, data: &[u8]) -> Vec<u8> {
+    let repr = UdpRepr { src_port: from_port, dst_port: to_port };
+    let (from, length) = (ends.gateway_address, repr.header_len() + data.len());
+    ipv4(ends, from, to, IpProtocol::Udp, length, |payload| {
+        let mut packet = UdpPacket::new_unchecked(payload);
+        let copy = |room: &mut [u8]| room.copy_from_slice(data);
+        repr.emit(&mut packet, &from.into(), &to.into(), data.len(), copy, &ChecksumCapabilities::default());
+    })
+}
+
+/// The reset that answers `packet`, a TCP segment of the guest's, or nothing if it is damaged or a reset itself.
+pub fn reset(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
+    let packet = Ipv4Packet::new_checked(packet).ok()?;
+    let (guest, host) = (packet.src_addr(), packet.dst_addr());
+    let tcp = TcpPacket::new_checked(packet.payload()).ok()?;
+    let tcp = TcpRepr::parse(&tcp, &guest.into(), &host.into(), &ChecksumCapabilities::default()).ok()?;
+    if tcp.control == TcpControl::Rst {
+        return None;
+    }
+    let (seq_number, ack_number) = match tcp.ack_number {
+        Some(number) => (number, None),
+        None => (TcpSeqNumber(0), Some(tcp.seq_number + tcp.segment_len())),
+    };
+    let repr = TcpRepr {
+        src_port: tcp.dst_port,
+        dst_port: tcp.src_port,
+        control: TcpControl::Rst,
+        seq_number,
+        ack_number,
+        window_len: 0,
+        window_scale: None,
+        max_seg_size: None,
+        sack_permitted: false,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload: &[],
+    };
+    Some(ipv4(ends, host, guest, IpProtocol::Tcp, repr.buffer_len(), |payload| {
+        let mut packet = TcpPacket::new_unchecked(payload);
+        repr.emit(&mut packet, &host.into(), &guest.into(), &ChecksumCapabilities::default());
+    }))
+}
+
+fn ipv4(
+    ends: &Ends,
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    protocol: IpProtocol,
+    length: usize,
+    fill: impl FnOnce(&mut [u8]),
+) -> Vec<u8> {
+    let header =
+        Ipv4Repr { src_addr: from, dst_addr: to, next_header: protocol, payload_len: length, hop_limit: HOP_LIMIT };
+    let mut bytes = vec![0; ETHERNET_HEADER + header.buffer_len() + length];
+    encapsulate(ends, &mut bytes);
+    let mut packet = Ipv4Packet::new_unchecked(&mut bytes[ETHERNET_HEADER..]);
+    header.emit(&mut packet, &ChecksumCapabilities::default());
+    fill(packet.payload_mut());
+    bytes
+}

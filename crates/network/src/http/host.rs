@@ -1,0 +1,129 @@
+//! Whom a request is for, if that is beyond doubt. Pure.
+
+use std::net::Ipv4Addr;
+
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use hyper::http::request::Parts;
+use hyper::{Method, Version};
+
+use crate::name::HostName;
+use crate::policy::Refusal;
+
+/// Whom a request is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    Name(HostName),
+    Address(Ipv4Addr),
+    /// An old request that does not say.
+    Unsaid,
+}
+
+/// Reads whom a request to `port` is for.
+pub fn read(parts: &Parts, port: u16, usual_port: u16) -> Result<Host, Refusal> {
+    if parts.method == Method::CONNECT {
+        return Err(Refusal::Relay);
+    }
+    let both_lengths = parts.headers.contains_key(CONTENT_LENGTH) && parts.headers.contains_key(TRANSFER_ENCODING);
+    if both_lengths || parts.version > Version::HTTP_11 {
+        return Err(Refusal::HttpMalformed);
+    }
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => parse(host.as_bytes(), port, usual_port)?,
+        (None, _) if parts.version == Version::HTTP_10 => Host::Unsaid,
+        _ => return Err(Refusal::HttpMalformed),
+    };
+    match parts.uri.authority() {
+        // A request for somebody else is one to a relay, unless it names whom it is sent to anyway.
+        Some(authority) if parse(authority.as_str().as_bytes(), port, usual_port)? != host => Err(Refusal::Relay),
+        _ => Ok(host),
+    }
+}
+
+fn parse(text: &[u8], port: u16, usual_port: u16) -> Result<Host, Refusal> {
+    let text = std::str::from_utf8(text).map_err(|_| Refusal::HttpMalformed)?;
+    let (host, named) = match text.split_once(':') {
+        Some((host, named)) => (host, named.parse().map_err(|_| Refusal::HttpMalformed)?),
+        None => (text, usual_port),
+    };
+    if named != port {
+        return Err(Refusal::HostDiffers);
+    }
+    match (host.parse::<Ipv4Addr>(), host.parse::<HostName>()) {
+        (Ok(address), _) => Ok(Host::Address(address)),
+        (_, Ok(name)) => Ok(Host::Name(name)),
+        _ => Err(Refusal::HttpMalformed),
+    }
+}
+
+/// Whether a request asks for another protocol; only the one that is common is granted.
+pub fn upgrades(parts: &Parts) -> Result<bool, Refusal> {
+    let Some(protocol) = parts.headers.get(UPGRADE) else { return Ok(false) };
+    let asked = parts.headers.get(CONNECTION).is_some_and(|value| contains_token(value, "upgrade"));
+    let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+    if asked && websocket { Ok(true) } else { Err(Refusal::OtherProtocol) }
+}
+
+/// Whether a comma-separated value has `token` in it.
+pub fn contains_token(value: &HeaderValue, token: &str) -> bool {
+    value.to_str().is_ok_and(|text| text.split(',').any(|part| part.trim().eq_ignore_ascii_case(token)))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+
+    fn parts(method: &str, uri: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn get(uri: &str, headers: &[(&str, &str)]) -> Result<Host, Refusal> {
+        read(&parts("GET", uri, headers), 80, 80)
+    }
+
+    #[test]
+    fn the_host_is_one_name_on_this_port() {
+        let name = Ok(Host::Name("example.com".parse().unwrap()));
+        assert_eq!(get("/", &[("host", "Example.com")]), name);
+        assert_eq!(get("/", &[("host", "example.com:80")]), name);
+        assert_eq!(get("http://example.com/", &[("host", "example.com")]), name);
+        assert_eq!(get("/", &[("host", "example.com:8080")]), Err(Refusal::HostDiffers));
+        assert_eq!(get("/", &[("host", "93.184.216.34")]), Ok(Host::Address(Ipv4Addr::new(93, 184, 216, 34))));
+    }
+
+    #[test]
+    fn doubt_is_refused() {
+        for headers in [
+            &[][..],
+            &[("host", "a.com"), ("host", "b.com")],
+            &[("host", "a.com, b.com")],
+            &[("host", "[::ffff:169.254.169.254]")],
+            &[("host", "user@a.com")],
+            &[("host", "0x7f.1")],
+            &[("host", "")],
+            &[("host", "a.com"), ("content-length", "3"), ("transfer-encoding", "chunked")],
+        ] {
+            assert_eq!(get("/", headers), Err(Refusal::HttpMalformed), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn relays_are_refused() {
+        assert_eq!(read(&parts("CONNECT", "evil.com:443", &[("host", "a.com")]), 80, 80), Err(Refusal::Relay));
+        assert_eq!(get("http://evil.com/", &[("host", "a.com")]), Err(Refusal::Relay));
+    }
+
+    #[test]
+    fn only_websockets_are_another_protocol() {
+        let asked = |protocol: &str| upgrades(&parts("GET", "/", &[("upgrade", protocol), ("connection", "Upgrade")]));
+        assert_eq!(asked("websocket"), Ok(true));
+        assert_eq!(asked("h2c"), Err(Refusal::OtherProtocol));
+        assert_eq!(upgrades(&parts("GET", "/", &[])), Ok(false));
+    }
+}

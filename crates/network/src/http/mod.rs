@@ -1,0 +1,9 @@
+//! HTTP/1.1 between the guest and a server, request by request: each one's host is judged, and in opened TLS its
+//! placeholders are exchanged for secrets. hyper reads and writes the messages; what it does not understand ends here.
+
+mod host;
+mod place;
+mod proxy;
+mod scrub;
+
+pub(crate) use proxy::{relay_opened, relay_plain};

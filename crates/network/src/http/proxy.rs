@@ -1,0 +1,264 @@
+//! The proxy itself: one server connection, the guest's requests one after another.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper::header::{CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING};
+use hyper::http::request::Parts;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Request, Response, StatusCode, Uri};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+
+use super::host::{self, Host};
+use super::place::{Placed, mentions, place};
+use super::scrub::{Scrubbed, Scrubber};
+use crate::event::{EventKind, Verdict};
+use crate::name::HostName;
+use crate::policy::{Refusal, Shown};
+use crate::tcp::{End, GuestStream, Prefixed, Session};
+
+const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
+/// The longest head of a request or an answer.
+const LONGEST_HEAD: usize = 64 * 1024;
+/// Headers that are between two ends of one connection, not between guest and server.
+const BETWEEN_TWO: [&str; 4] = ["keep-alive", "proxy-connection", "proxy-authenticate", "trailer"];
+
+type Answer = Response<Either<Scrubbed, Full<Bytes>>>;
+
+/// One connection of requests.
+struct Proxy<'a> {
+    session: &'a Session,
+    /// The name that TLS was opened for; none, if there is no TLS.
+    opened: Option<HostName>,
+    server: tokio::sync::Mutex<SendRequest<Incoming>>,
+    /// Both sides of a connection that goes on as another protocol.
+    upgrade: Mutex<Option<(OnUpgrade, OnUpgrade)>>,
+    refused: Mutex<Option<Refusal>>,
+}
+
+/// Relays plain HTTP whose first bytes were already read.
+pub(crate) async fn relay_plain(session: &Session, stream: TcpStream, first: Vec<u8>) -> Result<End, End> {
+    let guest = GuestStream::metered(session.connection.clone(), session.traffic.clone());
+    relay(session, None, Prefixed::new(first, guest), stream).await
+}
+
+/// Relays HTTP inside TLS that was opened for `name`.
+pub(crate) async fn relay_opened<G, S>(session: &Session, name: HostName, guest: G, server: S) -> Result<End, End>
+where
+    G: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    relay(session, Some(name), guest, server).await
+}
+
+async fn relay<G, S>(session: &Session, opened: Option<HostName>, guest: G, server: S) -> Result<End, End>
+where
+    G: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut client = hyper::client::conn::http1::Builder::new();
+    client.preserve_header_case(true).max_header_size(LONGEST_HEAD);
+    let (sender, driver) = client.handshake(TokioIo::new(server)).await.map_err(failed)?;
+    let mut driver = tokio::spawn(driver.with_upgrades());
+    let _ended = Ended(driver.abort_handle());
+
+    let server = tokio::sync::Mutex::new(sender);
+    let proxy = Proxy { session, opened, server, upgrade: Mutex::default(), refused: Mutex::default() };
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.preserve_header_case(true).half_close(true).auto_date_header(false).max_header_size(LONGEST_HEAD);
+    http.timer(TokioTimer::new()).header_read_timeout(session.shared.limits.idle);
+    let serving = http.serve_connection(TokioIo::new(guest), service_fn(|request| proxy.answer(request)));
+    let mut serving = std::pin::pin!(serving.with_upgrades());
+    let served = tokio::select! {
+        served = &mut serving => served,
+        // The server takes no more requests, so neither does the gateway.
+        _ = &mut driver => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+
+    proxy.end(served).await
+}
+
+/// Ends the server's side when the guest's is over.
+struct Ended(AbortHandle);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn failed(error: hyper::Error) -> End {
+    use std::error::Error;
+    match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+        Some(cause) => match cause.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
+            Some(refusal) => End::Refused(*refusal),
+            None => End::Failed(crate::event::Failure::Reset),
+        },
+        None => End::Failed(crate::event::Failure::Reset),
+    }
+}
+
+/// Both sides agreed on another protocol.
+async fn go_on(guest: OnUpgrade, server: OnUpgrade) -> Result<End, End> {
+    let (guest, server) = tokio::try_join!(guest, server).map_err(failed)?;
+    tokio::io::copy_bidirectional(&mut TokioIo::new(guest), &mut TokioIo::new(server)).await?;
+    Ok(End::Done)
+}
+
+impl Proxy<'_> {
+    /// What the end of the guest's side means.
+    async fn end(&self, served: hyper::Result<()>) -> Result<End, End> {
+        if let Some(why) = take(&self.refused) {
+            // The guest was told; the connection ends properly so that it can read it.
+            self.session.note(EventKind::Request, Verdict::Refused(why), None);
+            return Ok(End::Done);
+        }
+        if let Some((guest, server)) = take(&self.upgrade) {
+            return go_on(guest, server).await;
+        }
+        match served {
+            Ok(()) => Ok(End::Done),
+            Err(error) if error.is_parse() => {
+                self.session.note(EventKind::Request, Verdict::Refused(Refusal::HttpMalformed), None);
+                Err(End::Refused(Refusal::HttpMalformed))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Answer, hyper::Error> {
+        let (mut parts, body) = request.into_parts();
+        match self.admit(&mut parts) {
+            Ok((placed, upgrades)) => self.forward(Request::from_parts(parts, body), placed, upgrades).await,
+            Err(why) => Ok(self.refuse(why)),
+        }
+    }
+
+    /// Judges a request, and makes it what the server gets.
+    fn admit(&self, parts: &mut Parts) -> Result<(Placed, bool), Refusal> {
+        let session = self.session;
+        let port = session.destination.port;
+        let usual = if self.opened.is_some() { HTTPS } else { HTTP };
+        let host = host::read(parts, port, usual)?;
+        let name = self.judge(host)?;
+        let upgrades = host::upgrades(parts)?;
+        let secrets = session.shared.secrets.borrow().clone();
+        let placed = match (&self.opened, &name) {
+            (Some(_), Some(name)) => place(&secrets, name, port, parts)?,
+            _ if mentions(&secrets, parts) => return Err(Refusal::SecretMisplaced),
+            _ => Placed::default(),
+        };
+        without_hops(&mut parts.headers, upgrades);
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        parts.uri = target.parse::<Uri>().map_err(|_| Refusal::HttpMalformed)?;
+        let mut event = session.event(EventKind::Request, Verdict::Allowed, name);
+        event.secrets = placed.names.clone();
+        session.shared.journal.write(event);
+        Ok((placed, upgrades))
+    }
+
+    fn judge(&self, host: Host) -> Result<Option<HostName>, Refusal> {
+        let session = self.session;
+        match (&self.opened, host) {
+            (Some(opened), Host::Name(name)) if name == *opened => Ok(Some(name)),
+            (Some(_), _) => Err(Refusal::HostDiffers),
+            (None, Host::Name(name)) => {
+                session.judge_quietly(Shown::Name(&name))?;
+                session.shared.learn(Some(&name), session.destination.address, session.destination.port);
+                session.shows(name.clone());
+                Ok(Some(name))
+            }
+            (None, Host::Address(address)) if address != session.destination.address => Err(Refusal::HostDiffers),
+            (None, Host::Address(_) | Host::Unsaid) => {
+                session.judge_quietly(Shown::Nameless)?;
+                session.shared.learn(None, session.destination.address, session.destination.port);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn forward(
+        &self,
+        mut request: Request<Incoming>,
+        placed: Placed,
+        upgrades: bool,
+    ) -> Result<Answer, hyper::Error> {
+        let guest = upgrades.then(|| hyper::upgrade::on(&mut request));
+        let mut server = self.server.lock().await;
+        server.ready().await?;
+        let mut response = server.send_request(request).await?;
+        let scrubber = (!placed.spellings.is_empty()).then(|| Scrubber::new(placed.spellings));
+        if let Some(scrubber) = &scrubber {
+            if !readable(response.headers()) {
+                return Ok(self.refuse(Refusal::AnswerEncoded));
+            }
+            scrubber.headers(response.headers_mut());
+        }
+        let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        match (guest, switching) {
+            (Some(guest), true) => {
+                let both = (guest, hyper::upgrade::on(&mut response));
+                *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(both);
+            }
+            // Nobody asked for it.
+            (None, true) => return Ok(self.refuse(Refusal::OtherProtocol)),
+            (_, false) => without_hops(response.headers_mut(), false),
+        }
+        Ok(response.map(|body| Either::Left(Scrubbed::new(body, scrubber))))
+    }
+
+    /// Tells the guest why, and ends the connection.
+    fn refuse(&self, why: Refusal) -> Answer {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        let text = format!("sandling refused this request: {why}\n");
+        let mut response = Response::new(Either::Right(Full::from(text)));
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        headers.insert(hyper::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        response
+    }
+}
+
+/// Whether an answer's body can be searched.
+fn readable(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Takes out what is between two ends only. That a connection will be closed is passed on.
+fn without_hops(headers: &mut HeaderMap, upgrades: bool) {
+    let connection: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
+    if upgrades {
+        return;
+    }
+    for named in connection.iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')) {
+        if let Ok(name) = HeaderName::try_from(named.trim()) {
+            headers.remove(name);
+        }
+    }
+    for name in [CONNECTION, TE, TRANSFER_ENCODING] {
+        headers.remove(name);
+    }
+    for name in BETWEEN_TWO {
+        headers.remove(name);
+    }
+    if connection.iter().any(|value| host::contains_token(value, "close")) {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}

@@ -1,0 +1,186 @@
+//! Takes secrets out of answers: a server that repeats what it was sent must not tell the guest.
+//!
+//! It finds the spellings that were sent. A server that turns a secret into something else first is beyond it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{HeaderMap, HeaderValue};
+use zeroize::Zeroizing;
+
+/// What stands for a byte of a secret.
+const BLOT: u8 = b'*';
+
+/// Blots spellings out of a stream of bytes, however it is cut.
+pub struct Scrubber {
+    spellings: Vec<Zeroizing<Vec<u8>>>,
+    /// Bytes that may be the beginning of a spelling.
+    held: Vec<u8>,
+}
+
+impl Scrubber {
+    pub fn new(mut spellings: Vec<Zeroizing<Vec<u8>>>) -> Scrubber {
+        spellings.retain(|spelling| !spelling.is_empty());
+        Scrubber { spellings, held: Vec::new() }
+    }
+
+    /// Takes in bytes, and gives back those that are certain.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.held);
+        all.extend_from_slice(bytes);
+        self.blot(&mut all);
+        let certain = all.len() - self.doubtful(&all);
+        self.held = all.split_off(certain);
+        all
+    }
+
+    /// Gives back what was held.
+    pub fn end(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// Blots the values of headers.
+    pub fn headers(&self, headers: &mut HeaderMap) {
+        for value in headers.values_mut() {
+            let mut bytes = value.as_bytes().to_vec();
+            if self.blot(&mut bytes) {
+                *value = HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static(""));
+            }
+        }
+    }
+
+    fn blot(&self, bytes: &mut [u8]) -> bool {
+        let mut found = false;
+        for spelling in &self.spellings {
+            let mut start = 0;
+            while let Some(at) = bytes[start..].windows(spelling.len()).position(|window| window == spelling.as_slice())
+            {
+                bytes[start + at..start + at + spelling.len()].fill(BLOT);
+                start += at + spelling.len();
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// How many bytes at the end may be the beginning of a spelling.
+    fn doubtful(&self, bytes: &[u8]) -> usize {
+        let longest = self.spellings.iter().map(|spelling| spelling.len()).max().unwrap_or_default();
+        let most = longest.saturating_sub(1).min(bytes.len());
+        let begins = |tail: &[u8]| self.spellings.iter().any(|spelling| spelling.starts_with(tail));
+        (1..=most).rev().find(|length| begins(&bytes[bytes.len() - length..])).unwrap_or_default()
+    }
+}
+
+/// The body of an answer, scrubbed.
+pub struct Scrubbed {
+    body: Incoming,
+    scrubber: Option<Scrubber>,
+}
+
+impl Scrubbed {
+    /// The body as it is, or scrubbed.
+    pub fn new(body: Incoming, scrubber: Option<Scrubber>) -> Scrubbed {
+        Scrubbed { body, scrubber }
+    }
+}
+
+impl Body for Scrubbed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        loop {
+            let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
+            let Some(scrubber) = &mut self.scrubber else { return Poll::Ready(frame) };
+            let certain = match frame {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => scrubber.push(&data),
+                    Err(mut other) => {
+                        if let Some(trailers) = other.trailers_mut() {
+                            scrubber.headers(trailers);
+                        }
+                        return Poll::Ready(Some(Ok(other)));
+                    }
+                },
+                None => {
+                    let rest = scrubber.end();
+                    if rest.is_empty() {
+                        return Poll::Ready(None);
+                    }
+                    rest
+                }
+                failed => return Poll::Ready(failed),
+            };
+            if !certain.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(certain.into()))));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream() && self.scrubber.as_ref().is_none_or(|scrubber| scrubber.held.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // Blots are as long as what they cover; what is held is still to come.
+        let held = self.scrubber.as_ref().map_or(0, |scrubber| scrubber.held.len() as u64);
+        let body = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + held);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + held);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn scrubber(spellings: &[&str]) -> Scrubber {
+        Scrubber::new(spellings.iter().map(|text| Zeroizing::new(text.as_bytes().to_vec())).collect())
+    }
+
+    fn through(scrubber: &mut Scrubber, text: &[u8], cut: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        for chunk in text.chunks(cut) {
+            out.extend(scrubber.push(chunk));
+        }
+        out.extend(scrubber.end());
+        out
+    }
+
+    #[test]
+    fn headers_are_blotted() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-echo", HeaderValue::from_static("Bearer hunter2!"));
+        scrubber(&["hunter2"]).headers(&mut headers);
+        assert_eq!(headers["x-echo"], "Bearer *******!");
+    }
+
+    proptest! {
+        #[test]
+        fn a_secret_never_passes_however_it_is_cut(before in "[a-h]{0,20}", after in "[a-h]{0,20}", cut in 1usize..9) {
+            let secret = "abcabd";
+            let text = format!("{before}{secret}{after}");
+            let out = through(&mut scrubber(&[secret]), text.as_bytes(), cut);
+            prop_assert_eq!(out.len(), text.len());
+            prop_assert!(!out.windows(secret.len()).any(|window| window == secret.as_bytes()));
+        }
+
+        #[test]
+        fn all_else_passes_unchanged(text in "[a-e]{0,60}", cut in 1usize..9) {
+            prop_assume!(!text.contains("abcabd"));
+            prop_assert_eq!(through(&mut scrubber(&["abcabd"]), text.as_bytes(), cut), text.as_bytes());
+        }
+    }
+}

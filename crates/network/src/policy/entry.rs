@@ -1,0 +1,231 @@
+//! One line of an allow list: a name, a wildcard, an address, a network or a preset, and the ports it holds for.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::preset::Preset;
+use crate::name::{HostName, NotAName};
+
+/// The ports of a name that was listed without any: those on which the gateway sees the name for itself.
+pub const NAMED_PORTS: [u16; 2] = [80, 443];
+
+/// One line of an allow list. As text: `example.com`, `*.example.com:8443`, `93.184.216.0/24:8000-8100`, `pypi`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Entry {
+    pub target: Target,
+    pub ports: Ports,
+}
+
+/// What an entry stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Exactly this name.
+    Name(HostName),
+    /// Every name below this one.
+    Below(HostName),
+    /// Addresses.
+    Network(Ipv4Net),
+    /// The names that a tool needs.
+    Preset(Preset),
+}
+
+/// The ports an entry holds for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ports {
+    /// None were named: 80 and 443 for names, all for addresses.
+    Usual,
+    /// From the first to the last.
+    Only(u16, u16),
+}
+
+/// Why a text is no entry.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum BadEntry {
+    #[error("{text:?} is neither a host name, an address, a network nor a preset")]
+    Name { text: String, source: NotAName },
+    #[error("the ports of {0:?} are not a port, a range of ports or *")]
+    Ports(String),
+    #[error("{0:?} is IPv6, which the gateway does not carry")]
+    Ipv6(String),
+    #[error("{0:?} would allow every name: use the mode `open`")]
+    Everything(String),
+    #[error("{0:?} is a preset, which has its own ports")]
+    PresetPorts(String),
+}
+
+impl Ports {
+    /// Whether `port` is among them, for an entry that means addresses or names.
+    fn include(self, port: u16, usual: &[u16]) -> bool {
+        match self {
+            Ports::Usual => usual.is_empty() || usual.contains(&port),
+            Ports::Only(first, last) => (first..=last).contains(&port),
+        }
+    }
+}
+
+impl Entry {
+    /// Whether `name` may be resolved, whatever the port.
+    pub fn covers_name(&self, name: &HostName) -> bool {
+        match &self.target {
+            Target::Name(own) => own == name,
+            Target::Below(parent) => name.is_below(parent),
+            Target::Network(_) => false,
+            Target::Preset(preset) => preset.covers(name),
+        }
+    }
+
+    /// Whether `port` of `name` may be connected to.
+    pub fn covers_port_of_name(&self, name: &HostName, port: u16) -> bool {
+        self.covers_name(name) && self.ports.include(port, &NAMED_PORTS)
+    }
+
+    /// Whether `port` of `address` may be connected to without a name.
+    pub fn covers_address(&self, address: Ipv4Addr, port: u16) -> bool {
+        matches!(&self.target, Target::Network(net) if net.contains(&address)) && self.ports.include(port, &[])
+    }
+}
+
+impl FromStr for Entry {
+    type Err = BadEntry;
+
+    fn from_str(text: &str) -> Result<Entry, BadEntry> {
+        let text = text.trim();
+        if let Ok(preset) = text.parse::<Preset>() {
+            return Ok(Entry { target: Target::Preset(preset), ports: Ports::Usual });
+        }
+        if text.starts_with('[') || text.matches(':').count() > 1 {
+            return Err(BadEntry::Ipv6(text.to_owned()));
+        }
+        let (host, ports) = match text.split_once(':') {
+            Some((host, ports)) => (host, parse_ports(ports).ok_or_else(|| BadEntry::Ports(text.to_owned()))?),
+            None => (text, Ports::Usual),
+        };
+        if ports != Ports::Usual && host.parse::<Preset>().is_ok() {
+            return Err(BadEntry::PresetPorts(text.to_owned()));
+        }
+        Ok(Entry { target: parse_target(host, text)?, ports })
+    }
+}
+
+fn parse_ports(text: &str) -> Option<Ports> {
+    if text == "*" {
+        return Some(Ports::Only(1, u16::MAX));
+    }
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (1..=last).contains(&first).then_some(Ports::Only(first, last))
+}
+
+fn parse_target(host: &str, text: &str) -> Result<Target, BadEntry> {
+    match (host.parse::<IpAddr>(), host.parse::<IpNet>()) {
+        (Ok(IpAddr::V4(address)), _) => return Ok(Target::Network(Ipv4Net::from(address))),
+        (_, Ok(IpNet::V4(net))) => return Ok(Target::Network(net.trunc())),
+        (Ok(IpAddr::V6(_)), _) | (_, Ok(IpNet::V6(_))) => return Err(BadEntry::Ipv6(text.to_owned())),
+        _ => {}
+    }
+    if host == "*" || host == "*." {
+        return Err(BadEntry::Everything(text.to_owned()));
+    }
+    let name = |host: &str| host.parse().map_err(|source| BadEntry::Name { text: text.to_owned(), source });
+    match host.strip_prefix("*.") {
+        Some(parent) => Ok(Target::Below(name(parent)?)),
+        None => Ok(Target::Name(name(host)?)),
+    }
+}
+
+impl TryFrom<String> for Entry {
+    type Error = BadEntry;
+
+    fn try_from(text: String) -> Result<Entry, BadEntry> {
+        text.parse()
+    }
+}
+
+impl From<Entry> for String {
+    fn from(entry: Entry) -> String {
+        entry.to_string()
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Target::Name(name) => write!(out, "{name}")?,
+            Target::Below(parent) => write!(out, "*.{parent}")?,
+            Target::Network(net) if net.prefix_len() == 32 => write!(out, "{}", net.addr())?,
+            Target::Network(net) => write!(out, "{net}")?,
+            Target::Preset(preset) => write!(out, "{preset}")?,
+        }
+        match self.ports {
+            Ports::Usual => Ok(()),
+            Ports::Only(1, u16::MAX) => write!(out, ":*"),
+            Ports::Only(first, last) if first == last => write!(out, ":{first}"),
+            Ports::Only(first, last) => write!(out, ":{first}-{last}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(text: &str) -> Entry {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_means_itself_on_the_ports_where_it_is_seen() {
+        let (own, below) = ("example.com".parse().unwrap(), "a.example.com".parse().unwrap());
+        assert!(entry("Example.com.").covers_port_of_name(&own, 443));
+        assert!(!entry("example.com").covers_port_of_name(&own, 22));
+        assert!(!entry("example.com").covers_name(&below));
+        assert!(entry("example.com:22").covers_port_of_name(&own, 22));
+        assert!(!entry("example.com:22").covers_port_of_name(&own, 443));
+        assert!(entry("*.example.com:*").covers_port_of_name(&below, 9));
+        assert!(!entry("*.example.com").covers_name(&own));
+    }
+
+    #[test]
+    fn an_address_means_all_its_ports() {
+        assert!(entry("93.184.216.34").covers_address(Ipv4Addr::new(93, 184, 216, 34), 22));
+        assert!(entry("93.184.216.99/24:8000-8100").covers_address(Ipv4Addr::new(93, 184, 216, 1), 8100));
+        assert!(!entry("93.184.216.99/24:8000-8100").covers_address(Ipv4Addr::new(93, 184, 216, 1), 8101));
+        assert!(!entry("93.184.216.34").covers_name(&"a.b".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        assert!(matches!("*".parse::<Entry>(), Err(BadEntry::Everything(_))));
+        for text in ["::1", "[::1]:80", "2001:db8::/32", "::ffff:1.2.3.4"] {
+            assert!(matches!(text.parse::<Entry>(), Err(BadEntry::Ipv6(_))), "{text}");
+        }
+        for text in ["a.com:0", "a.com:70000", "a.com:5-4", "a.com:", "a.com:x"] {
+            assert!(matches!(text.parse::<Entry>(), Err(BadEntry::Ports(_))), "{text}");
+        }
+        for text in ["a.*.com", "**.a.com", "", "a/b", "1.2.3", "https//a.com"] {
+            assert!(matches!(text.parse::<Entry>(), Err(BadEntry::Name { .. })), "{text}");
+        }
+        assert!(matches!("pypi:22".parse::<Entry>(), Err(BadEntry::PresetPorts(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_survives_its_own_text(text in "(\\*\\.)?[a-z0-9-]{1,9}(\\.[a-z]{2,5}){1,2}(:[1-9][0-9]{0,3})?") {
+            let entry = entry(&text);
+            prop_assert_eq!(entry.to_string().parse::<Entry>().unwrap(), entry);
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in ".{0,40}") {
+            let _ = text.parse::<Entry>();
+        }
+    }
+}

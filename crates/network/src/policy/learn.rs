@@ -1,0 +1,102 @@
+//! What was asked for while learning, and the policy that would have allowed it.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use super::decide::Policy;
+use super::entry::{Entry, NAMED_PORTS, Ports, Target};
+use super::preset::Preset;
+use crate::name::HostName;
+
+/// More destinations than this are not written down: whoever sees a list that long will not read it.
+const MOST: usize = 4096;
+
+/// Destinations that were connected to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Learned {
+    names: BTreeSet<(HostName, u16)>,
+    addresses: BTreeSet<(Ipv4Addr, u16)>,
+}
+
+impl Learned {
+    /// `port` of `name` was connected to.
+    pub fn name(&mut self, name: HostName, port: u16) {
+        if self.names.len() < MOST {
+            self.names.insert((name, port));
+        }
+    }
+
+    /// `port` of `address` was connected to without a name.
+    pub fn address(&mut self, address: Ipv4Addr, port: u16) {
+        if self.addresses.len() < MOST {
+            self.addresses.insert((address, port));
+        }
+    }
+
+    /// The shortest policy that would have allowed all of it and nothing else, with presets where all of what a
+    /// preset's hosts were used for is in it.
+    pub fn policy(&self) -> Policy {
+        let mut entries = Vec::new();
+        for preset in Preset::ALL {
+            if self.names.iter().any(|(name, port)| preset.covers(name) && NAMED_PORTS.contains(port)) {
+                entries.push(Entry { target: Target::Preset(preset), ports: Ports::Usual });
+            }
+        }
+        for (name, port) in &self.names {
+            let usual = NAMED_PORTS.contains(port);
+            if usual && Preset::ALL.iter().any(|preset| preset.covers(name)) {
+                continue;
+            }
+            let ports = if usual { Ports::Usual } else { Ports::Only(*port, *port) };
+            let entry = Entry { target: Target::Name(name.clone()), ports };
+            if !entries.contains(&entry) {
+                entries.push(entry);
+            }
+        }
+        for (address, port) in &self.addresses {
+            entries.push(Entry { target: Target::Network((*address).into()), ports: Ports::Only(*port, *port) });
+        }
+        Policy::allow(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::decide::{Ground, Rules, Shown};
+    use super::*;
+
+    #[test]
+    fn presets_stand_for_their_hosts() {
+        let mut learned = Learned::default();
+        learned.name("pypi.org".parse().unwrap(), 443);
+        learned.name("files.pythonhosted.org".parse().unwrap(), 443);
+        learned.name("example.com".parse().unwrap(), 80);
+        learned.name("example.com".parse().unwrap(), 443);
+        learned.name("github.com".parse().unwrap(), 22);
+        learned.address(Ipv4Addr::new(93, 184, 216, 34), 8080);
+        let text: Vec<String> = learned.policy().allow.into_iter().map(String::from).collect();
+        assert_eq!(text, ["pypi", "example.com", "github.com:22", "93.184.216.34:8080"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_learned_is_allowed(seen in prop::collection::vec(("[a-z]{1,3}\\.com", 1u16..100), 0..20)) {
+            let mut learned = Learned::default();
+            for (name, port) in &seen {
+                learned.name(name.parse().unwrap(), *port);
+            }
+            let rules = Rules { policy: learned.policy(), opened: Vec::new() };
+            for (name, port) in seen {
+                let pinned: Vec<HostName> = vec![name.parse().unwrap()];
+                prop_assert!(rules.name(&pinned[0]).is_ok());
+                if port != 53 {
+                    let ground = rules.address(Ipv4Addr::new(93, 184, 216, 34), port, &pinned);
+                    prop_assert!(matches!(ground, Ok(Ground::Name | Ground::NameAndPort)));
+                    prop_assert!(rules.shown(ground.unwrap(), port, Shown::Name(&pinned[0]), &pinned).is_ok());
+                }
+            }
+        }
+    }
+}

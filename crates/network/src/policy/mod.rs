@@ -1,0 +1,21 @@
+//! What a sandbox may reach: pure decisions, no I/O.
+//!
+//! Two questions are asked. May this name be resolved? And may this address and port be connected to, given the names
+//! it was resolved for, and, once the guest has shown one in TLS or HTTP, given that name? Ranges that are not the
+//! public internet are refused before any list is read; only the operator opens them.
+
+mod decide;
+mod entry;
+mod learn;
+mod preset;
+mod range;
+mod refusal;
+mod resolvers;
+
+pub use decide::{Ground, Mode, Policy, Rules, Shown, TlsMode};
+pub use entry::{BadEntry, Entry, Ports, Target};
+pub use learn::Learned;
+pub use preset::{NoPreset, Preset};
+pub use range::{Range, disguised};
+pub use refusal::Refusal;
+pub(crate) use resolvers::is_dns_port;

@@ -1,0 +1,93 @@
+//! The names that common tools need, so that nobody has to find them out by trial.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::name::HostName;
+
+/// A tool or a service whose hosts are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Preset {
+    Pypi,
+    Npm,
+    Crates,
+    Debian,
+    Github,
+}
+
+/// A text that names no preset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the presets are pypi, npm, crates, debian and github")]
+pub struct NoPreset;
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Preset; 5] = [Preset::Pypi, Preset::Npm, Preset::Crates, Preset::Debian, Preset::Github];
+
+    /// The name it is asked for by.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Preset::Pypi => "pypi",
+            Preset::Npm => "npm",
+            Preset::Crates => "crates",
+            Preset::Debian => "debian",
+            Preset::Github => "github",
+        }
+    }
+
+    /// The hosts, exactly: a wildcard would let data out through labels.
+    pub fn hosts(self) -> &'static [&'static str] {
+        match self {
+            Preset::Pypi => &["pypi.org", "files.pythonhosted.org"],
+            Preset::Npm => &["registry.npmjs.org"],
+            Preset::Crates => &["crates.io", "index.crates.io", "static.crates.io"],
+            Preset::Debian => &["deb.debian.org", "security.debian.org", "cdn-fastly.deb.debian.org"],
+            Preset::Github => &[
+                "github.com",
+                "api.github.com",
+                "codeload.github.com",
+                "raw.githubusercontent.com",
+                "objects.githubusercontent.com",
+                "release-assets.githubusercontent.com",
+                "github-releases.githubusercontent.com",
+                "media.githubusercontent.com",
+            ],
+        }
+    }
+
+    /// Whether `name` is one of its hosts.
+    pub fn covers(self, name: &HostName) -> bool {
+        self.hosts().contains(&name.as_str())
+    }
+}
+
+impl FromStr for Preset {
+    type Err = NoPreset;
+
+    fn from_str(text: &str) -> Result<Preset, NoPreset> {
+        Preset::ALL.into_iter().find(|preset| preset.as_str() == text).ok_or(NoPreset)
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_host_of_a_preset_is_a_name_it_covers() {
+        for preset in Preset::ALL {
+            assert_eq!(preset.as_str().parse(), Ok(preset));
+            for host in preset.hosts() {
+                assert!(preset.covers(&host.parse().unwrap()), "{host}");
+            }
+        }
+    }
+}

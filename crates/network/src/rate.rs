@@ -1,0 +1,72 @@
+//! A token bucket: how often, or how much, in a time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Allows `per_second` on average and `burst` at once.
+#[derive(Debug)]
+pub struct Bucket {
+    per_second: f64,
+    burst: f64,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub fn new(per_second: f64, burst: f64) -> Bucket {
+        Bucket { per_second, burst, tokens: burst, filled: Instant::now() }
+    }
+
+    /// Takes `amount` if it is there.
+    pub fn take(&mut self, amount: f64) -> bool {
+        self.fill();
+        let enough = self.tokens >= amount;
+        if enough {
+            self.tokens -= amount;
+        }
+        enough
+    }
+
+    /// Takes `amount` even if it is not there, and says how long to wait until it would have been.
+    pub fn owe(&mut self, amount: f64) -> Duration {
+        self.fill();
+        self.tokens -= amount;
+        if self.tokens >= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(-self.tokens / self.per_second).unwrap_or(Duration::from_secs(3600))
+    }
+
+    fn fill(&mut self) {
+        let now = Instant::now();
+        let gained = now.duration_since(self.filled).as_secs_f64() * self.per_second;
+        self.tokens = (self.tokens + gained).min(self.burst);
+        self.filled = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_then_the_average() {
+        let mut bucket = Bucket::new(10.0, 3.0);
+        assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 3);
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 1);
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_owed_is_waited_for() {
+        let mut bucket = Bucket::new(100.0, 50.0);
+        assert_eq!(bucket.owe(50.0), Duration::ZERO);
+        assert_eq!(bucket.owe(100.0), Duration::from_secs(1));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(!bucket.take(1.0));
+    }
+}

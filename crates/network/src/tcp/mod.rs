@@ -1,0 +1,24 @@
+//! TCP: the guest's connections end here, and others begin on the host.
+//!
+//! Each connection has a stack of its own, a smoltcp interface with one socket, found by its ports and address: so a
+//! thousand idle ones cost the busy one nothing, and nothing one of them does can disturb another.
+
+mod connection;
+mod dial;
+mod greeting;
+mod guest_dns;
+mod open;
+mod prefixed;
+mod relay;
+mod session;
+mod stack;
+mod stream;
+mod table;
+mod traffic;
+
+pub(crate) use dial::dial;
+pub(crate) use open::segment;
+pub(crate) use prefixed::Prefixed;
+pub(crate) use session::{End, Session};
+pub(crate) use stream::GuestStream;
+pub(crate) use table::Table;

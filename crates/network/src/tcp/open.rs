@@ -1,0 +1,164 @@
+//! What becomes of a TCP segment: it belongs to a connection, asks for one, or is answered with a reset.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use super::connection::Connection;
+use super::guest_dns;
+use super::session::{Destination, Session, Upstream, only};
+use super::table::{Key, Place, Slot};
+use crate::event::{Event, EventKind, Failure, Verdict};
+use crate::frame::{self, Segment};
+use crate::policy::{Ground, Refusal};
+use crate::shared::Shared;
+
+const DNS: u16 = 53;
+
+/// Takes in a TCP segment of the guest's; `packet` is the whole IPv4 packet. Answers whether it belongs to a connection.
+pub(crate) fn segment(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) -> bool {
+    let key = Key::of(&segment);
+    let known = shared.table.find(key);
+    let of_use = known.is_some();
+    match known {
+        // The cable keeps the order, so this is no late twin of the first SYN: the guest was put back to a moment before
+        // that connection, and its port is used anew.
+        Some(Some(connection)) if segment.opens && connection.is_established() => {
+            shared.table.replace(key, &connection);
+            open(shared, segment, packet);
+        }
+        Some(Some(connection)) => connection.feed(packet),
+        Some(None) if segment.resets => shared.table.cancel(key),
+        // The guest asks again because the host's side takes its time.
+        Some(None) => {}
+        None if segment.opens => open(shared, segment, packet),
+        None => reset(shared, packet),
+    }
+    of_use
+}
+
+fn reset(shared: &Shared, packet: &[u8]) {
+    if let Some(frame) = frame::reset(&shared.ends, packet) {
+        shared.link.send(frame, &shared.journal.counters);
+    }
+}
+
+fn open(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) {
+    match admit(shared, &segment) {
+        Ok(Some(destination)) => start(shared, &segment, packet, destination),
+        // A guest that floods is not answered: it would only flood more.
+        Ok(None) => {}
+        Err((why, names)) => {
+            let event = Event::new(EventKind::Connect, Verdict::Refused(why));
+            shared.journal.write(event.of_name(names).at_address(segment.to, Some(segment.to_port)));
+            reset(shared, packet);
+        }
+    }
+}
+
+type Refused = (Refusal, Option<crate::HostName>);
+
+/// Judges a request for a connection. Nothing in it is the answer to a flood.
+fn admit(shared: &Shared, segment: &Segment) -> Result<Option<Destination>, Refused> {
+    let (connections, opening) = shared.table.count();
+    if connections >= shared.limits.connections {
+        return Err((Refusal::Connections, None));
+    }
+    if opening >= shared.limits.connecting || !shared.meters.opening() {
+        return Ok(None);
+    }
+    let (address, port) = (segment.to, segment.to_port);
+    if address == shared.ends.gateway_address && port == DNS {
+        return Ok(Some(Destination { address, port, names: Vec::new(), ground: Ground::Open }));
+    }
+    if let Some(name) = shared.peers.name(address) {
+        return Ok(Some(Destination { address, port, names: vec![name], ground: Ground::Open }));
+    }
+    if shared.meters.bytes_out() >= shared.limits.bytes_out {
+        return Err((Refusal::BytesOut, None));
+    }
+    let names = shared.pins.names(address);
+    match shared.rules().address(address, port, &names) {
+        Ok(ground) => Ok(Some(Destination { address, port, names, ground })),
+        Err(why) => Err((why, only(&names))),
+    }
+}
+
+fn start(shared: &Arc<Shared>, segment: &Segment, packet: &[u8], destination: Destination) {
+    let Some(place) = shared.table.insert(Key::of(segment), Slot::Opening(None)) else { return };
+    let removed = Removed(shared.clone(), place);
+    let packet = packet.to_vec();
+    let task = tokio::spawn(async move { connect_and_run(&removed.0, place, &packet, destination).await });
+    shared.table.opening(place, task.abort_handle());
+}
+
+/// Takes the connection out of the table however its task ends.
+struct Removed(Arc<Shared>, Place);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        self.0.table.remove(self.1);
+    }
+}
+
+async fn connect_and_run(shared: &Arc<Shared>, place: Place, syn: &[u8], destination: Destination) {
+    let upstream = match connect(shared, &destination).await {
+        Ok(upstream) => upstream,
+        Err(why) => {
+            let event = Event::new(EventKind::Connect, Verdict::Failed(why));
+            let name = destination.only_name();
+            shared.journal.write(event.of_name(name).at_address(destination.address, Some(destination.port)));
+            return reset(shared, syn);
+        }
+    };
+    let Some(connection) = Connection::accepting(shared, destination.address, destination.port) else {
+        return reset(shared, syn);
+    };
+    let connection = Arc::new(connection);
+    if !shared.table.opened(place, connection.clone()) {
+        return;
+    }
+    connection.feed(syn);
+    match upstream {
+        Some(upstream) => Session::new(shared, connection, destination).run(upstream).await,
+        None => guest_dns::serve(shared, connection).await,
+    }
+}
+
+/// The host's side of a connection; nothing, if the gateway itself is meant.
+async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Upstream>, Failure> {
+    let (address, port) = (destination.address, destination.port);
+    if address == shared.ends.gateway_address {
+        return Ok(None);
+    }
+    if shared.peers.name(address).is_some() {
+        let dialled = timeout(shared.limits.connect, shared.peers.connect(address, port)).await;
+        return Ok(Some(Upstream::Peer(dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?)));
+    }
+    let dialled = timeout(shared.limits.connect, dial_host(shared, SocketAddr::from((address, port)))).await;
+    let stream = dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?;
+    let _ = stream.set_nodelay(true);
+    Ok(Some(Upstream::Tcp(stream)))
+}
+
+async fn dial_host(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    // The kernel would give each of a thousand connections megabytes, if the guest reads none of them.
+    if let Some(size) = shared.table.host_buffer() {
+        socket.set_recv_buffer_size(size)?;
+        socket.set_send_buffer_size(size)?;
+    }
+    socket.connect(address).await
+}
+
+fn failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => Failure::ConnectionRefused,
+        ErrorKind::TimedOut => Failure::TimedOut,
+        ErrorKind::ConnectionReset => Failure::Reset,
+        _ => Failure::Unreachable,
+    }
+}

@@ -1,0 +1,371 @@
+//! One allowed connection from its first byte to its last: what it shows is judged, then it is relayed, and it ends
+//! the moment the policy no longer allows it.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::connection::Connection;
+use super::greeting::{Greeting, classify};
+use super::relay::{relay, relay_stream};
+use super::stream::GuestStream;
+use super::traffic::Traffic;
+use crate::event::{Event, EventKind, Failure, Verdict};
+use crate::http;
+use crate::name::HostName;
+use crate::peers::PeerStream;
+use crate::policy::{Ground, Refusal, Shown, TlsMode};
+use crate::shared::Shared;
+use crate::tls::{self, Hello};
+
+/// How long a first word that may or may not become HTTP is waited for, where nothing depends on it.
+const DOUBT: Duration = Duration::from_millis(250);
+/// How long the last bytes may take to reach the guest.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// Where a connection goes, and why it may.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    pub address: Ipv4Addr,
+    pub port: u16,
+    /// The names that the address was resolved for.
+    pub names: Vec<HostName>,
+    pub ground: Ground,
+}
+
+impl Destination {
+    /// The name, if there is only one it can be.
+    pub fn only_name(&self) -> Option<HostName> {
+        only(&self.names)
+    }
+}
+
+/// The name, if there is only one.
+pub(crate) fn only(names: &[HostName]) -> Option<HostName> {
+    match names {
+        [name] => Some(name.clone()),
+        _ => None,
+    }
+}
+
+/// The host's side of a connection.
+pub(crate) enum Upstream {
+    Tcp(TcpStream),
+    Peer(PeerStream),
+}
+
+/// One allowed connection.
+pub(crate) struct Session {
+    pub shared: Arc<Shared>,
+    pub connection: Arc<Connection>,
+    pub destination: Destination,
+    pub traffic: Arc<Traffic>,
+    seen: Mutex<Seen>,
+}
+
+/// What the connection has shown so far.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    name: Option<HostName>,
+    shown: Protocol,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Protocol {
+    #[default]
+    NotYet,
+    SealedTls,
+    OpenedTls,
+    Http,
+    Other,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Done,
+    Refused(Refusal),
+    Failed(Failure),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> End {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
+            Some(refusal) => End::Refused(*refusal),
+            None if error.kind() == io::ErrorKind::TimedOut => End::Failed(Failure::TimedOut),
+            None => End::Failed(Failure::Reset),
+        }
+    }
+}
+
+impl Session {
+    pub fn new(shared: &Arc<Shared>, connection: Arc<Connection>, destination: Destination) -> Session {
+        let traffic = Traffic::new(shared);
+        Session { shared: shared.clone(), connection, destination, traffic, seen: Mutex::default() }
+    }
+
+    /// Runs to the end.
+    pub async fn run(self, upstream: Upstream) {
+        self.note(EventKind::Connect, Verdict::Allowed, self.destination.only_name());
+        let end = tokio::select! {
+            end = self.talk(upstream) => end.unwrap_or_else(|end| end),
+            why = self.revoked() => End::Refused(why),
+            () = self.traffic.idle() => End::Failed(Failure::Idle),
+            () = self.over() => End::Failed(Failure::Reset),
+        };
+        if end == End::Done {
+            self.connection.finish();
+            self.connection.over(LINGER).await;
+        }
+        self.connection.abort();
+        self.closed(end);
+    }
+
+    /// Keeps the connection's clock until it is closed, and waits until the host's side has taken what came before.
+    async fn over(&self) {
+        self.connection.drive().await;
+        let mut passed = None;
+        while passed != Some(self.traffic.counted()) {
+            passed = Some(self.traffic.counted());
+            tokio::time::sleep(LINGER).await;
+        }
+    }
+
+    async fn talk(&self, upstream: Upstream) -> Result<End, End> {
+        let stream = match upstream {
+            Upstream::Tcp(stream) => stream,
+            Upstream::Peer(peer) => {
+                let guest = GuestStream::metered(self.connection.clone(), self.traffic.clone());
+                relay_stream(guest, peer).await?;
+                return Ok(End::Done);
+            }
+        };
+        let (greeting, first) = self.greeting(&stream).await?;
+        match greeting {
+            Greeting::Tls => self.tls(stream, first).await,
+            Greeting::Http => {
+                self.set_seen(None, Protocol::Http);
+                http::relay_plain(self, stream, first).await
+            }
+            Greeting::Other | Greeting::Unsure => {
+                self.judge(Shown::OtherProtocol)?;
+                self.set_seen(None, Protocol::Other);
+                self.shared.learn(None, self.destination.address, self.destination.port);
+                self.relay(stream, &first).await
+            }
+        }
+    }
+
+    async fn relay(&self, stream: TcpStream, first: &[u8]) -> Result<End, End> {
+        // Only what both sides ended may look like an end: else what the guest sent half would pass for whole.
+        let _ = stream.set_zero_linger();
+        relay(&self.connection, &stream, &self.traffic, first).await?;
+        let _ = rustix::net::sockopt::set_socket_linger(&stream, None);
+        Ok(End::Done)
+    }
+
+    /// Reads from the guest until its protocol is known. Where others may, the server may speak first.
+    async fn greeting(&self, stream: &TcpStream) -> Result<(Greeting, Vec<u8>), End> {
+        let others_may = self.judge_quietly(Shown::OtherProtocol).is_ok();
+        let free = matches!(self.destination.ground, Ground::Open | Ground::Address);
+        let mut first = Vec::new();
+        let waiting = async {
+            loop {
+                let doubtful = !first.is_empty() && free;
+                tokio::select! {
+                    more = self.read_more(&mut first) => if !more? {
+                        return Ok(Greeting::Other);
+                    },
+                    ready = stream.readable(), if others_may => {
+                        ready.map_err(End::from)?;
+                        return Ok(Greeting::Other);
+                    }
+                    () = tokio::time::sleep(DOUBT), if doubtful => return Ok(Greeting::Other),
+                }
+                match classify(&first) {
+                    Greeting::Unsure => {}
+                    known => return Ok::<Greeting, End>(known),
+                }
+            }
+        };
+        let greeting = match timeout(self.shared.limits.greeting, waiting).await {
+            Ok(greeting) => greeting?,
+            Err(_) if others_may => Greeting::Other,
+            Err(_) => return Err(self.refuse(Refusal::SilentTooLong, None)),
+        };
+        // A guest that goes away without a word had nothing to be judged by.
+        if first.is_empty() && greeting == Greeting::Other && !others_may {
+            return Err(End::Done);
+        }
+        Ok((greeting, first))
+    }
+
+    /// Appends what the guest sent; false at its end.
+    async fn read_more(&self, first: &mut Vec<u8>) -> Result<bool, End> {
+        self.connection.readable().await;
+        let count = self.connection.receive(|bytes| {
+            first.extend_from_slice(bytes);
+            Ok(bytes.len())
+        })?;
+        self.traffic.outward(count).map_err(End::Refused)?;
+        Ok(count > 0)
+    }
+
+    async fn tls(&self, stream: TcpStream, mut first: Vec<u8>) -> Result<End, End> {
+        let reading = async {
+            loop {
+                match Hello::read(&first) {
+                    Ok(Some(hello)) => return Ok(hello),
+                    Ok(None) if self.read_more(&mut first).await? => {}
+                    Ok(None) => return Err(self.refuse(Refusal::TlsMalformed, None)),
+                    Err(why) => return Err(self.refuse(why, None)),
+                }
+            }
+        };
+        let hello = match timeout(self.shared.limits.greeting, reading).await {
+            Ok(hello) => hello?,
+            Err(_) => return Err(self.refuse(Refusal::SilentTooLong, None)),
+        };
+        if hello.encrypted_name && self.destination.ground != Ground::Open {
+            return Err(self.refuse(Refusal::EncryptedName, hello.name));
+        }
+        let Some(name) = hello.name else {
+            self.judge(Shown::Nameless)?;
+            self.set_seen(None, Protocol::SealedTls);
+            self.shared.learn(None, self.destination.address, self.destination.port);
+            return self.relay(stream, &first).await;
+        };
+        self.judge(Shown::Name(&name))?;
+        self.shared.learn(Some(&name), self.destination.address, self.destination.port);
+        match (self.must_open(&name), &self.shared.interceptor) {
+            (false, _) => {
+                self.set_seen(Some(name), Protocol::SealedTls);
+                self.relay(stream, &first).await
+            }
+            (true, Some(interceptor)) => {
+                self.set_seen(Some(name.clone()), Protocol::OpenedTls);
+                tls::intercept(self, interceptor, name, stream, first).await
+            }
+            (true, None) => Err(self.refuse(Refusal::NoAuthority, Some(name))),
+        }
+    }
+
+    /// Whether TLS to `name` has to be opened here.
+    fn must_open(&self, name: &HostName) -> bool {
+        let bound = !self.shared.secrets.borrow().bound_to(name, self.destination.port).is_empty();
+        bound || self.shared.rules().policy.tls == TlsMode::Inspected
+    }
+
+    /// Judges what the connection shows, and refuses it if it must.
+    pub fn judge(&self, shown: Shown<'_>) -> Result<(), End> {
+        let name = match shown {
+            Shown::Name(name) => Some(name.clone()),
+            Shown::Nameless | Shown::OtherProtocol => None,
+        };
+        self.judge_quietly(shown).map_err(|why| self.refuse(why, name.clone()))?;
+        if name.is_some() {
+            self.note(EventKind::Name, Verdict::Allowed, name);
+        }
+        Ok(())
+    }
+
+    /// The same without writing it down.
+    pub fn judge_quietly(&self, shown: Shown<'_>) -> Result<(), Refusal> {
+        let Destination { address, port, names, .. } = &self.destination;
+        let rules = self.shared.rules();
+        let ground = rules.address(*address, *port, names)?;
+        rules.shown(ground, *port, shown, names)
+    }
+
+    /// Writes down a refusal of what the connection shows.
+    fn refuse(&self, why: Refusal, name: Option<HostName>) -> End {
+        self.note(EventKind::Name, Verdict::Refused(why), name);
+        End::Refused(why)
+    }
+
+    fn set_seen(&self, name: Option<HostName>, shown: Protocol) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen { name, shown };
+    }
+
+    /// The name shown by a request of this connection, from now on.
+    pub fn shows(&self, name: HostName) {
+        self.set_seen(Some(name), Protocol::Http);
+    }
+
+    /// Waits until the policy or the secrets no longer allow what this connection is.
+    async fn revoked(&self) -> Refusal {
+        let mut rules = self.shared.rules.subscribe();
+        let mut secrets = self.shared.secrets.subscribe();
+        // What changed since this connection was judged is not announced any more.
+        if !self.still_allowed() {
+            return Refusal::PolicyChanged;
+        }
+        loop {
+            let before = secrets.borrow_and_update().clone();
+            tokio::select! {
+                changed = rules.changed() => if changed.is_err() || !self.still_allowed() {
+                    return Refusal::PolicyChanged;
+                },
+                changed = secrets.changed() => {
+                    let after = secrets.borrow().clone();
+                    if changed.is_err() || self.secrets_differ(&before, &after) {
+                        return Refusal::SecretRevoked;
+                    }
+                }
+            }
+        }
+    }
+
+    fn still_allowed(&self) -> bool {
+        if self.shared.peers.name(self.destination.address).is_some() {
+            return true;
+        }
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Destination { address, port, names, .. } = &self.destination;
+        let rules = self.shared.rules();
+        let Ok(ground) = rules.address(*address, *port, names) else { return false };
+        let shown = match (&seen.name, seen.shown) {
+            (_, Protocol::NotYet) => return true,
+            (Some(name), _) => Shown::Name(name),
+            (None, Protocol::Other) => Shown::OtherProtocol,
+            (None, _) => Shown::Nameless,
+        };
+        let opened = seen.shown == Protocol::OpenedTls;
+        let sealed = seen.shown == Protocol::SealedTls;
+        let as_before = seen.name.as_ref().is_none_or(|name| !(opened || sealed) || self.must_open(name) == opened);
+        rules.shown(ground, *port, shown, names).is_ok() && as_before
+    }
+
+    fn secrets_differ(&self, before: &crate::SecretSet, after: &crate::SecretSet) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let port = self.destination.port;
+        let tls = matches!(seen.shown, Protocol::OpenedTls | Protocol::SealedTls);
+        seen.name.is_some_and(|name| tls && before.bound_to(&name, port) != after.bound_to(&name, port))
+    }
+
+    /// Writes down a decision about this connection.
+    pub fn note(&self, kind: EventKind, verdict: Verdict, name: Option<HostName>) {
+        self.shared.journal.write(self.event(kind, verdict, name));
+    }
+
+    /// An event about this connection.
+    pub fn event(&self, kind: EventKind, verdict: Verdict, name: Option<HostName>) -> Event {
+        Event::new(kind, verdict).of_name(name).at_address(self.destination.address, Some(self.destination.port))
+    }
+
+    fn closed(&self, end: End) {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).name.clone();
+        let verdict = match end {
+            End::Done => Verdict::Allowed,
+            End::Refused(why) => Verdict::Refused(why),
+            End::Failed(why) => Verdict::Failed(why),
+        };
+        let mut event = self.event(EventKind::Close, verdict, seen.or_else(|| self.destination.only_name()));
+        (event.bytes_out, event.bytes_in) = self.traffic.counted();
+        self.shared.journal.write(event);
+    }
+}

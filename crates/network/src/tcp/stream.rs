@@ -1,0 +1,102 @@
+//! A connection with the guest as a stream, metered, for protocols that are spoken here.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep};
+
+use super::connection::Connection;
+use super::traffic::Traffic;
+
+/// A connection with the guest as a stream.
+pub(crate) struct GuestStream {
+    connection: Arc<Connection>,
+    traffic: Option<Arc<Traffic>>,
+    reading: Pause,
+    writing: Pause,
+    /// Told when the stream is dropped.
+    _dropped: Option<oneshot::Sender<()>>,
+}
+
+/// A rest that the bandwidth limit asks for.
+#[derive(Default)]
+struct Pause(Option<Pin<Box<Sleep>>>);
+
+impl GuestStream {
+    /// A stream whose bytes are counted and held to the limits.
+    pub fn metered(connection: Arc<Connection>, traffic: Arc<Traffic>) -> GuestStream {
+        let traffic = Some(traffic);
+        GuestStream { connection, traffic, reading: Pause::default(), writing: Pause::default(), _dropped: None }
+    }
+
+    /// A stream that is not counted, and tells when it is dropped.
+    pub fn dialled(connection: Arc<Connection>, dropped: oneshot::Sender<()>) -> GuestStream {
+        let (reading, writing) = (Pause::default(), Pause::default());
+        GuestStream { connection, traffic: None, reading, writing, _dropped: Some(dropped) }
+    }
+}
+
+impl Pause {
+    fn rest(&mut self, wait: Duration) {
+        if wait > Duration::ZERO {
+            self.0 = Some(Box::pin(sleep(wait)));
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(sleep) = &mut self.0 {
+            ready!(sleep.as_mut().poll(context));
+            self.0 = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for GuestStream {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(self.reading.poll(context));
+        let connection = self.connection.clone();
+        ready!(std::pin::pin!(connection.readable()).poll(context));
+        let received = connection.receive(|bytes| {
+            let count = bytes.len().min(room.remaining());
+            room.put_slice(&bytes[..count]);
+            Ok(count)
+        })?;
+        if let Some(traffic) = self.traffic.clone() {
+            let wait = traffic.outward(received).map_err(io::Error::other)?;
+            self.reading.rest(wait);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for GuestStream {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.writing.poll(context));
+        let connection = self.connection.clone();
+        ready!(std::pin::pin!(connection.writable()).poll(context));
+        let sent = connection.send(|room| {
+            let count = bytes.len().min(room.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            Ok(count)
+        })?;
+        if let Some(traffic) = self.traffic.clone() {
+            self.writing.rest(traffic.inward(sent));
+        }
+        Poll::Ready(Ok(sent))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.connection.finish();
+        Poll::Ready(Ok(()))
+    }
+}

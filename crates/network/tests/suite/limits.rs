@@ -1,0 +1,162 @@
+//! What a guest may use is bounded, and so is what it costs.
+
+use std::time::{Duration, Instant};
+
+use sandling_network::EventKind;
+use sandling_network::policy::{Mode, Policy, Refusal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::isolated;
+use crate::world::{SHARED, STRANGER, World, allow};
+
+async fn all_closed(world: &World) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while world.gateway().stats().connections_open > 0 {
+        assert!(Instant::now() < deadline, "{:?}", world.gateway().stats());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+isolated! {
+    async fn a_thousand_connections_at_once() {
+        let world = World::open().await;
+        let mut streams = Vec::new();
+        for _ in 0..1000 {
+            streams.push(world.guest.dial_with(SHARED, 7, 1024));
+            // As fast as the limit of new connections allows; the guest would try again after a second otherwise.
+            if streams.len() % 64 == 0 {
+                streams.last().unwrap().established().await.unwrap();
+            }
+        }
+        for stream in &mut streams {
+            stream.established().await.unwrap();
+            stream.write_all(b"x").await.unwrap();
+        }
+        for stream in &mut streams {
+            assert_eq!(stream.read_u8().await.unwrap(), b'x');
+        }
+        assert_eq!(world.gateway().stats().connections_open, 1000);
+        drop(streams);
+        all_closed(&world).await;
+    }
+
+    async fn more_connections_than_allowed_are_refused() {
+        let mut world = World::with(Policy::of(Mode::Open), |config| config.limits.connections = 5).await;
+        let mut streams = Vec::new();
+        for _ in 0..5 {
+            streams.push(world.guest.connect(SHARED, 7).await.unwrap());
+        }
+        assert!(world.guest.connect(SHARED, 7).await.is_err());
+        world.refused(EventKind::Connect, Refusal::Connections).await;
+        drop(streams);
+        all_closed(&world).await;
+        world.guest.connect(SHARED, 7).await.expect("there is room again");
+    }
+
+    async fn syn_flood() {
+        let world = World::with(Policy::of(Mode::Open), |config| {
+            config.limits.connections_per_second = 10;
+            config.limits.connecting = 16;
+        })
+        .await;
+        let ends = world.guest.ends;
+        for number in 0..3000u16 {
+            world.guest.inject(&crate::frames::syn(&ends, STRANGER, 10_000 + number, 80)).await;
+        }
+        let stats = world.gateway().stats();
+        assert!(stats.connections_open <= 110, "{stats:?}");
+        let visits = world.log.lock().unwrap().visits.len();
+        assert!(visits <= 110, "{visits} connections were opened for a flood");
+        // A guest that floods can still be served once it stops.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        world.guest.connect(SHARED, 7).await.expect("served after the flood");
+    }
+
+    async fn half_open_connections_end() {
+        let world = World::with(allow(&["example.com"]), |config| {
+            config.limits.greeting = Duration::from_secs(1);
+            config.limits.idle = Duration::from_secs(2);
+        })
+        .await;
+        world.guest.resolve("example.com").await;
+        let ends = world.guest.ends;
+        for number in 0..20 {
+            world.guest.inject(&crate::frames::syn(&ends, SHARED, 10_000 + number, 443)).await;
+        }
+        let silent = world.guest.connect(SHARED, 443).await.unwrap();
+        assert!(silent.reset().await, "a connection that shows no name");
+        all_closed(&world).await;
+    }
+
+    async fn idle_connections_end() {
+        let mut world = World::with(Policy::of(Mode::Open), |config| config.limits.idle = Duration::from_secs(1)).await;
+        let mut stream = world.guest.connect(SHARED, 7).await.unwrap();
+        stream.write_all(b"x").await.unwrap();
+        stream.read_u8().await.unwrap();
+        assert!(stream.reset().await);
+        world.event(EventKind::Close, |event| {
+            event.verdict == sandling_network::Verdict::Failed(sandling_network::Failure::Idle)
+        })
+        .await;
+    }
+
+    async fn bytes_out_are_bounded() {
+        let mut world = World::with(Policy::of(Mode::Open), |config| {
+            config.limits.bytes_out = 100_000;
+            config.bytes_out = 40_000;
+        })
+        .await;
+        let mut stream = world.guest.connect(SHARED, 9).await.unwrap();
+        stream.write_all(&[0; 50_000]).await.unwrap();
+        let _ = stream.write_all(&[0; 200_000]).await;
+        assert!(stream.reset().await);
+        world.refused(EventKind::Close, Refusal::BytesOut).await;
+        assert!(world.guest.connect(SHARED, 9).await.is_err());
+        world.refused(EventKind::Connect, Refusal::BytesOut).await;
+    }
+
+    async fn bandwidth_is_bounded() {
+        let world = World::with(Policy::of(Mode::Open), |config| {
+            config.limits.bytes_in_per_second = 1 << 20;
+            config.limits.bytes_out_per_second = 1 << 20;
+        })
+        .await;
+        let start = Instant::now();
+        let mut stream = world.guest.connect(SHARED, 19).await.unwrap();
+        stream.write_u64(2 << 20).await.unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).await.unwrap();
+        let inward = start.elapsed();
+        assert!(inward > Duration::from_millis(1400), "2 MiB in {inward:?}");
+
+        let start = Instant::now();
+        let mut stream = world.guest.connect(SHARED, 9).await.unwrap();
+        stream.write_all(&received).await.unwrap();
+        stream.shutdown().await.unwrap();
+        stream.read_u64().await.unwrap();
+        let outward = start.elapsed();
+        assert!(outward > Duration::from_millis(1400), "2 MiB out in {outward:?}");
+    }
+
+    async fn dns_queries_are_bounded() {
+        let mut world = World::with(allow(&["example.com"]), |config| config.limits.dns_queries_per_second = 5).await;
+        let mut answered = 0;
+        for _ in 0..60 {
+            answered += usize::from(!world.guest.resolve("example.com").await.is_empty());
+        }
+        assert!((20..50).contains(&answered), "{answered} of 60 were answered");
+        world.refused(EventKind::Dns, Refusal::DnsRate).await;
+        assert_eq!(world.asked().len(), 1, "a pinned answer is not asked for again");
+    }
+
+    async fn events_do_not_pile_up() {
+        let world = World::new(Policy::default()).await;
+        let ends = world.guest.ends;
+        for number in 0..8000u16 {
+            world.guest.inject(&crate::frames::syn(&ends, STRANGER, 10_000 + number, 80)).await;
+        }
+        let stats = world.gateway().stats();
+        assert!(stats.connections_refused + stats.events_lost > 1000, "{stats:?}");
+        assert!(world.events.len() < 4096);
+    }
+}

@@ -1,0 +1,154 @@
+//! Secrets: placed for their hosts, and for nobody else.
+
+use base64::Engine;
+use sandling_network::policy::{Policy, Refusal};
+use sandling_network::{EventKind, Failure, Secret, SecretSet, TrustRoots, Verdict};
+use tokio::io::AsyncReadExt;
+
+use crate::isolated;
+use crate::world::{SHARED, World, allow, exchange, say};
+
+const PLACEHOLDER: &str = "sandling-placeholder-token";
+const VALUE: &str = "hunter2-the-real-one";
+
+fn secrets() -> SecretSet {
+    let hosts = vec!["api.example.com".parse().unwrap()];
+    SecretSet::new(vec![Secret::new("token", PLACEHOLDER, VALUE.to_owned(), hosts).unwrap()])
+}
+
+async fn world() -> World {
+    world_under(allow(&["*.example.com", "example.com"])).await
+}
+
+async fn world_under(policy: Policy) -> World {
+    let world = World::with(policy, |config| config.secrets = secrets()).await;
+    assert_eq!(world.guest.resolve("api.example.com").await, [SHARED]);
+    world.guest.resolve("example.com").await;
+    world
+}
+
+fn request(path: &str, header: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: api.example.com\r\n{header}\r\n\r\n")
+}
+
+isolated! {
+    async fn a_secret_reaches_its_host_and_not_the_guest() {
+        let mut world = world().await;
+        let answer = world.https("api.example.com", &request("/v1", &format!("Authorization: Bearer {PLACEHOLDER}"))).await;
+        let answer = answer.unwrap();
+        assert!(world.requests()[0].contains(&format!("Authorization: Bearer {VALUE}")), "{:?}", world.requests());
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(!answer.contains(VALUE), "the server repeats what it was sent: {answer}");
+        assert!(answer.contains("Authorization: Bearer ****"), "{answer}");
+        let event = world.event(EventKind::Request, |event| event.verdict == Verdict::Allowed).await;
+        assert_eq!(event.secrets, ["token"]);
+        assert!(!serde_json::to_string(&event).unwrap().contains(VALUE));
+    }
+
+    async fn a_secret_in_the_query_and_in_basic_authentication() {
+        let world = world().await;
+        let basic = base64::engine::general_purpose::STANDARD.encode(format!("git:{PLACEHOLDER}"));
+        let request = request(&format!("/q?key={PLACEHOLDER}&x=1"), &format!("Authorization: Basic {basic}"));
+        let answer = world.https("api.example.com", &request).await.unwrap();
+        let real = base64::engine::general_purpose::STANDARD.encode(format!("git:{VALUE}"));
+        assert!(world.requests()[0].contains(&format!("/q?key={VALUE}&x=1")), "{:?}", world.requests());
+        assert!(world.requests()[0].contains(&real));
+        assert!(!answer.contains(VALUE) && !answer.contains(&real), "{answer}");
+    }
+
+    async fn another_host_gets_the_placeholder_at_most() {
+        let mut world = world().await;
+        // Sealed: the gateway does not look inside, and there is nothing inside but the placeholder.
+        let header = format!("GET / HTTP/1.1\r\nHost: example.com\r\nX-Key: {PLACEHOLDER}\r\n\r\n");
+        world.https("example.com", &header).await.unwrap();
+        assert!(world.requests()[0].contains(PLACEHOLDER));
+        // Plain HTTP, also to the secret's own host.
+        world.guest.resolve("api.example.com").await;
+        let answer = world.http(SHARED, 80, &request("/", &format!("X-Key: {PLACEHOLDER}"))).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        world.refused(EventKind::Request, Refusal::SecretMisplaced).await;
+        assert!(world.requests().iter().all(|head| !head.contains(VALUE)));
+    }
+
+    async fn a_placeholder_where_it_cannot_be_replaced_is_refused() {
+        let mut world = world().await;
+        let answer = world.https("api.example.com", &request(&format!("/{PLACEHOLDER}"), "X: y")).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        world.refused(EventKind::Request, Refusal::SecretMisplaced).await;
+        let fronted = format!("GET / HTTP/1.1\r\nHost: example.com\r\nX-Key: {PLACEHOLDER}\r\n\r\n");
+        let answer = world.https("api.example.com", &fronted).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        world.refused(EventKind::Request, Refusal::HostDiffers).await;
+        assert!(world.requests().is_empty());
+    }
+
+    async fn an_answer_that_cannot_be_searched_is_refused() {
+        let mut world = world().await;
+        let answer = world.https("api.example.com", &request("/gzip", &format!("X-Key: {PLACEHOLDER}"))).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        world.refused(EventKind::Request, Refusal::AnswerEncoded).await;
+        assert!(world.https("api.example.com", &request("/gzip", "X: y")).await.unwrap().starts_with("HTTP/1.1 200"));
+    }
+
+    async fn revocation_is_immediate() {
+        let mut world = world().await;
+        let mut stream = world.tls(SHARED, "api.example.com").await.unwrap();
+        let with_key = request("/", &format!("X-Key: {PLACEHOLDER}"));
+        assert!(say(&mut stream, &with_key).await.unwrap().starts_with("HTTP/1.1 200"));
+        world.gateway().set_secrets(SecretSet::default());
+        assert!(stream.read_u8().await.is_err(), "the open connection ended");
+        world.refused(EventKind::Close, Refusal::SecretRevoked).await;
+        world.https("api.example.com", &with_key).await.unwrap();
+        let requests = world.requests();
+        assert!(requests[0].contains(VALUE) && requests[1].contains(PLACEHOLDER) && !requests[1].contains(VALUE));
+    }
+
+    async fn a_server_nobody_vouches_for_gets_nothing() {
+        let mut world = World::with(allow(&["*.example.com"]), |config| {
+            config.secrets = secrets();
+            config.interception.as_mut().unwrap().roots = TrustRoots::none();
+        })
+        .await;
+        world.guest.resolve("api.example.com").await;
+        assert!(world.tls(SHARED, "api.example.com").await.is_err());
+        world.event(EventKind::Name, |event| event.verdict == Verdict::Failed(Failure::ServerTls)).await;
+        assert!(world.requests().is_empty());
+    }
+
+    async fn without_an_authority_nothing_is_opened() {
+        let mut world = World::with(allow(&["*.example.com"]), |config| {
+            config.secrets = secrets();
+            config.interception = None;
+        })
+        .await;
+        world.guest.resolve("api.example.com").await;
+        assert!(world.tls(SHARED, "api.example.com").await.is_err());
+        world.refused(EventKind::Name, Refusal::NoAuthority).await;
+        assert!(world.requests().is_empty());
+    }
+
+    async fn many_requests_and_a_websocket_inside_tls() {
+        let world = world().await;
+        let mut stream = world.tls(SHARED, "api.example.com").await.unwrap();
+        for path in ["/one", "/two"] {
+            let answer = say(&mut stream, &request(path, &format!("X-Key: {PLACEHOLDER}"))).await.unwrap();
+            assert!(answer.contains(path) && !answer.contains(VALUE));
+        }
+        let upgrade = format!("X-Key: {PLACEHOLDER}\r\nUpgrade: websocket\r\nConnection: Upgrade");
+        assert!(say(&mut stream, &request("/socket", &upgrade)).await.unwrap().starts_with("HTTP/1.1 101"));
+        use tokio::io::AsyncWriteExt;
+        stream.write_all(b"frame").await.unwrap();
+        let mut echo = [0; 5];
+        stream.read_exact(&mut echo).await.unwrap();
+        assert_eq!(&echo, b"frame");
+        assert!(world.requests()[2].contains(VALUE));
+    }
+
+    async fn only_http1_is_offered_where_a_secret_is() {
+        let world = world().await;
+        assert!(world.tls_offering(SHARED, "api.example.com", &["h2"]).await.is_err());
+        let stream = world.tls_offering(SHARED, "api.example.com", &["h2", "http/1.1"]).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+        assert!(exchange(stream, &request("/", "X: y")).await.unwrap().starts_with("HTTP/1.1 200"));
+    }
+}

@@ -1,0 +1,240 @@
+//! Preloaded into a restored QEMU: lays saved pages over the base of guest memory, and copies the process on request.
+//!
+//! QEMU maps one file as guest memory and knows nothing of layers, and no QEMU of today can leave a copy of itself
+//! behind; both take a few lines inside its process. There is no standard library here, no allocation and nothing
+//! that can panic: a failure ends QEMU before its guest has run, with a line in its log.
+//!
+//! - The mapping that is guest memory is the private one of `SANDLING_MEMORY` bytes. Each record of
+//!   `/layers/memory.map` (guest offset, length, layer, offset in the layer; four little-endian `u64`) is mapped
+//!   over it from `/layers/memory.LAYER`, private as well, so all machines share what none has written.
+//! - Whoever connects to the socket `SANDLING_COPY_FD` and sends a byte gets a copy of the process: one thread that
+//!   says where guest memory is (address, length; two `u64`) and stands still until the connection is closed.
+//!   The caller has stopped the guest, reads the copy's memory from outside, and lets the original go on meanwhile.
+
+#![no_std]
+#![crate_type = "cdylib"]
+
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+unsafe extern "C" {
+    fn syscall(number: c_long, ...) -> c_long;
+    fn getenv(name: *const c_char) -> *const c_char;
+    fn pthread_create(
+        thread: *mut usize,
+        attributes: *const c_void,
+        start: extern "C" fn(*mut c_void) -> *mut c_void,
+        argument: *mut c_void,
+    ) -> c_int;
+}
+
+const SYS_READ: c_long = 0;
+const SYS_WRITE: c_long = 1;
+const SYS_CLOSE: c_long = 3;
+const SYS_MMAP: c_long = 9;
+const SYS_RT_SIGPROCMASK: c_long = 14;
+const SYS_MADVISE: c_long = 28;
+const SYS_CLONE: c_long = 56;
+const SYS_WAIT4: c_long = 61;
+const SYS_EXIT_GROUP: c_long = 231;
+const SYS_OPENAT: c_long = 257;
+const SYS_ACCEPT4: c_long = 288;
+
+const AT_FDCWD: c_int = -100;
+const O_CLOEXEC: c_int = 0o2_000_000;
+const SOCK_CLOEXEC: c_int = 0o2_000_000;
+const MAP_PRIVATE: c_int = 0x02;
+const MAP_FIXED: c_int = 0x10;
+const MAP_NORESERVE: c_int = 0x4000;
+const MADV_DOFORK: c_int = 11;
+const SIG_BLOCK: c_int = 0;
+const SIGCHLD: c_int = 17;
+const WNOHANG: c_int = 1;
+const ANY_CHILD: c_int = -1;
+
+const MAP_FILE: &CStr = c"/layers/memory.map";
+const RECORD_BYTES: usize = 32;
+const RECORDS_AT_ONCE: usize = 128;
+const STACKED_LAYERS: usize = 64;
+
+/// Where guest memory is, once QEMU has mapped it, and how large it is to be.
+static ADDRESS: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static COPY_FD: AtomicUsize = AtomicUsize::new(0);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    BYTES.store(number(c"SANDLING_MEMORY"), SeqCst);
+    COPY_FD.store(number(c"SANDLING_COPY_FD"), SeqCst);
+    let mut thread = 0;
+    // SAFETY: a function that runs for as long as the process, without an argument.
+    if unsafe { pthread_create(&mut thread, core::ptr::null(), serve, core::ptr::null_mut()) } != 0 {
+        fail(c"sandling: no thread for copies\n");
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mmap(place: *mut c_void, bytes: usize, prot: c_int, flags: c_int, fd: c_int, at: i64) -> *mut c_void {
+    mmap64(place, bytes, prot, flags, fd, at)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mmap64(place: *mut c_void, bytes: usize, prot: c_int, flags: c_int, fd: c_int, at: i64) -> *mut c_void {
+    // SAFETY: the very call that QEMU made.
+    let mapped = unsafe { syscall(SYS_MMAP, place, bytes, prot as c_long, flags as c_long, fd as c_long, at) };
+    let is_memory = fd >= 0 && flags & MAP_PRIVATE != 0 && bytes == BYTES.load(SeqCst) && mapped != -1;
+    if is_memory && ADDRESS.swap(mapped as usize, SeqCst) == 0 {
+        lay_layers(mapped as usize, bytes, prot, flags & MAP_NORESERVE);
+    }
+    mapped as *mut c_void
+}
+
+/// Maps what the map file lists. Without one, the base is all there is.
+fn lay_layers(memory: usize, bytes: usize, prot: c_int, flags: c_int) {
+    let map = open(MAP_FILE);
+    if map < 0 {
+        return;
+    }
+    let mut layers = [-1; STACKED_LAYERS];
+    let mut buffer = [0u8; RECORD_BYTES * RECORDS_AT_ONCE];
+    loop {
+        let length = fill(map, &mut buffer);
+        for record in buffer[..length].chunks_exact(RECORD_BYTES) {
+            let [guest, extent, layer, at] = fields(record);
+            let fd = layer_file(&mut layers, layer as usize);
+            let fits = guest.checked_add(extent).is_some_and(|end| end <= bytes as u64);
+            if fd < 0 || !fits {
+                fail(c"sandling: a record of the memory map makes no sense\n");
+            }
+            let place = memory + guest as usize;
+            let flags = (MAP_PRIVATE | MAP_FIXED | flags) as c_long;
+            // SAFETY: replaces a part of guest memory, which nothing has touched yet, by the same part of a layer.
+            let laid = unsafe { syscall(SYS_MMAP, place, extent, prot as c_long, flags, fd as c_long, at) };
+            if laid == -1 {
+                fail(c"sandling: a layer of memory cannot be mapped\n");
+            }
+        }
+        if length < buffer.len() {
+            break;
+        }
+    }
+    close(map);
+    for layer in layers {
+        if layer >= 0 {
+            close(layer);
+        }
+    }
+}
+
+/// The four numbers of a record.
+fn fields(record: &[u8]) -> [u64; 4] {
+    let mut numbers = [0; 4];
+    for (number, bytes) in numbers.iter_mut().zip(record.chunks_exact(8)) {
+        for (shift, byte) in bytes.iter().enumerate() {
+            *number |= u64::from(*byte) << (8 * shift);
+        }
+    }
+    numbers
+}
+
+/// The descriptor of a layer, opened when it is first needed.
+fn layer_file(layers: &mut [c_int; STACKED_LAYERS], layer: usize) -> c_int {
+    let Some(fd) = layers.get_mut(layer) else { return -1 };
+    if *fd < 0 {
+        let mut path = *b"/layers/memory.00\0";
+        path[15] = b'0' + (layer / 10) as u8;
+        path[16] = b'0' + (layer % 10) as u8;
+        // SAFETY: ends with a NUL, and has no other.
+        *fd = open(unsafe { CStr::from_bytes_with_nul_unchecked(&path) });
+    }
+    *fd
+}
+
+/// Copies the process for whoever asks, one after the other.
+extern "C" fn serve(_: *mut c_void) -> *mut c_void {
+    let all: u64 = !0;
+    // SAFETY: a live mask of the size the kernel knows. QEMU's signals are for QEMU's threads.
+    unsafe { syscall(SYS_RT_SIGPROCMASK, SIG_BLOCK as c_long, &raw const all, 0usize, 8usize) };
+    loop {
+        let listener = COPY_FD.load(SeqCst) as c_long;
+        // SAFETY: no address is asked for.
+        let caller = unsafe { syscall(SYS_ACCEPT4, listener, 0usize, 0usize, SOCK_CLOEXEC as c_long) } as c_int;
+        if caller >= 0 {
+            let mut word = [0];
+            if fill(caller, &mut word) == 1 {
+                copy(caller);
+            }
+            close(caller);
+        }
+    }
+}
+
+fn copy(caller: c_int) {
+    let (address, bytes) = (ADDRESS.load(SeqCst), BYTES.load(SeqCst));
+    // SAFETY: QEMU keeps guest memory out of copies of the process; here that is what is wanted. The clone is a plain
+    // fork; it touches nothing that another thread could have held, and ends without running anything of QEMU's.
+    unsafe {
+        while syscall(SYS_WAIT4, ANY_CHILD as c_long, 0usize, WNOHANG as c_long, 0usize) > 0 {}
+        syscall(SYS_MADVISE, address, bytes, MADV_DOFORK as c_long);
+        if syscall(SYS_CLONE, SIGCHLD as c_long, 0usize, 0usize, 0usize, 0usize) != 0 {
+            return;
+        }
+        let place = [address, bytes];
+        syscall(SYS_WRITE, caller as c_long, &raw const place, size_of_val(&place));
+        let mut word = [0u8];
+        syscall(SYS_READ, caller as c_long, &raw mut word, 1usize);
+        syscall(SYS_EXIT_GROUP, 0 as c_long);
+    }
+}
+
+fn number(name: &CStr) -> usize {
+    // SAFETY: the environment is not changed while QEMU starts.
+    let text = unsafe { getenv(name.as_ptr()) };
+    if text.is_null() {
+        fail(c"sandling: preloaded without its variables\n");
+    }
+    // SAFETY: a NUL-terminated string of the environment.
+    let digits = unsafe { CStr::from_ptr(text) }.to_bytes();
+    digits.iter().fold(0usize, |sum, digit| sum.wrapping_mul(10).wrapping_add(digit.wrapping_sub(b'0') as usize))
+}
+
+fn open(path: &CStr) -> c_int {
+    // SAFETY: a NUL-terminated path.
+    unsafe { syscall(SYS_OPENAT, AT_FDCWD as c_long, path.as_ptr(), O_CLOEXEC as c_long, 0 as c_long) as c_int }
+}
+
+fn close(fd: c_int) {
+    // SAFETY: opened here, and used nowhere else.
+    unsafe { syscall(SYS_CLOSE, fd as c_long) };
+}
+
+/// Reads until the buffer is full or there is no more; returns how much that was.
+fn fill(fd: c_int, buffer: &mut [u8]) -> usize {
+    let mut length = 0;
+    while length < buffer.len() {
+        let rest = &mut buffer[length..];
+        // SAFETY: a live buffer of that length.
+        match unsafe { syscall(SYS_READ, fd as c_long, rest.as_mut_ptr(), rest.len()) } {
+            read if read > 0 => length += read as usize,
+            _ => break,
+        }
+    }
+    length
+}
+
+fn fail(why: &CStr) -> ! {
+    // SAFETY: a live string of that length; the process ends before anything else happens in it.
+    unsafe {
+        syscall(SYS_WRITE, 2 as c_long, why.as_ptr(), why.to_bytes().len());
+        syscall(SYS_EXIT_GROUP, 1 as c_long);
+    }
+    loop {}
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    fail(c"sandling: the preloaded library failed\n")
+}

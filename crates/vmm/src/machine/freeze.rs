@@ -1,0 +1,84 @@
+//! Saving a machine that goes on: it stands still for as long as it takes to write its device state, put a fresh
+//! overlay on its disk and copy its process; its memory is read from the copy afterwards.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::command_line::{COPY_SOCKET, DISK};
+use super::connect::connect;
+use super::error::MachineError;
+use super::handle::Machine;
+use crate::jail::FILES;
+use crate::memory::{FreezeTimes, Frozen, connect_copy};
+
+/// How far a freeze got that failed. The guest runs again in either case.
+#[derive(Debug, thiserror::Error)]
+pub enum FreezeError {
+    #[error("the machine could not be saved")]
+    Before(#[source] MachineError),
+    /// The disk has its new overlay, and keeps it.
+    #[error("the machine's memory could not be saved")]
+    After(#[source] MachineError),
+}
+
+impl Machine {
+    /// Writes device state to `state` and goes on writing its disk to `overlay`, both plain names in
+    /// [`crate::jail::MachineDir::files`]; the overlay was made by the caller, on top of the disk as it is now. The
+    /// machine must have been restored. It runs when this returns, unless it is to be [`Afterwards::Stopped`].
+    pub async fn freeze(
+        &self,
+        state: &str,
+        overlay: &str,
+        memory_bytes: u64,
+        afterwards: Afterwards,
+    ) -> Result<Frozen, FreezeError> {
+        let connection = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect);
+        let connection = connection.and_then(|stream| connect_copy(stream).map_err(MachineError::Connect));
+        let connection = connection.map_err(FreezeError::Before)?;
+        let begun = Instant::now();
+        let mut times = FreezeTimes::default();
+        let frozen = self.freeze_stopped(state, overlay, connection, memory_bytes, &mut times).await;
+        let went_on = match (&frozen, afterwards) {
+            (Ok(_), Afterwards::Stopped) => Ok(()),
+            _ => self.cont().await,
+        };
+        times.pause = begun.elapsed();
+        let mut frozen = frozen?;
+        went_on.map_err(FreezeError::After)?;
+        frozen.times = times;
+        Ok(frozen)
+    }
+
+    async fn freeze_stopped(
+        &self,
+        state: &str,
+        overlay: &str,
+        connection: std::os::unix::net::UnixStream,
+        memory_bytes: u64,
+        times: &mut FreezeTimes,
+    ) -> Result<Frozen, FreezeError> {
+        let begun = Instant::now();
+        self.stop().await.map_err(FreezeError::Before)?;
+        times.stop = begun.elapsed();
+        self.write_state(state).await.map_err(FreezeError::Before)?;
+        times.state = begun.elapsed() - times.stop;
+        let overlay = json!({
+            "device": DISK, "snapshot-file": format!("{FILES}/{overlay}"), "format": "qcow2", "mode": "existing"
+        });
+        self.command("blockdev-snapshot-sync", overlay).await.map_err(FreezeError::Before)?;
+        times.disk = begun.elapsed() - times.stop - times.state;
+        let original = self.pid();
+        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes));
+        let copied = copying.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        times.copy = begun.elapsed() - times.stop - times.state - times.disk;
+        copied.map_err(|error| FreezeError::After(MachineError::Process(error)))
+    }
+}
+
+/// What the guest does once it is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afterwards {
+    Running,
+    Stopped,
+}

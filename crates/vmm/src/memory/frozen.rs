@@ -1,0 +1,187 @@
+//! A copy of a machine's process that stands still, so that its memory can be read while the machine runs on.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::net::sockopt::set_socket_passcred;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use super::map::{Extent, MemoryMap};
+use super::pages::{PAGE, coalesced, push, union, written};
+
+/// A copy takes milliseconds; on a host where it takes this long nothing works.
+const COPY_LIMIT: Duration = Duration::from_secs(20);
+/// Every extent is up to two mappings of a process that may have 65,530.
+const MOST_EXTENTS: usize = 16_000;
+/// A machine that stands on so many layers is saved on the base alone: opening files takes time, too.
+const FOLD_LAYERS: usize = if super::MOST_LAYERS < 12 { super::MOST_LAYERS } else { 12 };
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// How long the machine stood still, and for what.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FreezeTimes {
+    pub stop: Duration,
+    pub state: Duration,
+    pub disk: Duration,
+    pub copy: Duration,
+    /// From before the stop until the guest ran again.
+    pub pause: Duration,
+}
+
+/// The copy. It ends when this is dropped, or when whoever holds this dies.
+#[derive(Debug)]
+pub struct Frozen {
+    /// Held open: the copy ends with it.
+    _connection: UnixStream,
+    process: OwnedFd,
+    address: u64,
+    bytes: u64,
+    pub times: FreezeTimes,
+}
+
+/// What [`Frozen::save`] stored.
+#[derive(Debug)]
+pub struct SavedPages {
+    pub map: MemoryMap,
+    /// How many layers the map refers to.
+    pub layers: usize,
+    pub stored_bytes: u64,
+}
+
+/// A connection that will tell which process answers it.
+pub(crate) fn connect(connection: tokio::net::UnixStream) -> io::Result<UnixStream> {
+    let connection = connection.into_std()?;
+    connection.set_nonblocking(false)?;
+    connection.set_read_timeout(Some(COPY_LIMIT))?;
+    set_socket_passcred(&connection, true)?;
+    Ok(connection)
+}
+
+impl Frozen {
+    /// Asks the machine's process for a copy of itself. Its guest must have been stopped.
+    pub(crate) fn take(mut connection: UnixStream, original: i32, bytes: u64) -> io::Result<Self> {
+        connection.write_all(b"c")?;
+        let (pid, address, told) = receive(&connection)?;
+        let process = open(format!("/proc/{pid}"), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        // The pid comes from the kernel, but could have been another's since; what is opened here cannot change.
+        if parent(&process)? != original || told != bytes {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the answer does not come from a copy of the machine",
+            ));
+        }
+        Ok(Self { _connection: connection, process, address, bytes, times: FreezeTimes::default() })
+    }
+
+    /// Writes the pages in which the machine differs from `below`, a map over these layers that it was restored with
+    /// or last saved as, and says where they are. If more layers or extents would come together than a machine can
+    /// map, everything over the base is stored again, and the new layer stands on the base alone.
+    pub fn save(&self, below: &MemoryMap, layers: &[File], out: &mut impl Write) -> io::Result<SavedPages> {
+        let [pagemap, memory] = [self.file("pagemap")?, self.file("mem")?];
+        let own = written(&pagemap, self.address, self.bytes)?;
+        let changed = coalesced(self.changed(&memory, &own, below, layers)?, MOST_EXTENTS / 2);
+        let map = below.under(&laid_out(&changed, layers.len() as u64));
+        let fits = layers.len() < FOLD_LAYERS && map.extents().len() <= MOST_EXTENTS;
+        let (ranges, map, layers) = if fits {
+            (changed, map, layers.len() + 1)
+        } else {
+            let all = coalesced(union(own, below.ranges()), MOST_EXTENTS / 2);
+            let map = MemoryMap::default().under(&laid_out(&all, 0));
+            (all, map, 1)
+        };
+        let stored_bytes = ranges.iter().map(|range| range.end - range.start).sum();
+        self.copy_out(&memory, &ranges, out)?;
+        Ok(SavedPages { map, layers, stored_bytes })
+    }
+
+    fn file(&self, name: &str) -> io::Result<File> {
+        Ok(File::from(openat(&self.process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
+    }
+
+    /// The pages of these ranges that are not in `below` with the same content.
+    fn changed(
+        &self,
+        memory: &File,
+        ranges: &[Range<u64>],
+        below: &MemoryMap,
+        layers: &[File],
+    ) -> io::Result<Vec<Range<u64>>> {
+        let mut changed = Vec::new();
+        let mut extents = below.extents().iter().peekable();
+        let [mut now, mut before] = [[0; PAGE as usize]; 2];
+        for page in ranges.iter().flat_map(|range| range.clone().step_by(PAGE as usize)) {
+            while extents.next_if(|extent| extent.guest + extent.bytes <= page).is_some() {}
+            let same = match extents.peek() {
+                Some(extent) if extent.guest <= page => {
+                    let layer = layers.get(extent.layer as usize).ok_or(io::ErrorKind::NotFound)?;
+                    layer.read_exact_at(&mut before, extent.at + (page - extent.guest))?;
+                    memory.read_exact_at(&mut now, self.address + page)?;
+                    now == before
+                }
+                _ => false,
+            };
+            if !same {
+                push(&mut changed, page..page + PAGE);
+            }
+        }
+        Ok(changed)
+    }
+
+    fn copy_out(&self, memory: &File, ranges: &[Range<u64>], out: &mut impl Write) -> io::Result<()> {
+        let mut buffer = vec![0; BUFFER_BYTES];
+        for range in ranges {
+            let mut from = range.start;
+            while from < range.end {
+                let length = ((range.end - from) as usize).min(BUFFER_BYTES);
+                memory.read_exact_at(&mut buffer[..length], self.address + from)?;
+                out.write_all(&buffer[..length])?;
+                from += length as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ranges one behind the other in a file.
+fn laid_out(ranges: &[Range<u64>], layer: u64) -> Vec<Extent> {
+    let mut at = 0;
+    let extent = |range: &Range<u64>| {
+        let extent = Extent { guest: range.start, bytes: range.end - range.start, layer, at };
+        at += extent.bytes;
+        extent
+    };
+    ranges.iter().map(extent).collect()
+}
+
+/// The copy's pid, as this process sees it, and where it has guest memory.
+fn receive(connection: &UnixStream) -> io::Result<(i32, u64, u64)> {
+    let mut place = [0u8; 16];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let length =
+        recvmsg(connection, &mut [IoSliceMut::new(&mut place)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let pid = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid.as_raw_pid()),
+        _ => None,
+    });
+    let refused = || io::Error::new(io::ErrorKind::ConnectionAborted, "the machine's process could not be copied");
+    let pid = pid.filter(|_| length == place.len()).ok_or_else(refused)?;
+    let half =
+        |from: usize| u64::from_le_bytes(place[from..from + 8].try_into().expect("sixteen bytes have two halves"));
+    Ok((pid, half(0), half(8)))
+}
+
+fn parent(process: &OwnedFd) -> io::Result<i32> {
+    let mut status = String::new();
+    File::from(openat(process, "status", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+        .read_to_string(&mut status)?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.and_then(|pid| pid.trim().parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}

@@ -1,0 +1,47 @@
+//! The preloaded library, carried inside this binary.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const LIBRARY: &[u8] = include_bytes!(env!("SANDLING_PRELOAD"));
+
+/// Puts the library into a directory, if it is not there, and says where it is. Its name is its content's, so that
+/// machines that run already keep theirs.
+pub fn place_library(directory: &Path) -> io::Result<PathBuf> {
+    let path = directory.join(format!("preload-{:016x}.so", fingerprint(LIBRARY)));
+    if fs::read(&path).is_ok_and(|found| found == LIBRARY) {
+        return Ok(path);
+    }
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let fresh = directory.join(format!(".preload-{}-{number}.new", std::process::id()));
+    let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o644).open(&fresh)?;
+    file.write_all(LIBRARY)?;
+    file.sync_all()?;
+    // Whatever the umask: machines run as other users.
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    fs::rename(&fresh, &path)?;
+    Ok(path)
+}
+
+/// FNV-1a: tells versions apart; whoever could forge one could replace the file anyway.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_library_is_put_right() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = place_library(dir.path()).unwrap();
+        fs::write(&path, b"short").unwrap();
+        assert_eq!(place_library(dir.path()).unwrap(), path);
+        assert_eq!(fs::read(path).unwrap(), LIBRARY);
+    }
+}

@@ -1,0 +1,113 @@
+//! Which pages a process wrote, as ranges that are worth storing.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+pub(super) const PAGE: u64 = 4096;
+
+/// Bits of `/proc/PID/pagemap`. A private page of a file mapping is one of the file until it is written.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const OF_FILE: u64 = 1 << 61;
+
+const ENTRIES_AT_ONCE: usize = 1 << 15;
+
+/// The ranges, relative to `address`, of the pages that are the process's own.
+pub(super) fn written(pagemap: &File, address: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut buffer = vec![0u8; ENTRIES_AT_ONCE * 8];
+    let pages = bytes / PAGE;
+    let mut page = 0;
+    while page < pages {
+        let count = ((pages - page) as usize).min(ENTRIES_AT_ONCE);
+        let entries = &mut buffer[..count * 8];
+        pagemap.read_exact_at(entries, (address / PAGE + page) * 8)?;
+        for entry in entries.chunks_exact(8) {
+            let entry = u64::from_le_bytes(entry.try_into().expect("chunks of eight bytes"));
+            if entry & (PRESENT | SWAPPED) != 0 && entry & OF_FILE == 0 {
+                push(&mut ranges, page * PAGE..(page + 1) * PAGE);
+            }
+            page += 1;
+        }
+    }
+    Ok(ranges)
+}
+
+pub(super) fn push(ranges: &mut Vec<Range<u64>>, next: Range<u64>) {
+    match ranges.last_mut() {
+        Some(last) if last.end >= next.start => last.end = last.end.max(next.end),
+        _ => ranges.push(next),
+    }
+}
+
+/// Both, in order and without overlap.
+pub(super) fn union(one: Vec<Range<u64>>, other: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut all = one;
+    all.extend(other);
+    all.sort_by_key(|range| range.start);
+    let mut ranges = Vec::with_capacity(all.len());
+    for range in all {
+        push(&mut ranges, range);
+    }
+    ranges
+}
+
+/// At most `most` ranges: the smallest gaps are stored along, for every range is a mapping, and those are limited.
+pub(super) fn coalesced(mut ranges: Vec<Range<u64>>, most: usize) -> Vec<Range<u64>> {
+    let mut gap = PAGE;
+    while ranges.len() > most.max(1) {
+        let mut fewer: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match fewer.last_mut() {
+                Some(last) if range.start - last.end <= gap => last.end = range.end,
+                _ => fewer.push(range),
+            }
+        }
+        ranges = fewer;
+        gap *= 2;
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_union_is_in_order_and_disjoint() {
+        let one = vec![0..PAGE, 4 * PAGE..6 * PAGE];
+        let other = [PAGE..2 * PAGE, 5 * PAGE..7 * PAGE];
+        assert_eq!(union(one, other.into_iter()), [0..2 * PAGE, 4 * PAGE..7 * PAGE]);
+    }
+
+    #[test]
+    fn the_smallest_gaps_are_closed_first() {
+        let ranges = vec![0..PAGE, 2 * PAGE..3 * PAGE, 100 * PAGE..101 * PAGE];
+        assert_eq!(coalesced(ranges.clone(), 3), ranges);
+        assert_eq!(coalesced(ranges.clone(), 2), [0..3 * PAGE, 100 * PAGE..101 * PAGE]);
+        assert_eq!(coalesced(ranges, 1), [0..101 * PAGE]);
+    }
+
+    #[test]
+    fn a_private_mapping_tells_what_was_written() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(16 * PAGE).unwrap();
+        let bytes = 16 * PAGE as usize;
+        // SAFETY: a fresh private mapping of a file that nothing else uses, unmapped by the end of the process.
+        let mapped = unsafe {
+            let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, rustix::mm::MapFlags::PRIVATE, &file, 0).unwrap()
+        };
+        // SAFETY: within the mapping.
+        let pages = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), bytes) };
+        assert_eq!(pages[3 * PAGE as usize], 0, "a page that was only read");
+        pages[PAGE as usize] = 1;
+        pages[2 * PAGE as usize] = 1;
+        pages[9 * PAGE as usize] = 1;
+        let pagemap = File::open("/proc/self/pagemap").unwrap();
+        let found = written(&pagemap, mapped as u64, 16 * PAGE).unwrap();
+        assert_eq!(found, [PAGE..3 * PAGE, 9 * PAGE..10 * PAGE]);
+    }
+}

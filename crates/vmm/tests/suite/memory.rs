@@ -1,0 +1,155 @@
+//! Machines forked from machines: memory in layers, disks on disks, and a parent that goes on.
+
+use std::fs;
+use std::path::PathBuf;
+
+use sandling_vmm::disk::{DiskFormat, create_overlay};
+use sandling_vmm::machine::{Afterwards, Layer, Machine, Start};
+use sandling_vmm::memory::{Memory, MemoryMap};
+
+use crate::fixture::*;
+
+const MEMORY_BYTES: u64 = 256 << 20;
+
+/// What a child is restored from.
+struct Saved {
+    memory: Memory,
+    map: MemoryMap,
+    state: PathBuf,
+    disks: Vec<Layer>,
+    top: String,
+    stored_bytes: u64,
+    /// What the layer below it stored.
+    below_bytes: u64,
+}
+
+/// Saves a machine that stands on `below`, as the layer of that name; the machine goes on.
+async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
+    let dir = WORK.join(format!("saved-{name}"));
+    fs::create_dir_all(&dir).unwrap();
+    let (overlay, layer) = (format!("{name}-top.qcow2"), format!("{name}-disk"));
+    let files = machine.dir().files();
+    let fresh = files.join(&overlay);
+    create_overlay(&fresh, &format!("/layers/{layer}"), DiskFormat::Qcow2, DISK_BYTES).await.unwrap();
+    fs::set_permissions(&fresh, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let frozen = machine.freeze("saved-state", &overlay, MEMORY_BYTES, Afterwards::Running).await.unwrap();
+    let (below_map, mut layers) = below.map_or_else(Default::default, |b| (b.map.clone(), b.memory.layers.clone()));
+    let pages = dir.join("pages");
+    let files_below: Vec<_> = layers.iter().map(|path| fs::File::open(path).unwrap()).collect();
+    let saved = frozen.save(&below_map, &files_below, &mut fs::File::create(&pages).unwrap()).unwrap();
+    if saved.layers == 1 {
+        layers.clear();
+    }
+    layers.push(pages);
+    let map = dir.join("map");
+    fs::write(&map, saved.map.encode()).unwrap();
+    let state = dir.join("state");
+    fs::copy(files.join("saved-state"), &state).unwrap();
+    let disk = dir.join("disk");
+    let top = below.map_or("disk.qcow2".to_owned(), |below| below.top.clone());
+    fs::rename(files.join(top), &disk).unwrap();
+    fs::set_permissions(&disk, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+    let mut disks = below.map_or_else(|| TEMPLATE.disk().backing, |below| below.disks.clone());
+    disks.push(Layer { name: layer, path: disk });
+    let memory = Memory { layers, map: Some(map), ..base_memory() };
+    Saved {
+        memory,
+        map: saved.map,
+        state,
+        disks,
+        top: "disk.qcow2".to_owned(),
+        stored_bytes: saved.stored_bytes,
+        below_bytes: below.map_or(0, |below| below.stored_bytes),
+    }
+}
+
+async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
+    let mut config = restore_config(name).await;
+    config.start = Start::Restore { memory: of.memory.clone(), state: of.state.clone() };
+    config.disk.backing = of.disks.clone();
+    let overlay = config.dir.files().join(&config.disk.overlay);
+    fs::remove_file(&overlay).unwrap();
+    let top = format!("/layers/{}", of.disks.last().unwrap().name);
+    create_overlay(&overlay, &top, DiskFormat::Qcow2, DISK_BYTES).await.unwrap();
+    let machine = Machine::restore(config).await.unwrap();
+    machine.cont().await.unwrap();
+    let guest = Guest::connect(&machine).await;
+    (machine, guest)
+}
+
+#[tokio::test]
+async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_nobody_sees_the_others_writes() {
+    let (parent, mut guest) = running("fork-parent").await;
+    assert_eq!(guest.ask("write from the parent").await, "written");
+    let asked: u32 = guest.ask("asked").await.parse().unwrap();
+    let saved = save(&parent, None, "parent").await;
+    assert!(saved.stored_bytes > 0 && saved.stored_bytes < MEMORY_BYTES / 4, "{} bytes", saved.stored_bytes);
+    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent goes on");
+    assert_eq!(guest.ask("write from the parent, later").await, "written");
+
+    let (first, mut first_guest) = child(&saved, "fork-first").await;
+    assert_eq!(first_guest.ask("asked").await, (asked + 1).to_string());
+    assert_eq!(first_guest.ask("read").await, "from the parent");
+    assert_eq!(first_guest.ask("write from the first").await, "written");
+    let again = save(&first, Some(&saved), "first").await;
+    assert!(again.stored_bytes < MEMORY_BYTES / 4);
+
+    let (second, mut second_guest) = child(&again, "fork-second").await;
+    assert_eq!(second_guest.ask("asked").await, (asked + 4).to_string());
+    assert_eq!(second_guest.ask("read").await, "from the first");
+    let (sibling, mut sibling_guest) = child(&saved, "fork-sibling").await;
+    assert_eq!(sibling_guest.ask("read").await, "from the parent");
+    assert_eq!(guest.ask("read").await, "from the parent, later");
+    for machine in [parent, first, second, sibling] {
+        machine.end().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_long_line_of_forks_is_folded_and_remembers_everything() {
+    let (mut machine, mut guest) = running("line").await;
+    let asked: u32 = guest.ask("asked").await.parse().unwrap();
+    let mut below: Option<Saved> = None;
+    let mut most = 0;
+    for number in 1..=14 {
+        let saved = save(&machine, below.as_ref(), &format!("line-{number}")).await;
+        most = most.max(saved.memory.layers.len());
+        machine.end().await.unwrap();
+        (machine, guest) = child(&saved, &format!("line-child-{number}")).await;
+        assert_eq!(guest.ask("asked").await, (asked + number).to_string());
+        below = Some(saved);
+    }
+    assert_eq!(most, 12);
+    assert!(below.unwrap().memory.layers.len() < most, "it was folded");
+    machine.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_save_of_one_machine_stores_only_what_changed() {
+    let (machine, mut guest) = running("twice").await;
+    guest.ask("asked").await;
+    let first = save(&machine, None, "twice-first").await;
+    guest.ask("asked").await;
+    let second =
+        save(&machine, Some(&Saved { top: "twice-first-top.qcow2".to_owned(), ..first }), "twice-second").await;
+    assert!(second.stored_bytes * 2 < second.below_bytes, "{} after {}", second.stored_bytes, second.below_bytes);
+    let (last, mut last_guest) = child(&second, "twice-child").await;
+    assert_eq!(last_guest.ask("echo here").await, "here");
+    machine.end().await.unwrap();
+    last.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_copy_ends_with_whoever_asked_for_it() {
+    let (machine, mut guest) = running("copy-ends").await;
+    let saved = save(&machine, None, "copy-ends").await;
+    drop(saved);
+    // The copy is a child of the thread that made it; whichever that is, nothing but zombies may be left.
+    eventually("the copy ends", PATIENCE, || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", machine.pid())).unwrap().flatten();
+        let mut children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        children.all(|line| line.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())))
+    });
+    assert_eq!(guest.ask("echo still here").await, "still here");
+    machine.end().await.unwrap();
+}

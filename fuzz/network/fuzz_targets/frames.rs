@@ -1,0 +1,27 @@
+//! Ethernet frames from a hostile guest: whatever they hold, they are read, refused or answered without panic.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sandling_network::Ends;
+use sandling_network::fuzzing::{Inbound, lease, read_frame, reset, unreachable};
+
+fuzz_target!(|data: &[u8]| {
+    let ends = Ends::default();
+    // The interesting bytes come after the addresses, which are either right or the end of it.
+    let mut frame = Vec::with_capacity(12 + data.len());
+    frame.extend_from_slice(&ends.gateway_mac.0);
+    frame.extend_from_slice(&ends.guest_mac.0);
+    frame.extend_from_slice(data);
+    for bytes in [data, &frame] {
+        match read_frame(&ends, bytes) {
+            Inbound::Dhcp(message) => drop(lease(&ends, message)),
+            Inbound::Tcp { packet, .. } => drop(reset(&ends, packet)),
+            Inbound::Refused { packet: Some(packet), .. } => drop(unreachable(&ends, packet)),
+            _ => {}
+        }
+    }
+    drop(lease(&ends, data));
+    drop(reset(&ends, data));
+    drop(unreachable(&ends, data));
+});

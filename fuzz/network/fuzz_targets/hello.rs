@@ -1,0 +1,13 @@
+//! TLS greetings from a hostile guest: what is read once more, byte by byte, is read the same.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sandling_network::fuzzing::Hello;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(Some(whole)) = Hello::read(data) {
+        let first = (0..=data.len()).find_map(|end| Hello::read(&data[..end]).ok().flatten());
+        assert_eq!(first, Some(whole), "more bytes change nothing about a greeting");
+    }
+});

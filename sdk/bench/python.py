@@ -1,0 +1,123 @@
+"""What the Python SDK costs: its import, and an exec beside the same exec over a bare HTTP connection.
+
+    python sdk/bench/python.py [--rounds 300]
+
+Needs a server (``SANDLING_API``, ``SANDLING_TOKEN``) or a ``sandling`` that can be started. Both ways take turns within
+one run, so that a busy moment hits both; what counts is the median
+of the differences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Tuple
+from urllib.parse import urlsplit
+
+from sandling import AsyncSandbox, Client, Sandbox
+
+IMPORT_AIM_MS = 150.0
+OVERHEAD_AIM_MS = 1.0
+COMMAND = "/bin/true"
+
+
+Took = Tuple[float, float]
+
+
+def took(work: Callable[[], Any]) -> Took:
+    """Milliseconds by the clock, and of this process's own computing."""
+    clock, computing = time.perf_counter(), time.process_time()
+    work()
+    return (time.perf_counter() - clock) * 1000, (time.process_time() - computing) * 1000
+
+
+def cold_import(rounds: int) -> float:
+    """The time `import sandling` adds to an interpreter's start."""
+
+    def start(code: str) -> float:
+        return took(lambda: subprocess.run([sys.executable, "-c", code], check=True))[0]
+
+    pairs = [(start("pass"), start("import sandling")) for _ in range(rounds)]
+    return statistics.median(after for _, after in pairs) - statistics.median(before for before, _ in pairs)
+
+
+class Bare:
+    """The same request over a connection of the standard library."""
+
+    def __init__(self, url: str, token: str, sandbox_id: str) -> None:
+        parts = urlsplit(url)
+        self._connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
+        self._path = f"/v1/sandboxes/{sandbox_id}/exec"
+        self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+
+    def exec(self) -> None:
+        self._connection.request("POST", self._path, json.dumps({"cmd": COMMAND}), self._headers)
+        answer = json.loads(self._connection.getresponse().read())
+        assert answer["exit_code"] == 0, answer
+
+
+def blocking(sandbox: Sandbox, bare: Bare, rounds: int) -> list[tuple[Took, Took]]:
+    pairs = []
+    for number in range(rounds):
+        # Whoever goes second finds the guest's caches warm, so they take turns at that, too.
+        first, second = (bare.exec, lambda: sandbox.exec(COMMAND))[:: 1 if number % 2 else -1]
+        times = [took(first), took(second)][:: 1 if number % 2 else -1]
+        pairs.append((times[0], times[1]))
+    return pairs
+
+
+async def awaited(sandbox_id: str, bare: Bare, rounds: int) -> list[tuple[Took, Took]]:
+    sandbox = await AsyncSandbox.get(sandbox_id)
+
+    async def own() -> Took:
+        clock, computing = time.perf_counter(), time.process_time()
+        await sandbox.exec(COMMAND)
+        return (time.perf_counter() - clock) * 1000, (time.process_time() - computing) * 1000
+
+    pairs = []
+    for number in range(rounds):
+        if number % 2:
+            raw = took(bare.exec)
+            pairs.append((raw, await own()))
+        else:
+            sdk = await own()
+            pairs.append((took(bare.exec), sdk))
+    await sandbox.client.aclose()
+    return pairs
+
+
+def report(name: str, pairs: list[tuple[Took, Took]]) -> bool:
+    bare = statistics.median(raw for (raw, _), _ in pairs)
+    over = statistics.median(own - raw for (raw, _), (own, _) in pairs)
+    computing = statistics.median(own - raw for (_, raw), (_, own) in pairs)
+    print(
+        f"{name}: bare {bare:.2f} ms, SDK {over:+.2f} ms ({(bare + over) / bare:.3f} x), of which computing "
+        f"{computing:+.2f} ms; {over / OVERHEAD_AIM_MS:.2f} of the aim (p50, +{OVERHEAD_AIM_MS:g} ms)"
+    )
+    return over <= OVERHEAD_AIM_MS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=300)
+    rounds = parser.parse_args().rounds
+    imported = cold_import(max(5, rounds // 20))
+    print(f"import sandling: {imported:.0f} ms, {imported / IMPORT_AIM_MS:.2f} of the aim ({IMPORT_AIM_MS:g} ms)")
+    kept = [imported <= IMPORT_AIM_MS]
+    with Client() as client, Sandbox.create("base", ttl_seconds=900, client=client) as sandbox:
+        endpoint = client._transport.located()
+        bare = Bare(endpoint.url, endpoint.token, sandbox.id)
+        blocking(sandbox, bare, 20)
+        kept.append(report("exec, blocking", blocking(sandbox, bare, rounds)))
+        kept.append(report("exec, async", asyncio.run(awaited(sandbox.id, bare, rounds))))
+    return 0 if all(kept) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,375 @@
+"""The verbs of the cases as calls of the Python SDK, of either colour. Each gives plain data."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import hashlib
+import inspect
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Awaitable, Callable, Dict, List
+
+import httpx
+
+Verb = Callable[..., Awaitable[Any]]
+VERBS: Dict[str, Verb] = {}
+PORT_WITHIN = 60.0
+
+
+async def settle(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+async def each(source: Any) -> List[Any]:
+    if hasattr(source, "__aiter__"):
+        return [item async for item in source]
+    return list(source)
+
+
+async def first(source: Any, fits: Callable[[Any], bool]) -> Any:
+    """The first item that fits; the source is closed then."""
+    if hasattr(source, "__aiter__"):
+        async for item in source:
+            if fits(item):
+                await source.aclose()
+                return item
+    else:
+        for item in source:
+            if fits(item):
+                source.close()
+                return item
+    raise AssertionError("the stream ended before it came")
+
+
+async def entered(thing: Any) -> Any:
+    return await thing.__aenter__() if hasattr(thing, "__aenter__") else thing.__enter__()
+
+
+async def left(thing: Any) -> None:
+    await thing.__aexit__(None, None, None) if hasattr(thing, "__aexit__") else thing.__exit__(None, None, None)
+
+
+def verb(name: str) -> Callable[[Verb], Verb]:
+    def keep(function: Verb) -> Verb:
+        VERBS[name] = function
+        return function
+
+    return keep
+
+
+def plain(value: Any) -> Any:
+    """Data of the SDK as JSON would have it."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        data = {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        for name in ("ok", "duration"):
+            if hasattr(value, name):
+                data[name] = getattr(value, name)
+        return data
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def simple(name: str, call: Callable[..., Any]) -> None:
+    """A verb that is one call."""
+
+    async def run(_: Any, thing: Any, /, **arguments: Any) -> Any:
+        return await settle(call(thing, **arguments))
+
+    VERBS[name] = run
+
+
+for own in [
+    "exec",
+    "run",
+    "run_code",
+    "pause",
+    "resume",
+    "lifecycle",
+    "refresh",
+    "kill",
+    "close",
+    "metrics",
+    "events",
+    "hibernate",
+    "wake",
+    "promote",
+    "start",
+]:
+    simple(own, lambda sandbox, own=own, **arguments: getattr(sandbox, own)(**arguments))
+for own in ["append", "mkdir", "remove", "move", "chmod", "stat", "listdir"]:
+    simple(
+        f"files.{own}",
+        lambda sandbox, own=own, **arguments: getattr(sandbox.files, own)(
+            **{("content" if key == "text" else key): value for key, value in arguments.items()}
+        ),
+    )
+simple("info", lambda sandbox: sandbox)
+simple("set_ttl", lambda sandbox, seconds: sandbox.set_ttl(seconds))
+simple("set_idle", lambda sandbox, seconds: sandbox.set_idle(seconds))
+simple("set_persistent", lambda sandbox, persistent: sandbox.set_persistent(persistent))
+simple("exec.wait", lambda job: job.wait())
+simple("exec.status", lambda job: job.status())
+simple("exec.signal", lambda job, signal: job.signal(signal))
+simple("exec.kill", lambda job: job.kill())
+simple("exec.forget", lambda job: job.forget())
+simple("commands.list", lambda sandbox: sandbox.commands.list())
+simple("contexts.list", lambda sandbox: sandbox.contexts.list())
+simple("context.create", lambda sandbox, **arguments: sandbox.contexts.create(**arguments))
+simple("context.restart", lambda context: context.restart())
+simple("context.close", lambda context: context.close())
+simple("version", lambda client: client.version())
+simple("get", lambda client, id: client.sandboxes.get(id))
+simple("delete", lambda client, id: client.sandboxes.delete(id))
+simple("list", lambda client, **arguments: client.sandboxes.list(**arguments))
+simple("templates.list", lambda client: client.templates.list())
+simple("templates.get", lambda client, name: client.templates.get(name))
+simple("tokens.create", lambda client, **arguments: client.tokens.create(**arguments))
+simple("tokens.list", lambda client: client.tokens.list())
+simple("tokens.revoke", lambda client, prefix: client.tokens.revoke(prefix))
+simple("snapshots.list", lambda client: client.snapshots.list())
+simple("snapshots.get", lambda client, id: client.snapshots.get(id))
+simple("snapshots.delete", lambda client, id: client.snapshots.delete(id))
+simple("volume.delete", lambda client, name: client.volumes.delete(name))
+simple("fork", lambda sandbox, **arguments: sandbox.fork(**arguments))
+simple("fork_many", lambda sandbox, count: sandbox.fork(count))
+
+
+@verb("me")
+async def me(runner: Any, client: Any, api_key: str = "") -> Any:
+    return await settle((runner.client_with(api_key) if api_key else client).me())
+
+
+@verb("create")
+async def create(runner: Any, client: Any, api_key: str = "", **options: Any) -> Any:
+    client = runner.client_with(api_key) if api_key else client
+    return await settle(client.sandboxes.create(**options))
+
+
+@verb("block")
+async def block(runner: Any, client: Any, **options: Any) -> Any:
+    sandbox = await entered(runner.sandbox_class(client=client, **options))
+    result = await settle(sandbox.exec("true"))
+    assert result.ok
+    await left(sandbox)
+    return sandbox
+
+
+@verb("volume")
+async def volume(runner: Any, client: Any, name: str, size_gb: float) -> Any:
+    made = await settle(runner.volume_class.get_or_create(name, size_gb, client=client))
+    again = await settle(runner.volume_class.get_or_create(name, size_gb, client=client))
+    assert again.name == made.name
+    return {"name": made.name, "size_mb": made.size_mb}
+
+
+async def _streamed(stream: Any) -> Any:
+    chunks = await each(stream)
+    merged: List[List[str]] = []
+    for name, text in chunks:
+        if merged and merged[-1][0] == name:
+            merged[-1][1] += text
+        else:
+            merged.append([name, text])
+    digest = hashlib.sha256(stream.result.stdout.encode()).hexdigest()
+    characters = len(stream.result.stdout)
+    return {
+        "chunks": merged,
+        "result": plain(stream.result),
+        "sha256": digest,
+        "characters": characters,
+    }
+
+
+@verb("stream")
+async def stream(_: Any, sandbox: Any, **arguments: Any) -> Any:
+    return await _streamed(sandbox.stream(**arguments))
+
+
+@verb("exec.stream")
+async def exec_stream(_: Any, job: Any) -> Any:
+    return await _streamed(job.stream())
+
+
+@verb("callbacks")
+async def callbacks(_: Any, sandbox: Any, cmd: str) -> Any:
+    heard: Dict[str, str] = {"stdout": "", "stderr": ""}
+
+    def listen(name: str) -> Callable[[str], None]:
+        def hear(text: str) -> None:
+            heard[name] += text
+
+        return hear
+
+    code = await settle(sandbox.exec_stream(cmd, listen("stdout"), listen("stderr")))
+    result = await settle(sandbox.exec(cmd, on_stdout=lambda _: None))
+    assert (result.stdout, result.stderr, result.exit_code) == (
+        heard["stdout"],
+        heard["stderr"],
+        code,
+    )
+    return {**heard, "exit_code": code}
+
+
+@verb("context.run")
+async def context_run(_: Any, context: Any, **arguments: Any) -> Any:
+    return _execution(await settle(context.run_code(**arguments)))
+
+
+@verb("contexts.run_in")
+async def run_in(_: Any, sandbox: Any, id: str, code: str) -> Any:
+    contexts = await settle(sandbox.contexts.list())
+    return _execution(await settle(next(item for item in contexts if item.id == id).run_code(code)))
+
+
+def _execution(execution: Any) -> Any:
+    rich = execution.results[0] if execution.results else None
+    data = {
+        **plain(execution),
+        "results": [result.data for result in execution.results],
+        "text": execution.text,
+    }
+    return {**data, "html": rich and rich.html, "json": rich and rich.json}
+
+
+@verb("files.write")
+async def write(_: Any, sandbox: Any, path: str, text: Any = None, **more: Any) -> Any:
+    content = base64.b64decode(more.pop("base64")) if text is None else text
+    return await settle(sandbox.filesystem.write(path, content, **more))
+
+
+@verb("files.read")
+async def read(_: Any, sandbox: Any, **arguments: Any) -> Any:
+    return {"base64": base64.b64encode(await settle(sandbox.files.read(**arguments))).decode()}
+
+
+@verb("files.read_text")
+async def read_text(_: Any, sandbox: Any, path: str) -> Any:
+    return {"text": await settle(sandbox.files.read_text(path))}
+
+
+@verb("files.exists")
+async def exists(_: Any, sandbox: Any, path: str) -> Any:
+    return {"exists": await settle(sandbox.files.exists(path))}
+
+
+def _digest(data: bytes) -> Any:
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+@verb("files.upload")
+async def upload(_: Any, sandbox: Any, path: str, bytes: int) -> Any:
+    data = hashlib.shake_256(b"conformance").digest(bytes)
+    with tempfile.TemporaryDirectory() as scratch:
+        local = Path(scratch) / "file"
+        local.write_bytes(data)
+        await settle(sandbox.files.upload(local, path))
+    return _digest(data)
+
+
+@verb("files.download")
+async def download(_: Any, sandbox: Any, path: str) -> Any:
+    with tempfile.TemporaryDirectory() as scratch:
+        local = Path(scratch) / "file"
+        try:
+            await settle(sandbox.files.download(path, local))
+        except Exception:
+            assert not list(Path(scratch).iterdir()), "half a file was left"
+            raise
+        return _digest(local.read_bytes())
+
+
+@verb("files.stream")
+async def stream_file(_: Any, sandbox: Any, path: str) -> Any:
+    return _digest(b"".join(await each(sandbox.files.stream(path))))
+
+
+@verb("files.walk")
+async def walk(_: Any, sandbox: Any, path: str) -> Any:
+    found = await each(sandbox.files.walk(path))
+    return [[top, [item.name for item in inner], [item.name for item in files]] for top, inner, files in found]
+
+
+@verb("files.watch")
+async def watch(_: Any, sandbox: Any, path: str, then: str) -> Any:
+    # The change is made again and again: when the watch begins is not told.
+    job = await settle(sandbox.start(f"for i in $(seq 100); do rm -f {path}/*; {then}; sleep 0.2; done"))
+    change = await first(sandbox.files.watch(path), lambda change: change.kind == "created")
+    await settle(job.kill())
+    return {"path": change.path, "kind": change.kind}
+
+
+@verb("follow_events")
+async def follow_events(_: Any, sandbox: Any, until: str) -> Any:
+    return plain(await first(sandbox.follow_events(), lambda event: event.type == until))
+
+
+@verb("logs")
+async def logs(_: Any, sandbox: Any) -> Any:
+    return await each(sandbox.logs())
+
+
+@verb("follow_logs")
+async def follow_logs(_: Any, sandbox: Any, until: str) -> Any:
+    return {"line": await first(sandbox.logs(follow=True), lambda line: line == until)}
+
+
+@verb("until_port")
+async def until_port(_: Any, sandbox: Any, port: int) -> Any:
+    deadline = time.monotonic() + PORT_WITHIN
+    while time.monotonic() < deadline:
+        urls = await settle(sandbox.preview_urls())
+        if port in urls:
+            return {"url": urls[port]}
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"nobody listens on {port}")
+
+
+@verb("preview_url")
+async def preview_url(_: Any, sandbox: Any, port: int) -> Any:
+    return {"url": await settle(sandbox.preview_url(port))}
+
+
+@verb("preview_get")
+async def preview_get(_: Any, sandbox: Any, port: int, path: str) -> Any:
+    preview = await settle(sandbox.preview(port))
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.get(preview.path_url + path)
+    return {"status": answer.status_code, "text": answer.text}
+
+
+@verb("terminal")
+async def terminal(_: Any, sandbox: Any, lines: Any, resize: Any, more: Any, last: str, **options: Any) -> Any:
+    seen = b""
+    terminal = await entered(sandbox.terminal(**options))
+    for line, answer in lines:
+        await settle(terminal.write(line + "\n"))
+        seen += await settle(terminal.read_until(answer, 60))
+    await settle(terminal.resize(*resize))
+    for line, answer in more:
+        await settle(terminal.write(line + "\n"))
+        seen += await settle(terminal.read_until(answer, 60))
+    await settle(terminal.write(last + "\n"))
+    seen += b"".join(await each(terminal))
+    await left(terminal)
+    return {"seen": seen.decode(), "exit_code": terminal.exit_code}
+
+
+@verb("snapshot")
+async def snapshot(_: Any, sandbox: Any) -> Any:
+    return {"id": await settle(sandbox.snapshot())}
+
+
+@verb("explore")
+async def explore(_: Any, sandbox: Any, candidates: List[str]) -> Any:
+    result = await settle(sandbox.explore(candidates))
+    outcome = result.winner_outcome
+    return {
+        "winner": result.winner,
+        "winner_label": outcome.label,
+        "files_changed": outcome.files_changed,
+        "reaped": result.reaped,
+    }

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Runs the shared cases with every SDK against a server of its own with real virtual machines.
+#
+#   sdk/conformance/run.sh SANDLING [python] [async] [typescript] [guides]
+#
+# SANDLING is the path of the binary; all runners are used unless some are named; `guides` is the code of docs/sdk.md.
+# SANDLING_TEST_TEMPLATES names the directory with the template `base`; without it, those of the user's own home are
+# used. Ends with 0 only if no case failed and nothing was left behind.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [typescript] [guides]}")
+shift
+runners=("$@")
+[ ${#runners[@]} -gt 0 ] || runners=(python async typescript guides)
+installed=${CARGO_TARGET_DIR:-$here/../../target}/sdk-conformance
+# A short path: there are Unix sockets below it.
+run=$(mktemp -d "${TMPDIR:-/tmp}/sdk.XXXXXX")
+server=
+failed=0
+
+fail() {
+  echo "conformance: $*" >&2
+  failed=1
+}
+
+start_server() {
+  export SANDLING_HOME=$run/home
+  [ -z "${SANDLING_TEST_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES
+  [ -n "${SANDLING_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates
+  SANDLING_TOKEN=conformance-$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
+  export SANDLING_TOKEN
+  : >"$run/server.log"
+  "$sandling" serve --listen 127.0.0.1:0 >"$run/server.log" 2>&1 &
+  server=$!
+  for _ in $(seq 600); do
+    SANDLING_API=$(grep -om1 'http://127\.0\.0\.1:[0-9]*' "$run/server.log" || true)
+    [ -z "$SANDLING_API" ] || break
+    kill -0 "$server" 2>/dev/null || { cat "$run/server.log" >&2; exit 1; }
+    sleep 0.1
+  done
+  export SANDLING_API
+}
+
+stop_server() {
+  local stopping=$server
+  server=
+  kill -TERM "$stopping"
+  wait "$stopping" || fail "the server did not end cleanly"
+}
+
+cleanup() {
+  [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
+  rm -rf "$run"
+}
+trap cleanup EXIT
+
+case_python() { "$installed/python/bin/python" "$here/python/run.py" sync; }
+case_async() { "$installed/python/bin/python" "$here/python/run.py" async; }
+case_typescript() {
+  # Packages are found from where a file lies, so the runner goes to the package.
+  cp "$here"/typescript/*.mjs "$installed/typescript/"
+  CASES=$here/cases.json node "$installed/typescript/run.mjs"
+}
+
+case_guides() {
+  local python=$installed/python/bin/python
+  "$python" -m pip install --quiet --disable-pip-version-check anthropic
+  (cd "$installed/typescript" && npm install --silent --no-audit --no-fund typescript@5 @types/node@18)
+  "$python" "$here/guides.py" python && "$python" "$here/guides.py" typescript "$installed/typescript"
+}
+
+sdks=()
+[[ " ${runners[*]} " =~ \ (python|async|guides)\  ]] && sdks+=(python)
+[[ " ${runners[*]} " =~ \ (typescript|guides)\  ]] && sdks+=(typescript)
+"$here/install.sh" "$installed" "${sdks[@]}"
+[ ${#sdks[@]} -lt 2 ] || "$here/local.sh" "$installed" "$sandling" || fail "the local server is not shared"
+start_server
+for runner in "${runners[@]}"; do
+  echo "conformance: $runner"
+  "case_$runner" || fail "$runner failed"
+done
+left=$(curl --silent --noproxy '*' --header "Authorization: Bearer $SANDLING_TOKEN" "$SANDLING_API/v1/sandboxes")
+[ "$left" = "[]" ] || fail "sandboxes were left behind: $left"
+stop_server
+exit "$failed"

@@ -1,0 +1,165 @@
+"""A disposable computer for every AI agent.
+
+    from sandling import Sandbox
+
+    with Sandbox.create() as sandbox:
+        print(sandbox.run_code("print(6 * 7)").stdout)
+
+Everything exists twice, with the same verbs: :class:`Sandbox` blocks, :class:`AsyncSandbox` is awaited. Names are
+loaded when they are first used, so that importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, List
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from ._async.client import AsyncClient
+    from ._async.contexts import AsyncCodeContext
+    from ._async.exec import AsyncExec, AsyncExecStream
+    from ._async.explore import explore as async_explore
+    from ._async.filesystem import AsyncSandboxFilesystem
+    from ._async.pool import AsyncSandboxPool
+    from ._async.sandbox import AsyncSandbox
+    from ._async.templates import AsyncTemplate
+    from ._async.terminal import AsyncTerminal
+    from ._async.volumes import AsyncVolume
+    from ._sync.client import Client, get_default_client, set_default_client
+    from ._sync.contexts import CodeContext
+    from ._sync.exec import Exec, ExecStream
+    from ._sync.explore import explore
+    from ._sync.filesystem import SandboxFilesystem
+    from ._sync.pool import SandboxPool
+    from ._sync.sandbox import Sandbox
+    from ._sync.templates import Template
+    from ._sync.terminal import Terminal
+    from ._sync.volumes import Volume
+    from .audit import AuditLog, AuditRecord
+    from .errors import (
+        AuthError,
+        BadRequestError,
+        CapacityError,
+        CommandFailed,
+        ConfigError,
+        ConflictError,
+        ConnectionError,
+        CreateCancelled,
+        ExecInterrupted,
+        ExploreError,
+        ForbiddenError,
+        LimitError,
+        NotFoundError,
+        RequestTimeout,
+        SandboxTimeout,
+        SandlingError,
+        ServerError,
+        TemplateBuildError,
+    )
+    from .execution import ExecutionConfig, PoolStatus, RunReport
+    from .exploring import BranchOutcome, Candidate, ExploreResult
+    from .models import (
+        Chunk,
+        Event,
+        ExecInfo,
+        ExecResult,
+        Execution,
+        FileChange,
+        FileInfo,
+        Lifecycle,
+        Metrics,
+        Preview,
+        Promotion,
+        Result,
+        SnapshotInfo,
+        TemplateBuild,
+        Token,
+        VolumeInfo,
+    )
+    from .options import VolumeMount
+    from .retry import CreateRetryEvent
+
+_HOMES = {
+    "_async.client": ["AsyncClient"],
+    "_async.contexts": ["AsyncCodeContext"],
+    "_async.exec": ["AsyncExec", "AsyncExecStream"],
+    "_async.filesystem": ["AsyncSandboxFilesystem"],
+    "_async.pool": ["AsyncSandboxPool"],
+    "_async.sandbox": ["AsyncSandbox"],
+    "_async.templates": ["AsyncTemplate"],
+    "_async.terminal": ["AsyncTerminal"],
+    "_async.volumes": ["AsyncVolume"],
+    "_sync.client": ["Client", "get_default_client", "set_default_client"],
+    "_sync.contexts": ["CodeContext"],
+    "_sync.exec": ["Exec", "ExecStream"],
+    "_sync.explore": ["explore"],
+    "_sync.filesystem": ["SandboxFilesystem"],
+    "_sync.pool": ["SandboxPool"],
+    "_sync.sandbox": ["Sandbox"],
+    "_sync.templates": ["Template"],
+    "_sync.terminal": ["Terminal"],
+    "_sync.volumes": ["Volume"],
+    "audit": ["AuditLog", "AuditRecord"],
+    "errors": [
+        "AuthError",
+        "BadRequestError",
+        "CapacityError",
+        "CommandFailed",
+        "ConfigError",
+        "ConflictError",
+        "ConnectionError",
+        "CreateCancelled",
+        "ExecInterrupted",
+        "ExploreError",
+        "ForbiddenError",
+        "LimitError",
+        "NotFoundError",
+        "RequestTimeout",
+        "SandboxTimeout",
+        "SandlingError",
+        "ServerError",
+        "TemplateBuildError",
+    ],
+    "execution": ["ExecutionConfig", "PoolStatus", "RunReport"],
+    "exploring": ["BranchOutcome", "Candidate", "ExploreResult"],
+    "models": [
+        "Chunk",
+        "Event",
+        "ExecInfo",
+        "ExecResult",
+        "Execution",
+        "FileChange",
+        "FileInfo",
+        "Lifecycle",
+        "Metrics",
+        "Preview",
+        "Promotion",
+        "Result",
+        "SnapshotInfo",
+        "TemplateBuild",
+        "Token",
+        "VolumeInfo",
+    ],
+    "options": ["VolumeMount"],
+    "retry": ["CreateRetryEvent"],
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+#: Names that are something else in their own module.
+_RENAMED = {"async_explore": ("_async.explore", "explore")}
+
+__all__ = ["__version__", *sorted([*_MODULE_OF, *_RENAMED])]
+
+
+def __getattr__(name: str) -> Any:
+    module, own_name = _RENAMED.get(name) or (_MODULE_OF.get(name), name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{module}", __name__), own_name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return __all__

@@ -1,0 +1,237 @@
+"""A client of one server."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from typing import Any, Callable, Dict, List, MutableMapping, Optional
+from weakref import WeakKeyDictionary
+
+from .. import config, local, retry
+from ..config import Endpoint
+from ..errors import ConnectionError, CreateCancelled, SandlingError
+from ..models import Event, SnapshotInfo, Token, VolumeInfo
+from ..options import DEFAULT_TEMPLATE, CancelEvent
+from ..retry import CreateRetryEvent
+from .colour import Source, scope, settle, sleep
+from .sandbox import AsyncSandbox
+from .templates import AsyncTemplates
+from .transport import AsyncTransport
+
+#: Making a machine takes longer than an ordinary request may.
+CREATE_WITHIN = 300.0
+#: How often a cancellation is looked for.
+_GLANCE = 0.1
+_LOST_ATTEMPTS = 3
+
+
+class AsyncClient:
+    """A client of one server: the one that is named, else ``SANDLING_API``'s, else a local one, started if need be."""
+
+    def __init__(
+        self,
+        api_url: Optional[str] = None,
+        api_key: Optional[str] = None,
+        timeout: float = 60.0,
+        *,
+        max_create_retry_seconds: float = retry.DEFAULT_BUDGET,
+        on_create_retry: Optional[Callable[[CreateRetryEvent], Any]] = None,
+    ) -> None:
+        def resolve() -> Endpoint:
+            return config.configured(api_url, api_key) or local.ensure()
+
+        self._transport = AsyncTransport(resolve, timeout)
+        self._budget = max_create_retry_seconds
+        self._on_retry = on_create_retry
+        self.sandboxes = AsyncSandboxes(self)
+        self.snapshots = AsyncSnapshots(self)
+        self.volumes = AsyncVolumes(self)
+        self.templates = AsyncTemplates(self)
+        self.tokens = AsyncTokens(self)
+
+    async def me(self) -> Dict[str, Any]:
+        """Whom the token stands for."""
+        told: Dict[str, Any] = await self._transport.request("GET", "/v1/me")
+        return told
+
+    async def version(self) -> Dict[str, Any]:
+        """Which server this is, and what runs its machines."""
+        told: Dict[str, Any] = await self._transport.request("GET", "/version")
+        return told
+
+    async def quota(self) -> Dict[str, Any]:
+        """The workspace's limits, and how much of them is used."""
+        told: Dict[str, Any] = await self._transport.request("GET", "/v1/quota")
+        return told
+
+    async def events(self, tail: int = 100) -> List[Event]:
+        """What happened in the workspace, oldest first."""
+        data = await self._transport.request("GET", "/v1/events", params={"tail": tail})
+        return [Event.from_wire(item) for item in data["events"]]
+
+    async def follow_events(self, tail: int = 100) -> Source[Event]:
+        """What happened in the workspace and what happens from now on."""
+        async for event in self._transport.events("GET", "/v1/events", params={"tail": tail, "follow": "true"}):
+            yield Event.from_wire(event.json())
+
+    async def api_url(self) -> str:
+        """Where the server is."""
+        return (await self._transport.located()).url
+
+    async def aclose(self) -> None:
+        """Closes the connections. Sandboxes are not touched."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _make(self, path: str, body: Any, cancel: Optional[CancelEvent] = None, *, keyed: bool = False) -> Any:
+        """Asks for machines, again if the server has no room.
+
+        With a key, a request whose answer was lost can be repeated and still makes one machine.
+        """
+        headers = {"idempotency-key": uuid.uuid4().hex} if keyed else None
+        started = time.monotonic()
+        lost = attempt = 0
+        while True:
+            try:
+                return await self._transport.request("POST", path, body=body, headers=headers, timeout=CREATE_WITHIN)
+            except ConnectionError:
+                lost += 1
+                if not keyed or lost == _LOST_ATTEMPTS:
+                    raise
+                await sleep(0.2 * lost)
+            except SandlingError as error:
+                elapsed = time.monotonic() - started
+                wait = _in_progress(error, elapsed) or retry.delay(error, attempt, elapsed, self._budget)
+                if wait is None:
+                    raise
+                attempt += 1
+                await self._wait(CreateRetryEvent(path, attempt, error, wait, elapsed), cancel)
+
+    async def _wait(self, event: CreateRetryEvent, cancel: Optional[CancelEvent]) -> None:
+        if self._on_retry is not None:
+            await settle(self._on_retry(event))
+        until = time.monotonic() + event.delay_seconds
+        while True:
+            if cancel is not None and cancel.is_set():
+                raise CreateCancelled("waiting for capacity was cancelled") from event.error
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            await sleep(left if cancel is None else min(left, _GLANCE))
+
+
+def _in_progress(error: SandlingError, elapsed: float) -> Optional[float]:
+    """The first try's connection was lost, but it is still being worked on."""
+    return 0.5 if error.code == "key_in_progress" and elapsed < CREATE_WITHIN else None
+
+
+class AsyncSandboxes:
+    """``client.sandboxes``."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def create(self, template: str = DEFAULT_TEMPLATE, **options: Any) -> AsyncSandbox:
+        """As :meth:`Sandbox.create`."""
+        return await AsyncSandbox.create(template, client=self._client, **options)
+
+    async def list(self, *, metadata: Optional[Dict[str, str]] = None) -> List[AsyncSandbox]:
+        return await AsyncSandbox.list(metadata=metadata, client=self._client)
+
+    async def get(self, sandbox_id: str) -> AsyncSandbox:
+        return await AsyncSandbox.get(sandbox_id, client=self._client)
+
+    async def delete(self, sandbox_id: str) -> None:
+        await self._client._transport.request("DELETE", f"/v1/sandboxes/{sandbox_id}")
+
+
+class AsyncSnapshots:
+    """``client.snapshots``: machines that were saved by :meth:`Sandbox.snapshot`."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def list(self, *, sandbox_id: Optional[str] = None) -> List[SnapshotInfo]:
+        """The newest first."""
+        params = {"sandbox_id": sandbox_id} if sandbox_id else None
+        data = await self._client._transport.request("GET", "/v1/snapshots", params=params)
+        found: List[SnapshotInfo] = data if isinstance(data, list) else data["snapshots"]
+        return found
+
+    async def get(self, snapshot_id: str) -> SnapshotInfo:
+        told: SnapshotInfo = await self._client._transport.request("GET", f"/v1/snapshots/{snapshot_id}")
+        return told
+
+    async def delete(self, snapshot_id: str) -> None:
+        await self._client._transport.request("DELETE", f"/v1/snapshots/{snapshot_id}")
+
+
+class AsyncVolumes:
+    """``client.volumes``: named disks; see also :class:`Volume`."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def create(self, name: str, size_mb: int) -> VolumeInfo:
+        body = {"name": name, "size_mb": size_mb}
+        told: VolumeInfo = await self._client._transport.request("POST", "/v1/volumes", body=body)
+        return told
+
+    async def list(self) -> List[VolumeInfo]:
+        data = await self._client._transport.request("GET", "/v1/volumes")
+        found: List[VolumeInfo] = data if isinstance(data, list) else data["items"]
+        return found
+
+    async def get(self, name: str) -> VolumeInfo:
+        told: VolumeInfo = await self._client._transport.request("GET", f"/v1/volumes/{name}")
+        return told
+
+    async def delete(self, name: str) -> None:
+        await self._client._transport.request("DELETE", f"/v1/volumes/{name}")
+
+
+class AsyncTokens:
+    """``client.tokens``: the workspace's API tokens."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def list(self) -> List[Token]:
+        data = await self._client._transport.request("GET", "/v1/me/tokens")
+        return [Token.from_wire(item) for item in (data if isinstance(data, list) else data["items"])]
+
+    async def create(self, name: str, expires_in_days: Optional[int] = None, *, scope: Optional[str] = None) -> Token:
+        """Makes a token. Its secret is in this answer and nowhere else. ``scope``: ``read``, ``run`` or ``admin``."""
+        wanted = {"label": name, "expires_in_days": expires_in_days, "scope": scope}
+        body = {key: value for key, value in wanted.items() if value is not None}
+        return Token.from_wire(await self._client._transport.request("POST", "/v1/me/tokens", body=body))
+
+    async def revoke(self, prefix: str) -> None:
+        await self._client._transport.request("DELETE", f"/v1/me/tokens/{prefix}")
+
+
+_defaults: MutableMapping[Any, AsyncClient] = WeakKeyDictionary()
+# A child process must not share its parent's connections.
+os.register_at_fork(after_in_child=_defaults.clear)
+
+
+def get_default_client() -> AsyncClient:
+    """The client that is used where none is given."""
+    client = _defaults.get(scope())
+    if client is None:
+        client = _defaults.setdefault(scope(), AsyncClient())
+    return client
+
+
+def set_default_client(client: Optional[AsyncClient]) -> None:
+    """Uses another client where none is given; ``None`` for a new one."""
+    if client is None:
+        _defaults.pop(scope(), None)
+    else:
+        _defaults[scope()] = client

@@ -1,0 +1,93 @@
+"""What differs between the two clients and cannot be made from one source. Its twin is ``sandling._sync.colour``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import (
+    Any,
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    TypeVar,
+)
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Opening")
+
+#: An iterator that can be closed.
+Source = AsyncGenerator[T, None]
+
+
+async def sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Does what would block."""
+    return await asyncio.to_thread(work)
+
+
+async def run_all(work: Sequence[Callable[[], Awaitable[T]]], limit: int) -> List[T]:
+    """Does all of it, at most ``limit`` at once, and gives the results in order."""
+    places = asyncio.Semaphore(limit)
+
+    async def one(task: Callable[[], Awaitable[T]]) -> T:
+        async with places:
+            return await task()
+
+    return await asyncio.gather(*(one(task) for task in work))
+
+
+def spawn(work: Callable[[], Coroutine[Any, Any, None]], running: Set[Any]) -> None:
+    """Does it beside everything else. Until it is done it is in ``running``, so that it is not forgotten."""
+    task = asyncio.ensure_future(work())
+    running.add(task)
+    task.add_done_callback(running.discard)
+
+
+async def finish(running: Set[Any]) -> None:
+    """Waits for all that runs beside."""
+    await asyncio.gather(*running)
+
+
+def condition() -> asyncio.Condition:
+    return asyncio.Condition()
+
+
+async def wait_for(news: asyncio.Condition, timeout: Optional[float]) -> bool:
+    """Waits until the condition, which is held, is notified. False if that takes too long."""
+    try:
+        await asyncio.wait_for(news.wait(), timeout)
+    except asyncio.TimeoutError:
+        return False
+    return True
+
+
+async def settle(value: Any) -> Any:
+    """The value that a caller's function gave, awaited if it has to be."""
+    return await value if hasattr(value, "__await__") else value
+
+
+def scope() -> Any:
+    """What a default client belongs to: its connections cannot leave the event loop."""
+    return asyncio.get_running_loop()
+
+
+class Opening:
+    """Something that is made by its constructor and then opened: here by ``await`` or ``async with``."""
+
+    async def _open(self) -> None:
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        pass
+
+    def __await__(self: S) -> Generator[Any, None, S]:
+        yield from self._open().__await__()
+        return self

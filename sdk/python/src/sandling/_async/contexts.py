@@ -1,0 +1,90 @@
+"""Contexts: live interpreters whose variables last from cell to cell."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+
+from ..errors import NotFoundError
+from ..models import Execution
+from .exec import patience
+
+if TYPE_CHECKING:
+    from .sandbox import AsyncSandbox
+
+#: The server's own deadline for a cell, if the caller names none.
+DEFAULT_TIMEOUT = 30.0
+
+
+class AsyncCodeContext:
+    """A live interpreter in a sandbox."""
+
+    def __init__(self, sandbox: AsyncSandbox, context_id: str, language: str = "python") -> None:
+        self._sandbox = sandbox
+        self.id = context_id
+        self.language = language
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.language}>"
+
+    async def run_code(
+        self, code: str, timeout_seconds: Optional[float] = None, *, output_limit: Optional[int] = None
+    ) -> Execution:
+        """Runs a cell. Its last expression is a result; an exception is in ``error``.
+
+        :raises SandboxTimeout: the cell ran into its deadline (30 s unless given) and was interrupted.
+        """
+        body: Dict[str, Any] = {"code": code}
+        if timeout_seconds is not None:
+            body["timeout_ms"] = max(1, round(timeout_seconds * 1000))
+        if output_limit is not None:
+            body["output_limit"] = output_limit
+        timeout = patience(timeout_seconds or DEFAULT_TIMEOUT)
+        return Execution.from_wire(await self._request("POST", "/run", body=body, timeout=timeout))
+
+    async def interrupt(self) -> None:
+        """Interrupts the cell that runs, as Ctrl-C would."""
+        await self._request("POST", "/interrupt")
+
+    async def restart(self) -> None:
+        """Gives it a new interpreter, without variables."""
+        await self._request("POST", "/restart")
+
+    async def close(self) -> None:
+        """Ends it. One that is already gone is no error."""
+        with suppress(NotFoundError):
+            await self._request("DELETE", "")
+
+    async def __aenter__(self) -> AsyncCodeContext:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _request(self, method: str, path: str, **more: Any) -> Any:
+        return await self._sandbox._request(method, f"/repl/sessions/{self.id}{path}", **more)
+
+
+class AsyncContexts:
+    """The contexts of a sandbox."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def create(
+        self,
+        language: str = "python",
+        *,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        user: Optional[str] = None,
+    ) -> AsyncCodeContext:
+        """Starts an interpreter: ``python``, ``node`` or ``bash``."""
+        wanted = {"language": language, "cwd": cwd, "env": env, "user": user}
+        body = {name: value for name, value in wanted.items() if value is not None}
+        data = await self._sandbox._request("POST", "/repl/sessions", body=body)
+        return AsyncCodeContext(self._sandbox, data["id"], data.get("language", language))
+
+    async def list(self) -> List[AsyncCodeContext]:
+        data = await self._sandbox._request("GET", "/repl/sessions")
+        return [AsyncCodeContext(self._sandbox, item["id"], item["language"]) for item in data]

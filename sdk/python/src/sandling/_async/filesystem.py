@@ -1,0 +1,157 @@
+"""The files of a sandbox. Paths are absolute; contents are bytes and never changed on the way."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Dict, List, Optional, Tuple, Union
+
+from ..errors import NotFoundError, ServerError
+from ..models import FileChange, FileInfo
+from .colour import in_thread
+
+if TYPE_CHECKING:
+    from .sandbox import AsyncSandbox
+
+Local = Union[str, "os.PathLike[str]"]
+BLOCK = 1 << 18
+
+
+class AsyncSandboxFilesystem:
+    """The files of a sandbox."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def read(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
+        """A file's bytes: all of them, or ``length`` from ``offset`` on."""
+        headers: Dict[str, str] = {}
+        if length == 0:
+            await self.stat(path)
+            return b""
+        if offset or length is not None:
+            headers["range"] = f"bytes={offset}-{'' if length is None else offset + length - 1}"
+        answer = await self._sandbox._fetch("GET", "/fs", params={"path": path}, headers=headers, timeout=None)
+        return answer.content
+
+    async def read_text(self, path: str, encoding: str = "utf-8") -> str:
+        return (await self.read(path)).decode(encoding)
+
+    async def stream(self, path: str) -> AsyncIterator[bytes]:
+        """A file's bytes, piece by piece, for those that do not fit into memory."""
+        async with self._sandbox._stream("GET", "/fs", params={"path": path}) as answer:
+            async for block in answer.aiter_bytes(BLOCK):
+                yield block
+
+    async def write(
+        self,
+        path: str,
+        content: Union[bytes, str],
+        *,
+        append: bool = False,
+        mode: Optional[str] = None,
+        user: Optional[str] = None,
+    ) -> Dict[str, Any]:
+        """Writes a file; directories above it are made. ``mode`` is octal, such as ``0755``.
+
+        Without ``append``, a reader sees the old file or the new one, and nothing between.
+        """
+        data = content.encode() if isinstance(content, str) else content
+        return await self._put(path, data, append=append, mode=mode, user=user)
+
+    async def append(self, path: str, content: Union[bytes, str]) -> Dict[str, Any]:
+        return await self.write(path, content, append=True)
+
+    async def upload(self, local_path: Local, remote_path: str, *, mode: Optional[str] = None) -> Dict[str, Any]:
+        """Copies a file of this machine into the sandbox, of any size."""
+        with open(local_path, "rb") as file:
+            return await self._put(remote_path, _blocks(file), append=False, mode=mode, user=None)
+
+    async def download(self, remote_path: str, local_path: Local) -> None:
+        """Copies a file of the sandbox to this machine, of any size. A file that was there is replaced at the end."""
+        unfinished = f"{os.fspath(local_path)}.{os.getpid()}.part"
+        try:
+            with open(unfinished, "wb") as file:
+                async for block in self.stream(remote_path):
+                    file.write(block)
+            os.replace(unfinished, local_path)
+        except BaseException:
+            if os.path.exists(unfinished):
+                os.unlink(unfinished)
+            raise
+
+    async def listdir(self, path: str = "/", *, depth: int = 1) -> List[FileInfo]:
+        """What is in a directory; with a ``depth``, also that many levels down."""
+        data = await self._sandbox._request("GET", "/fs/dir", params={"path": path, "depth": depth})
+        return [FileInfo.from_wire(entry) for entry in data["entries"]]
+
+    async def list(self, path: str = "/", *, depth: int = 1) -> List[FileInfo]:
+        return await self.listdir(path, depth=depth)
+
+    async def stat(self, path: str) -> FileInfo:
+        """
+        :raises NotFoundError: there is nothing at this path.
+        """
+        return FileInfo.from_wire(await self._sandbox._request("GET", "/fs/stat", params={"path": path}))
+
+    async def exists(self, path: str) -> bool:
+        try:
+            await self.stat(path)
+        except NotFoundError as error:
+            # A sandbox that is gone is not a file that is missing.
+            if error.code == "sandbox_ended" or error.message == "sandbox not found":
+                raise
+            return False
+        return True
+
+    async def walk(self, path: str = "/") -> AsyncIterator[Tuple[str, List[FileInfo], List[FileInfo]]]:
+        """As :func:`os.walk`, from the top; what is taken out of the directories is not gone into. Links are files."""
+        entries = await self.listdir(path)
+        directories = [entry for entry in entries if entry.is_dir]
+        yield path, directories, [entry for entry in entries if not entry.is_dir]
+        for directory in directories:
+            async for found in self.walk(directory.path):
+                yield found
+
+    async def mkdir(self, path: str, *, parents: bool = True, mode: Optional[str] = None) -> None:
+        """Makes a directory. With ``parents`` also what is missing above it, and it may be there already."""
+        body = {"path": path, "parents": parents, **({"mode": mode} if mode else {})}
+        await self._sandbox._request("POST", "/fs/mkdir", body=body)
+
+    async def remove(self, path: str, *, recursive: bool = True) -> None:
+        """Removes a file, or a directory and all that is in it."""
+        params = {"path": path, "recursive": "true" if recursive else "false"}
+        await self._sandbox._request("DELETE", "/fs", params=params)
+
+    async def move(self, source: str, target: str) -> None:
+        await self._sandbox._request("POST", "/fs/move", body={"from": source, "to": target})
+
+    async def chmod(self, path: str, mode: str) -> None:
+        """Sets permission bits, in octal."""
+        await self._sandbox._request("POST", "/fs/chmod", body={"path": path, "mode": mode})
+
+    async def watch(self, path: str, *, recursive: bool = False) -> AsyncIterator[FileChange]:
+        """Changes under a path, as they happen."""
+        params = {"path": path, "recursive": "true" if recursive else "false"}
+        async for event in self._sandbox._events("GET", "/fs/watch", params=params):
+            data = event.json()
+            if event.name == "error":
+                raise ServerError(data["error"], code=data.get("code"))
+            yield FileChange(data["path"], data["kind"])
+
+    async def _put(
+        self, path: str, content: Any, *, append: bool, mode: Optional[str], user: Optional[str]
+    ) -> Dict[str, Any]:
+        wanted = {"path": path, "write": "append" if append else None, "mode": mode, "user": user}
+        params = {name: value for name, value in wanted.items() if value is not None}
+        headers = {"content-type": "application/octet-stream"}
+        answer = await self._sandbox._fetch("PUT", "/fs", content=content, params=params, headers=headers, timeout=None)
+        written: Dict[str, Any] = answer.json()
+        return written
+
+
+async def _blocks(file: BinaryIO) -> AsyncIterator[bytes]:
+    while True:
+        block = await in_thread(lambda: file.read(BLOCK))
+        if not block:
+            return
+        yield block

@@ -1,0 +1,117 @@
+"""The machine as a whole: it ends, pauses, sleeps, is saved and copied."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TypeVar, Union, overload
+
+from ..errors import NotFoundError
+from ..models import Lifecycle, Promotion
+from .base import AsyncSandboxBase
+
+if TYPE_CHECKING:
+    from ..exploring import Candidate, ExploreResult
+
+M = TypeVar("M", bound="AsyncMachine")
+
+#: Saving and restoring a whole machine takes longer than an ordinary request may.
+MACHINE_WITHIN = 300.0
+
+
+class AsyncMachine(AsyncSandboxBase):
+    """What can be done with a sandbox's machine."""
+
+    async def kill(self) -> None:
+        """Ends it."""
+        await self._request("DELETE", "")
+        self.status = "deleted"
+
+    async def close(self) -> None:
+        """Ends it unless it is persistent. One that has ended already is no error."""
+        if self.id and self.status != "deleted" and not self.persistent:
+            with suppress(NotFoundError):
+                await self.kill()
+            self.status = "deleted"
+
+    async def pause(self) -> None:
+        """Stops its virtual CPUs; its memory stays."""
+        await self._request("POST", "/pause")
+        self.status = "paused"
+
+    async def resume(self) -> None:
+        await self._request("POST", "/resume")
+        self.status = "running"
+
+    async def hibernate(self) -> None:
+        """Saves the whole machine to disk and holds no memory. The next request that needs it wakes it."""
+        await self._request("POST", "/hibernate", timeout=MACHINE_WITHIN)
+        self.status = "hibernated"
+
+    async def wake(self) -> None:
+        """Wakes it from hibernation. One that is awake stays so."""
+        await self._request("POST", "/wake", timeout=MACHINE_WITHIN)
+        self.status = "running"
+
+    async def snapshot(self) -> str:
+        """Saves memory, disk and devices as one; it goes on. The id is good for ``create(from_snapshot=...)``."""
+        data = await self._request("POST", "/snapshots", timeout=MACHINE_WITHIN)
+        return str(data["id"])
+
+    @overload
+    async def fork(self: M, count: None = None, *, metadata: Optional[Dict[str, str]] = None) -> M: ...
+
+    @overload
+    async def fork(self: M, count: int, *, metadata: Optional[Dict[str, str]] = None) -> List[M]: ...
+
+    async def fork(
+        self: M, count: Optional[int] = None, *, metadata: Optional[Dict[str, str]] = None
+    ) -> Union[M, List[M]]:
+        """A copy of the whole machine, with its processes and variables; with ``count``, a list of that many."""
+        if count is not None:
+            return await self.fork_tree(count, metadata)
+        data = await self.client._make(self._path("/fork"), {"metadata": metadata} if metadata else None)
+        return self._child(data["sandbox"] if "sandbox" in data else (data.get("children") or [data])[0])
+
+    async def fork_tree(self: M, count: int, metadata: Optional[Dict[str, str]] = None) -> List[M]:
+        """Copies that know that they are siblings, for :meth:`promote`. The list is shorter if some could not start."""
+        body: Dict[str, Any] = {"count": count, **({"metadata": metadata} if metadata else {})}
+        data = await self.client._make(self._path("/fork-tree"), body)
+        children = data if isinstance(data, list) else data["children"]
+        return [self._child(child) for child in children]
+
+    def _child(self: M, data: Dict[str, Any]) -> M:
+        child = type(self)._of(self.client, {"status": "running", "template": self.template, **data})
+        child.metadata.setdefault("fork_parent_id", self.id)
+        return child
+
+    async def promote(self, *, cleanup_siblings: bool = False, tree_id: Optional[str] = None) -> Promotion:
+        """Makes this child a sandbox in its own right; with ``cleanup_siblings`` the others of its tree are ended."""
+        body: Dict[str, Any] = {"cleanup_siblings": cleanup_siblings, **({"tree_id": tree_id} if tree_id else {})}
+        promotion: Promotion = await self._request("POST", "/promote", body=body, timeout=MACHINE_WITHIN)
+        return promotion
+
+    async def explore(self: M, candidates: Sequence[Union[Candidate, str]], **options: Any) -> ExploreResult[M]:
+        """Tries every candidate in a fork of its own and keeps the best; see :func:`sandling.explore`."""
+        from .explore import explore
+
+        return await explore(self, candidates, **options)  # type: ignore[type-var]
+
+    async def lifecycle(self) -> Lifecycle:
+        """How long it may live."""
+        return await self._lifecycle("GET", None)
+
+    async def set_ttl(self, seconds: int) -> Lifecycle:
+        """Lets it live so long from now; 0 is without limit."""
+        return await self._lifecycle("PATCH", {"ttl_seconds": seconds})
+
+    async def set_idle(self, seconds: int) -> Lifecycle:
+        """Lets it be unused so long; 0 is without limit."""
+        return await self._lifecycle("PATCH", {"idle_seconds": seconds})
+
+    async def set_persistent(self, persistent: bool) -> Lifecycle:
+        return await self._lifecycle("PATCH", {"persistent": persistent})
+
+    async def _lifecycle(self, method: str, body: Optional[Dict[str, Any]]) -> Lifecycle:
+        told: Lifecycle = await self._request(method, "/lifecycle", body=body)
+        self.persistent = told["persistent"]
+        return told

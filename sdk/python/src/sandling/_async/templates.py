@@ -1,0 +1,146 @@
+"""Templates: what sandboxes are made from."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
+
+from ..errors import TemplateBuildError
+from ..models import TemplateBuild
+from .base import default_client
+from .colour import Source, settle, sleep
+
+if TYPE_CHECKING:
+    from .client import AsyncClient
+
+T = TypeVar("T", bound="AsyncTemplate")
+
+BUILD_WITHIN = 3600.0
+
+
+@dataclass(frozen=True)
+class AsyncTemplate:
+    """A template: a root file system with a warm snapshot of it."""
+
+    name: str
+    label: str = ""
+    description: str = ""
+    category: str = ""
+    cpu: int = 0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    size_bytes: int = 0
+    #: Every workspace has it.
+    is_global: bool = False
+    workspace: Optional[str] = None
+    #: The packages it is made of.
+    tools: List[str] = field(default_factory=list)
+    #: It can be used now; otherwise it must be built first.
+    ready: bool = False
+    meta: Dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_wire(cls: Type[T], data: Mapping[str, Any]) -> T:
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+
+    @classmethod
+    async def list(cls, *, client: Optional[AsyncClient] = None) -> List[AsyncTemplate]:
+        return await (client or default_client()).templates.list()
+
+    @classmethod
+    async def get(cls, name: str, *, client: Optional[AsyncClient] = None) -> AsyncTemplate:
+        return await (client or default_client()).templates.get(name)
+
+    @classmethod
+    async def build(
+        cls,
+        name: str,
+        *,
+        packages: Sequence[str] = (),
+        base: Optional[str] = None,
+        cpu: Optional[int] = None,
+        memory_mb: Optional[int] = None,
+        disk_mb: Optional[int] = None,
+        on_log: Optional[Callable[[str], Any]] = None,
+        timeout_seconds: float = BUILD_WITHIN,
+        client: Optional[AsyncClient] = None,
+    ) -> AsyncTemplate:
+        """Builds a template: ``base``, or another built-in one, with more Debian packages. Waits until it is done.
+
+        :raises TemplateBuildError: it could not be built, or not in time.
+        """
+        templates = (client or default_client()).templates
+        build = await templates.build(name, packages=packages, base=base, cpu=cpu, memory_mb=memory_mb, disk_mb=disk_mb)
+        if on_log is not None:
+            async for line in templates.build_logs(build.id):
+                await settle(on_log(line))
+        await templates.wait_for_build(build.id, timeout_seconds=timeout_seconds)
+        return await templates.get(name)
+
+
+class AsyncTemplates:
+    """``client.templates``."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def list(self) -> List[AsyncTemplate]:
+        data = await self._request("GET", "")
+        return [AsyncTemplate.from_wire(item) for item in (data if isinstance(data, list) else data["items"])]
+
+    async def get(self, name: str) -> AsyncTemplate:
+        return AsyncTemplate.from_wire(await self._request("GET", f"/{name}"))
+
+    async def delete(self, name: str) -> None:
+        await self._request("DELETE", f"/{name}")
+
+    async def build(
+        self,
+        name: str,
+        *,
+        packages: Sequence[str] = (),
+        base: Optional[str] = None,
+        cpu: Optional[int] = None,
+        memory_mb: Optional[int] = None,
+        disk_mb: Optional[int] = None,
+    ) -> TemplateBuild:
+        """Begins to build a template."""
+        wanted = {"from": base, "packages": [*packages], "cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
+        body = {"name": name, **{key: value for key, value in wanted.items() if value is not None}}
+        return TemplateBuild.from_wire(await self._request("POST", "/build", body=body))
+
+    async def builds(self) -> List[TemplateBuild]:
+        data = await self._request("GET", "/builds")
+        return [TemplateBuild.from_wire(item) for item in (data if isinstance(data, list) else data["items"])]
+
+    async def get_build(self, build_id: str) -> TemplateBuild:
+        return TemplateBuild.from_wire(await self._request("GET", f"/builds/{build_id}"))
+
+    async def build_logs(self, build_id: str, *, follow: bool = True) -> Source[str]:
+        """The lines of a build's log."""
+        path = f"/v1/templates/builds/{build_id}/logs"
+        async for event in self._client._transport.events("GET", path, params={"follow": "1"} if follow else None):
+            if event.name == "done":
+                return
+            yield event.data
+
+    async def wait_for_build(
+        self, build_id: str, *, poll_interval: float = 2.0, timeout_seconds: float = 1200.0
+    ) -> TemplateBuild:
+        """
+        :raises TemplateBuildError: it failed, or is not done in time.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            build = await self.get_build(build_id)
+            if build.is_done:
+                return build
+            if build.is_failed:
+                raise TemplateBuildError(build.error or "the build failed", build=build)
+            if time.monotonic() > deadline:
+                raise TemplateBuildError(f"the build is not done after {timeout_seconds:g} s", build=build)
+            await sleep(poll_interval)
+
+    async def _request(self, method: str, path: str, **more: Any) -> Any:
+        return await self._client._transport.request(method, f"/v1/templates{path}", **more)

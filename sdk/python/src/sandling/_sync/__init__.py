@@ -1,0 +1,1 @@
+"""Made from ``sandling._async`` by ``scripts/generate_sync.py``, except for ``colour``."""

@@ -1,0 +1,91 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""Contexts: live interpreters whose variables last from cell to cell."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+
+from ..errors import NotFoundError
+from ..models import Execution
+from .exec import patience
+
+if TYPE_CHECKING:
+    from .sandbox import Sandbox
+
+#: The server's own deadline for a cell, if the caller names none.
+DEFAULT_TIMEOUT = 30.0
+
+
+class CodeContext:
+    """A live interpreter in a sandbox."""
+
+    def __init__(self, sandbox: Sandbox, context_id: str, language: str = "python") -> None:
+        self._sandbox = sandbox
+        self.id = context_id
+        self.language = language
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.language}>"
+
+    def run_code(
+        self, code: str, timeout_seconds: Optional[float] = None, *, output_limit: Optional[int] = None
+    ) -> Execution:
+        """Runs a cell. Its last expression is a result; an exception is in ``error``.
+
+        :raises SandboxTimeout: the cell ran into its deadline (30 s unless given) and was interrupted.
+        """
+        body: Dict[str, Any] = {"code": code}
+        if timeout_seconds is not None:
+            body["timeout_ms"] = max(1, round(timeout_seconds * 1000))
+        if output_limit is not None:
+            body["output_limit"] = output_limit
+        timeout = patience(timeout_seconds or DEFAULT_TIMEOUT)
+        return Execution.from_wire(self._request("POST", "/run", body=body, timeout=timeout))
+
+    def interrupt(self) -> None:
+        """Interrupts the cell that runs, as Ctrl-C would."""
+        self._request("POST", "/interrupt")
+
+    def restart(self) -> None:
+        """Gives it a new interpreter, without variables."""
+        self._request("POST", "/restart")
+
+    def close(self) -> None:
+        """Ends it. One that is already gone is no error."""
+        with suppress(NotFoundError):
+            self._request("DELETE", "")
+
+    def __enter__(self) -> CodeContext:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _request(self, method: str, path: str, **more: Any) -> Any:
+        return self._sandbox._request(method, f"/repl/sessions/{self.id}{path}", **more)
+
+
+class Contexts:
+    """The contexts of a sandbox."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def create(
+        self,
+        language: str = "python",
+        *,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        user: Optional[str] = None,
+    ) -> CodeContext:
+        """Starts an interpreter: ``python``, ``node`` or ``bash``."""
+        wanted = {"language": language, "cwd": cwd, "env": env, "user": user}
+        body = {name: value for name, value in wanted.items() if value is not None}
+        data = self._sandbox._request("POST", "/repl/sessions", body=body)
+        return CodeContext(self._sandbox, data["id"], data.get("language", language))
+
+    def list(self) -> List[CodeContext]:
+        data = self._sandbox._request("GET", "/repl/sessions")
+        return [CodeContext(self._sandbox, item["id"], item["language"]) for item in data]

@@ -1,0 +1,210 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""Commands: one that is followed while it runs, one that runs by itself, and all of a sandbox's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+
+from .._sse import ServerEvent
+from ..errors import ExecInterrupted, SandboxTimeout, ServerError
+from ..models import Chunk, ExecInfo, ExecResult
+from ..options import ExecOptions, exec_body
+from .colour import Source, settle
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .sandbox import Sandbox
+
+#: What the network may add to a command's own deadline.
+GRACE = 60.0
+
+OnOutput = Callable[[str], Any]
+
+
+def patience(timeout_seconds: Optional[float]) -> Optional[float]:
+    """How long to wait for the answer to a command with this deadline."""
+    return None if timeout_seconds is None else timeout_seconds + GRACE
+
+
+class ExecStream:
+    """A command's output while it runs: an iterator of :class:`Chunk`. Afterwards ``result`` says how it ended.
+
+    Leaving it early does not end the command; :meth:`kill` does.
+    """
+
+    def __init__(self, sandbox: Sandbox, events: Source[ServerEvent], exec_id: str = "") -> None:
+        self._sandbox = sandbox
+        self._events = events
+        self._out: Dict[str, List[str]] = {"stdout": [], "stderr": []}
+        self._complaint: Dict[str, Any] = {}
+        self._result: Optional[ExecResult] = None
+        self._dropped = 0
+        #: The command's id, as soon as it runs.
+        self.id = exec_id
+
+    @property
+    def stdout(self) -> str:
+        """What was printed so far."""
+        return "".join(self._out["stdout"])
+
+    @property
+    def stderr(self) -> str:
+        return "".join(self._out["stderr"])
+
+    @property
+    def result(self) -> ExecResult:
+        """How the command ended. There is none before the last chunk."""
+        if self._result is None:
+            raise RuntimeError("the command's output has not been read to its end")
+        return self._result
+
+    @property
+    def exit_code(self) -> int:
+        return self.result.exit_code
+
+    def kill(self) -> None:
+        """Ends the command."""
+        Exec(self._sandbox, self.id).kill()
+
+    def wait(self) -> ExecResult:
+        """Reads the rest."""
+        for _ in self:
+            pass
+        return self.result
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._events.close()
+
+    def __enter__(self) -> ExecStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self._chunks()
+
+    def _chunks(self) -> Source[Chunk]:
+        for event in self._events:
+            chunk = self._take(event)
+            if chunk is not None:
+                yield chunk
+            if self._result is not None:
+                break
+        self.close()
+        self._judge()
+
+    def _take(self, event: ServerEvent) -> Optional[Chunk]:
+        data = event.json()
+        if event.name in self._out:
+            self._out[event.name].append(data["chunk"])
+            return Chunk(event.name, data["chunk"])
+        if event.name == "start":
+            self.id = data["id"]
+        elif event.name == "error":
+            self._complaint = data
+        elif event.name == "exit":
+            self._result = ExecResult.from_wire({"id": self.id, **data}, self.stdout, self.stderr)
+        return None
+
+    def _judge(self) -> None:
+        printed = {"stdout": self.stdout, "stderr": self.stderr}
+        if self._result is not None and self._result.reason == "timeout":
+            message = self._complaint.get("error") or "command timeout"
+            raise SandboxTimeout(message, code="command_timeout", **printed)
+        if self._result is None and self._complaint:
+            raise ServerError(self._complaint["error"], code=self._complaint.get("code"), details=printed)
+        if self._result is None:
+            raise ExecInterrupted("the command's output ended without an exit code", **printed)
+
+
+def follow(stream: ExecStream, on_stdout: Optional[OnOutput], on_stderr: Optional[OnOutput]) -> ExecResult:
+    """Hands a command's output to callbacks and gives its result."""
+    listeners = {"stdout": on_stdout, "stderr": on_stderr}
+    with stream:
+        for chunk in stream:
+            listener = listeners[chunk.stream]
+            if listener is not None:
+                settle(listener(chunk.text))
+    return stream.result
+
+
+class Exec:
+    """A command that runs by itself. Its output is kept and can be read, from its first byte, by anyone at any time."""
+
+    def __init__(self, sandbox: Sandbox, exec_id: str, pid: int = 0) -> None:
+        self._sandbox = sandbox
+        self.id = exec_id
+        self.pid = pid
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+    def status(self) -> ExecInfo:
+        return ExecInfo.from_wire(self._sandbox._request("GET", f"/execs/{self.id}"))
+
+    def wait(self) -> ExecResult:
+        """Waits for its end."""
+        data = self._sandbox._request("GET", f"/execs/{self.id}/result", params={"wait": "true"}, timeout=None)
+        result = ExecResult.from_wire(data)
+        if result.reason == "timeout":
+            message = f"command timeout after {result.duration:g}s"
+            raise SandboxTimeout(message, code="command_timeout", stdout=result.stdout, stderr=result.stderr)
+        return result
+
+    def stream(self, start: int = 0) -> ExecStream:
+        """Its output from byte ``start`` on, then what it prints."""
+        events = self._sandbox._events("GET", f"/execs/{self.id}/output", params={"from": start})
+        return ExecStream(self._sandbox, events, self.id)
+
+    def signal(self, signal: Union[str, int]) -> None:
+        """Sends a signal, such as ``TERM`` or 15, to it and all of its group."""
+        self._sandbox._request("POST", f"/execs/{self.id}/signal", body={"signal": signal})
+
+    def kill(self) -> None:
+        self.signal("KILL")
+
+    def forget(self) -> None:
+        """Drops what is kept of it."""
+        self._sandbox._request("DELETE", f"/execs/{self.id}")
+
+
+class SandboxCommands:
+    """The commands of a sandbox."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def run(
+        self,
+        cmd: Union[str, Sequence[str]],
+        timeout: Optional[float] = None,
+        *,
+        on_stdout: Optional[OnOutput] = None,
+        on_stderr: Optional[OnOutput] = None,
+        **options: Unpack[ExecOptions],
+    ) -> ExecResult:
+        """Runs a command and waits for its end."""
+        return self._sandbox.exec(cmd, timeout, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+
+    def start(
+        self,
+        cmd: Union[str, Sequence[str]],
+        timeout_seconds: Optional[float] = None,
+        **options: Unpack[ExecOptions],
+    ) -> Exec:
+        """Starts a command and leaves it to itself."""
+        body = {**exec_body(cmd, timeout_seconds, options), "detached": True}
+        data = self._sandbox._request("POST", "/exec", body=body)
+        return Exec(self._sandbox, data["id"], data["pid"])
+
+    def list(self) -> List[ExecInfo]:
+        """Those that run, and those that ended and whose output is still kept."""
+        data = self._sandbox._request("GET", "/execs")
+        return [ExecInfo.from_wire(item) for item in data["execs"]]
+
+    def get(self, exec_id: str) -> Exec:
+        """A command by its id."""
+        return Exec(self._sandbox, exec_id)

@@ -1,0 +1,282 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""A pool of machines that are ready before they are needed. Everyone who asks gets a fresh one."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Callable, Deque, Optional, Set
+
+from ..audit import AuditLog, AuditRecord
+from ..errors import (
+    CapacityError,
+    ConnectionError,
+    CreateCancelled,
+    LimitError,
+    NotFoundError,
+    SandboxTimeout,
+    SandlingError,
+    ServerError,
+)
+from ..execution import ExecutionConfig, PoolStatus, RunReport
+from ..options import DEFAULT_TEMPLATE, CreateOptions
+from .colour import condition, finish, settle, sleep, spawn, wait_for
+from .sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Type
+
+    from typing_extensions import Unpack
+
+    from .client import Client
+
+TTL_SECONDS = 3600
+#: After a failure, so long until the next try; twice as long each time.
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+#: How often a pause is looked up from.
+_GLANCE = 0.1
+
+
+class SandboxPool:
+    """Keeps ``size`` machines ready. A machine that was handed out is ended when it comes back; nobody gets it again.
+
+    :param prepare: done with every machine before it is ready, such as installing what all runs need.
+    :param max_busy: machines that may be handed out at once; whoever asks for more waits.
+    :param options: as for :meth:`Sandbox.create`. A machine lives for ``ttl_seconds`` (an hour unless given) in the
+        pool, and again once it is handed out; that holds even if this process dies.
+    """
+
+    def __init__(
+        self,
+        size: int = 2,
+        template: str = DEFAULT_TEMPLATE,
+        *,
+        config: Optional[ExecutionConfig] = None,
+        audit: Optional[AuditLog] = None,
+        prepare: Optional[Callable[[Sandbox], Any]] = None,
+        max_busy: Optional[int] = None,
+        client: Optional[Client] = None,
+        **options: Unpack[CreateOptions],
+    ) -> None:
+        if size < 0:
+            raise ValueError("size must not be less than 0")
+        self.config = config or ExecutionConfig()
+        if self.config.memory_mb is not None:
+            options.setdefault("memory_mb", self.config.memory_mb)
+        self._size, self._max_busy, self._ttl = size, max_busy, options.get("ttl_seconds") or TTL_SECONDS
+        self._template, self._options, self._client = template, options, client
+        self._prepare, self._audit = prepare, audit
+        self._ready: Deque[Sandbox] = deque()
+        self._running: Set[Any] = set()
+        self._warming = self._busy = self._served = 0
+        self._pause = _FIRST_PAUSE
+        self._last_error: Optional[Exception] = None
+        self._open = False
+        self._news: Any = None
+
+    def start(self) -> None:
+        """Begins to make machines."""
+        if self._news is None:
+            self._news = condition()
+        with self._news:
+            self._open = True
+            self._fill()
+
+    def close(self) -> None:
+        """Ends the machines that are ready, and hands out no more. Those that are out are their users' to end."""
+        if self._news is None:
+            return
+        with self._news:
+            self._open = False
+            self._news.notify_all()
+        finish(self._running)
+        while self._ready:
+            self._end(self._ready.popleft())
+
+    def __enter__(self) -> SandboxPool:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def status(self) -> PoolStatus:
+        error = None if self._last_error is None else str(self._last_error)
+        return PoolStatus(self._size, len(self._ready), self._warming, self._busy, self._served, error)
+
+    def lease(self, timeout: Optional[float] = None) -> Lease:
+        """A fresh machine for a ``with`` block, which is ended after it."""
+        return Lease(self, timeout)
+
+    def acquire(self, timeout: Optional[float] = None) -> Sandbox:
+        """A fresh machine. Give it back with :meth:`release`.
+
+        :raises CapacityError: there was none within ``timeout`` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            sandbox = self._take(deadline)
+            try:
+                sandbox.set_ttl(self._ttl)
+                return sandbox
+            except NotFoundError:
+                # It waited so long that its time was over.
+                self._returned()
+            except BaseException:
+                self.release(sandbox)
+                raise
+
+    def release(self, sandbox: Sandbox) -> None:
+        """Ends a machine that was handed out."""
+        try:
+            self._end(sandbox)
+        finally:
+            self._returned()
+
+    def run(self, code: str, *, config: Optional[ExecutionConfig] = None, actor: Optional[str] = None) -> RunReport:
+        """Runs code in a machine of its own and ends that. ``actor`` says in the audit for whom."""
+        config = config or self.config
+        record = AuditRecord("run", {"code": code, "language": config.language}, actor=actor)
+        try:
+            with self.lease() as sandbox:
+                record.sandbox_id = sandbox.id
+                report = self._execute(sandbox, code, config)
+        except BaseException as error:
+            record.outcome, record.output = "error", {"error": str(error) or type(error).__name__}
+            raise
+        else:
+            record.outcome = "timeout" if report.timed_out else "ok" if report.ok else "failed"
+            record.output, record.duration_ms = report.to_dict(), report.duration_ms
+            return report
+        finally:
+            if self._audit is not None:
+                self._audit.write(record)
+
+    def _execute(self, sandbox: Sandbox, code: str, config: ExecutionConfig) -> RunReport:
+        advice = config.advice(code)
+        started = time.monotonic()
+        try:
+            result = sandbox.run_code(
+                code,
+                config.language,
+                config.timeout_seconds,
+                env=config.env or None,
+                user=config.user,
+                output_limit=config.output_limit,
+            )
+        except SandboxTimeout as late:
+            took = round((time.monotonic() - started) * 1000)
+            return RunReport(late.stdout, late.stderr, None, "timeout", took, sandbox.id, advice)
+        return RunReport.of(result, sandbox.id, advice)
+
+    def _take(self, deadline: Optional[float]) -> Sandbox:
+        if self._news is None:
+            raise RuntimeError("the pool was not started: call start(), or enter its `with` block")
+        with self._news:
+            while True:
+                if not self._open:
+                    raise RuntimeError("the pool is closed")
+                if self._ready and (self._max_busy is None or self._busy < self._max_busy):
+                    self._busy += 1
+                    self._served += 1
+                    sandbox = self._ready.popleft()
+                    self._fill()
+                    return sandbox
+                if self._last_error is not None and _is_final(self._last_error):
+                    raise self._last_error
+                # A pool that keeps none ready makes one for whoever waits.
+                self._fill(least=1)
+                left = None if deadline is None else deadline - time.monotonic()
+                if (left is not None and left <= 0) or not wait_for(self._news, left):
+                    raise CapacityError("no machine became ready in time") from self._last_error
+
+    def _returned(self) -> None:
+        with self._news:
+            self._busy -= 1
+            self._news.notify_all()
+
+    def _fill(self, least: int = 0) -> None:
+        """Sees to it that enough are ready or on their way. The condition is held."""
+        while self._open and len(self._ready) + self._warming < max(self._size, least):
+            self._warming += 1
+            spawn(self._warm, self._running)
+
+    def _warm(self) -> None:
+        """Makes one machine, however often it takes, as long as the pool is open."""
+        sandbox = None
+        while sandbox is None and self._open:
+            try:
+                sandbox = self._make()
+                self._last_error, self._pause = None, _FIRST_PAUSE
+            except Exception as error:
+                # Also what the caller's own preparation raised: it is told to whoever waits for a machine.
+                self._failed(error)
+        with self._news:
+            self._warming -= 1
+            if sandbox is not None:
+                self._ready.append(sandbox)
+            self._news.notify_all()
+
+    def _failed(self, error: Exception) -> None:
+        with self._news:
+            self._last_error = error
+            self._news.notify_all()
+        self._rest()
+
+    def _make(self) -> Sandbox:
+        options: CreateOptions = {**self._options, "ttl_seconds": self._ttl, "cancel": _Closing(self)}
+        sandbox = Sandbox.create(self._template, client=self._client, **options)
+        try:
+            if self._prepare is not None:
+                settle(self._prepare(sandbox))
+        except BaseException:
+            self._end(sandbox)
+            raise
+        return sandbox
+
+    def _rest(self) -> None:
+        until, self._pause = time.monotonic() + self._pause, min(self._pause * 2, _LONGEST_PAUSE)
+        while self._open and time.monotonic() < until:
+            sleep(_GLANCE)
+
+    def _end(self, sandbox: Sandbox) -> None:
+        """One that cannot be ended now ends by its time to live."""
+        with suppress(SandlingError):
+            sandbox.kill()
+
+
+class _Closing:
+    """Tells a create that waits for capacity that nobody wants it any more."""
+
+    def __init__(self, pool: SandboxPool) -> None:
+        self._pool = pool
+
+    def is_set(self) -> bool:
+        return not self._pool._open
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether waiting does not help: the caller has to change something."""
+    return not isinstance(error, (ConnectionError, ServerError, LimitError, CreateCancelled))
+
+
+class Lease:
+    """A machine of a pool for the length of a ``with`` block."""
+
+    def __init__(self, pool: SandboxPool, timeout: Optional[float]) -> None:
+        self._pool = pool
+        self._timeout = timeout
+        self._sandbox: Optional[Sandbox] = None
+
+    def __enter__(self) -> Sandbox:
+        self._sandbox = self._pool.acquire(self._timeout)
+        return self._sandbox
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if self._sandbox is not None:
+            self._pool.release(self._sandbox)

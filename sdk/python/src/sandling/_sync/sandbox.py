@@ -1,0 +1,250 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""A sandbox: one virtual machine of your own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Type, TypeVar, Union
+
+from ..errors import CommandFailed
+from ..models import Event, ExecResult, Metrics, Preview
+from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions, code_body, create_body, exec_body
+from .base import default_client
+from .colour import Opening, Source
+from .contexts import CodeContext, Contexts
+from .exec import Exec, ExecStream, OnOutput, SandboxCommands, follow, patience
+from .filesystem import SandboxFilesystem
+from .machine import Machine
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Unpack
+
+    from .client import Client
+    from .terminal import Terminal
+
+S = TypeVar("S", bound="Sandbox")
+
+
+class Sandbox(Machine, Opening):
+    """A virtual machine of your own. Leaving its ``with`` block ends it, unless it is persistent."""
+
+    def __init__(
+        self,
+        template: str = DEFAULT_TEMPLATE,
+        *,
+        client: Optional[Client] = None,
+        **options: Unpack[CreateOptions],
+    ) -> None:
+        self._client = client
+        self._wish = create_body(template, options)
+        self._cancel = options.get("cancel")
+        self._begin()
+
+    @classmethod
+    def create(
+        cls: Type[S],
+        template: str = DEFAULT_TEMPLATE,
+        *,
+        client: Optional[Client] = None,
+        **options: Unpack[CreateOptions],
+    ) -> S:
+        """Makes a sandbox.
+
+        A server without room is asked again for up to a minute (``max_create_retry_seconds`` of the client).
+        """
+        sandbox = cls.__new__(cls)
+        sandbox._client = client
+        sandbox._wish = create_body(template, options)
+        sandbox._cancel = options.get("cancel")
+        sandbox._open()
+        return sandbox
+
+    @classmethod
+    def get(cls: Type[S], sandbox_id: str, *, client: Optional[Client] = None) -> S:
+        """A sandbox that is there, by its id."""
+        client = client or default_client()
+        return cls._of(client, client._transport.request("GET", f"/v1/sandboxes/{sandbox_id}"))
+
+    @classmethod
+    def list(cls: Type[S], *, metadata: Optional[Dict[str, str]] = None, client: Optional[Client] = None) -> List[S]:
+        """All that are there; with ``metadata``, those that bear it."""
+        client = client or default_client()
+        data = client._transport.request("GET", "/v1/sandboxes")
+        found = [cls._of(client, item) for item in (data if isinstance(data, list) else data["items"])]
+        wanted = (metadata or {}).items()
+        return [sandbox for sandbox in found if wanted <= sandbox.metadata.items()]
+
+    def _open(self) -> None:
+        if self.id:
+            return
+        data = self.client._make("/v1/sandboxes", self._wish, self._cancel, keyed=True)
+        self._take(data)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id or '(not made yet)'} {self.template} {self.status}>"
+
+    @property
+    def filesystem(self) -> SandboxFilesystem:
+        return SandboxFilesystem(self)
+
+    @property
+    def files(self) -> SandboxFilesystem:
+        return SandboxFilesystem(self)
+
+    @property
+    def commands(self) -> SandboxCommands:
+        return SandboxCommands(self)
+
+    @property
+    def contexts(self) -> Contexts:
+        return Contexts(self)
+
+    def exec(
+        self,
+        cmd: Union[str, Sequence[str]],
+        timeout_seconds: Optional[float] = None,
+        check: bool = False,
+        *,
+        on_stdout: Optional[OnOutput] = None,
+        on_stderr: Optional[OnOutput] = None,
+        **options: Unpack[ExecOptions],
+    ) -> ExecResult:
+        """Runs a command, a line for the shell or a list of arguments, and waits for its end.
+
+        :param check: raise :class:`CommandFailed` if it does not end with 0.
+        :param on_stdout: called with its output while it runs; ``on_stderr`` likewise.
+        :raises SandboxTimeout: it ran into ``timeout_seconds`` and was ended; what it had printed is in there.
+        """
+        body = exec_body(cmd, timeout_seconds, options)
+        if on_stdout is not None or on_stderr is not None:
+            result = follow(self._followed(body), on_stdout, on_stderr)
+        else:
+            data = self._request("POST", "/exec", body=body, timeout=patience(timeout_seconds))
+            result = ExecResult.from_wire(data)
+        if check and result.exit_code != 0:
+            message = f"the command ended with {result.exit_code}: {cmd}"
+            raise CommandFailed(message, exit_code=result.exit_code, stdout=result.stdout, stderr=result.stderr)
+        return result
+
+    def run(
+        self, cmd: str, timeout: Optional[float] = None, check: bool = False, **options: Unpack[ExecOptions]
+    ) -> ExecResult:
+        """Runs a line in the shell and waits for its end."""
+        return self.exec(cmd, timeout, check, **options)
+
+    def run_code(
+        self,
+        code: str,
+        language: str = "python",
+        timeout_seconds: Optional[float] = None,
+        *,
+        on_stdout: Optional[OnOutput] = None,
+        on_stderr: Optional[OnOutput] = None,
+        **options: Unpack[ExecOptions],
+    ) -> ExecResult:
+        """Runs a script, ``python``, ``node`` or ``bash``, on an interpreter that is already warm.
+
+        Each call has an interpreter of its own. For variables that last and for rich results, use :attr:`contexts`.
+        """
+        body = code_body(code, language, timeout_seconds, options)
+        if on_stdout is not None or on_stderr is not None:
+            return follow(self._followed(body), on_stdout, on_stderr)
+        return ExecResult.from_wire(self._request("POST", "/exec", body=body, timeout=patience(timeout_seconds)))
+
+    def stream(
+        self,
+        cmd: Union[str, Sequence[str]],
+        timeout_seconds: Optional[float] = None,
+        **options: Unpack[ExecOptions],
+    ) -> ExecStream:
+        """Runs a command and gives its output as an iterator. It starts with the first step."""
+        return self._followed(exec_body(cmd, timeout_seconds, options))
+
+    def exec_stream(
+        self,
+        cmd: Union[str, Sequence[str]],
+        on_stdout: Optional[OnOutput] = None,
+        on_stderr: Optional[OnOutput] = None,
+        timeout_seconds: Optional[float] = None,
+        **options: Unpack[ExecOptions],
+    ) -> int:
+        """Runs a command, hands its output to callbacks, and gives its exit code."""
+        body = exec_body(cmd, timeout_seconds, options)
+        return (follow(self._followed(body), on_stdout, on_stderr)).exit_code
+
+    def start(
+        self,
+        cmd: Union[str, Sequence[str]],
+        timeout_seconds: Optional[float] = None,
+        **options: Unpack[ExecOptions],
+    ) -> Exec:
+        """Starts a command in the background."""
+        return self.commands.start(cmd, timeout_seconds, **options)
+
+    def create_code_context(self, language: str = "python") -> CodeContext:
+        """A live interpreter; the same as ``contexts.create``."""
+        return self.contexts.create(language)
+
+    def logs(self, stream: str = "both", follow: bool = False) -> Source[str]:
+        """The lines of the machine's console; with ``follow``, also those to come."""
+        if not follow:
+            for line in (self._fetch("GET", "/logs", params={"stream": stream})).text.splitlines():
+                yield line
+            return
+        for event in self._events("GET", "/logs", params={"stream": stream, "follow": "true"}):
+            yield str(event.json()["line"]).rstrip("\n")
+
+    def events(self, tail: int = 100) -> List[Event]:
+        """What happened to it, the last ``tail`` things, oldest first."""
+        data = self._request("GET", "/events", params={"tail": tail})
+        return [Event.from_wire(item) for item in data["events"]]
+
+    def follow_events(self, tail: int = 100) -> Source[Event]:
+        """What happened to it and what happens from now on."""
+        for event in self._events("GET", "/events", params={"tail": tail, "follow": "true"}):
+            yield Event.from_wire(event.json())
+
+    def metrics(self) -> Metrics:
+        """What it uses."""
+        return Metrics.from_wire(self._request("GET", "/metrics"))
+
+    def refresh(self: S) -> S:
+        """Asks the server how it is now."""
+        self._take(self._request("GET", ""))
+        return self
+
+    def preview(
+        self, port: int, *, ttl_seconds: Optional[int] = None, paths: Optional[Sequence[str]] = None
+    ) -> Preview:
+        """A way to a port of the sandbox, for an hour unless said otherwise."""
+        wanted = {"port": port, "ttl_seconds": ttl_seconds, "paths": paths and [*paths]}
+        body = {name: value for name, value in wanted.items() if value is not None}
+        return Preview.from_wire(self._request("POST", "/preview-token", body=body))
+
+    def preview_url(self, port: int, *, ttl_seconds: Optional[int] = None) -> str:
+        """A URL of a port that opens in a browser. It holds a token: whoever has it has the port."""
+        return (self.preview(port, ttl_seconds=ttl_seconds)).url
+
+    def preview_urls(self) -> Dict[int, str]:
+        """The ports that are open now, and their addresses; those need a token (:meth:`preview_url`)."""
+        data = self._request("GET", "/ports")
+        return {item["port"]: item["preview_url"] for item in data["ports"]}
+
+    def terminal(
+        self, *, rows: int = 24, cols: int = 80, cmd: Optional[str] = None, user: Optional[str] = None
+    ) -> Terminal:
+        """A terminal, to be used as a context manager. Needs ``pip install 'sandling[terminal]'``."""
+        from .terminal import Terminal
+
+        return Terminal(self, rows=rows, cols=cols, cmd=cmd, user=user)
+
+    def __enter__(self: S) -> S:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _followed(self, body: Dict[str, Any]) -> ExecStream:
+        return ExecStream(self, self._events("POST", "/exec/stream", body=body))

@@ -1,0 +1,161 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""A terminal in a sandbox, over a WebSocket on httpx's own connection."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, List, Optional
+from urllib.parse import urlencode
+
+from ..errors import ConfigError, ConnectionError, RequestTimeout, ServerError
+from .colour import Source
+
+if TYPE_CHECKING:
+    from .sandbox import Sandbox
+
+BLOCK = 65536
+WRITE_WITHIN = 60.0
+
+
+class Terminal:
+    """A terminal. Bytes go both ways as they are. Its shell gets a hangup when it is closed."""
+
+    def __init__(self, sandbox: Sandbox, *, rows: int, cols: int, cmd: Optional[str], user: Optional[str]) -> None:
+        wanted = {"rows": rows, "cols": cols, "cmd": cmd, "user": user}
+        self._query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        self._sandbox = sandbox
+        self._stack = ExitStack()
+        self._socket: Any = None
+        self._protocol: Any = None
+        self._received: List[bytes] = []
+        self._partial = ""
+        self._closed = False
+        #: How the shell ended, once it did.
+        self.exit_code: Optional[int] = None
+
+    def __enter__(self) -> Terminal:
+        try:
+            from wsproto.connection import Connection, ConnectionType
+            from wsproto.utilities import generate_nonce
+        except ImportError as error:
+            raise ConfigError("a terminal needs wsproto: pip install 'sandling[terminal]'") from error
+        headers = {
+            "connection": "Upgrade",
+            "upgrade": "websocket",
+            "sec-websocket-version": "13",
+            "sec-websocket-key": generate_nonce().decode(),
+        }
+        path = f"/exec/pty?{self._query}"
+        answer = self._stack.enter_context(self._sandbox._stream("GET", path, headers=headers, silence=None))
+        if answer.status_code != 101:
+            self._stack.close()
+            raise ServerError(f"the server opened no terminal: it answered {answer.status_code}")
+        self._socket = answer.extensions["network_stream"]
+        self._protocol = Connection(ConnectionType.CLIENT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, data: bytes | str) -> None:
+        """Types."""
+        from wsproto.events import BytesMessage
+
+        self._send(BytesMessage(data=data.encode() if isinstance(data, str) else data))
+
+    def resize(self, rows: int, cols: int) -> None:
+        from wsproto.events import TextMessage
+
+        self._send(TextMessage(data=json.dumps({"resize": {"rows": rows, "cols": cols}})))
+
+    def read(self, timeout: Optional[float] = None) -> bytes:
+        """What the terminal shows next; empty at its end.
+
+        :raises RequestTimeout: it showed nothing for ``timeout`` seconds.
+        """
+        # Signs of life do not count as something shown.
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._received and not self._closed:
+            self._hear(None if deadline is None else max(0.001, deadline - time.monotonic()))
+        data, self._received = b"".join(self._received), []
+        return data
+
+    def read_until(self, text: bytes | str, timeout: Optional[float] = None) -> bytes:
+        """What the terminal shows until ``text`` is in it. What comes after it in the same breath is kept for later.
+
+        :raises RequestTimeout: it was not shown within ``timeout`` seconds.
+        """
+        wanted = text.encode() if isinstance(text, str) else text
+        deadline = None if timeout is None else time.monotonic() + timeout
+        seen = b""
+        while wanted not in seen:
+            more = self.read(None if deadline is None else max(0.001, deadline - time.monotonic()))
+            if not more:
+                raise ConnectionError(f"the terminal ended before it showed {text!r}")
+            seen += more
+        end = seen.index(wanted) + len(wanted)
+        if seen[end:]:
+            self._received.insert(0, seen[end:])
+        return seen[:end]
+
+    def __iter__(self) -> Source[bytes]:
+        return self._all()
+
+    def _all(self) -> Source[bytes]:
+        while True:
+            data = self.read()
+            if not data:
+                return
+            yield data
+
+    def close(self) -> None:
+        """Hangs up."""
+        from wsproto.events import CloseConnection
+
+        if self._socket is not None and not self._closed:
+            self._closed = True
+            with suppress(ConnectionError):
+                self._send(CloseConnection(code=1000))
+        self._socket = None
+        self._stack.close()
+
+    def _send(self, event: Any) -> None:
+        import httpcore
+
+        try:
+            self._socket.write(self._protocol.send(event), WRITE_WITHIN)
+        except (httpcore.NetworkError, httpcore.TimeoutException, OSError) as error:
+            raise ConnectionError(f"the terminal is gone: {error}") from error
+
+    def _hear(self, timeout: Optional[float]) -> None:
+        import httpcore
+
+        try:
+            received = self._socket.read(BLOCK, timeout)
+        except httpcore.ReadTimeout as error:
+            raise RequestTimeout("the terminal did not show it in time") from error
+        except (httpcore.NetworkError, OSError) as error:
+            raise ConnectionError(f"the terminal is gone: {error}") from error
+        if not received:
+            self._closed = True
+            return
+        self._protocol.receive_data(received)
+        for event in self._protocol.events():
+            self._take(event)
+
+    def _take(self, event: Any) -> None:
+        from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+
+        if isinstance(event, BytesMessage):
+            self._received.append(bytes(event.data))
+        elif isinstance(event, TextMessage):
+            self._partial += event.data
+            if event.message_finished:
+                said, self._partial = json.loads(self._partial), ""
+                self.exit_code = said.get("exit", self.exit_code)
+        elif isinstance(event, Ping):
+            self._send(event.response())
+        elif isinstance(event, CloseConnection):
+            self._closed = True

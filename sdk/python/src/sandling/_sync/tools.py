@@ -1,0 +1,201 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""A sandbox as tools of a model: what it asks for is carried out, and answered in words it can use."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from ..audit import AuditLog, AuditRecord
+from ..errors import BadRequestError, NotFoundError, SandboxTimeout
+from ..toolkit import (
+    MAX_OUTPUT,
+    SPECS,
+    BadCall,
+    Image,
+    ToolCall,
+    ToolOutput,
+    ToolSpec,
+    checked,
+    described,
+    shorten,
+)
+from ..tools import formats
+from .contexts import CodeContext
+
+if TYPE_CHECKING:
+    from ..models import ExecResult, Execution
+    from .sandbox import Sandbox
+
+#: What a model can look at, by the file's first bytes.
+_PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
+#: A picture larger than this is described instead.
+_LARGEST_PICTURE = 4_000_000
+
+
+class SandboxTools:
+    """A sandbox as tools of a model.
+
+    :param timeout_seconds: the deadline of every command and cell, and the longest a model can ask for.
+    :param max_output: characters of each stream that a model is shown; the middle of more is cut.
+    :param only: the names of the tools to give, all unless said.
+    :param audit: where every call and its whole output is recorded.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        timeout_seconds: float = 60.0,
+        max_output: int = MAX_OUTPUT,
+        only: Optional[Sequence[str]] = None,
+        audit: Optional[AuditLog] = None,
+        actor: Optional[str] = None,
+    ) -> None:
+        self.sandbox = sandbox
+        self.specs: List[ToolSpec] = [SPECS[name] for name in (SPECS if only is None else only)]
+        self._timeout = timeout_seconds
+        self._limit = max_output
+        self._audit = audit
+        self._actor = actor
+        self._python: Optional[CodeContext] = None
+
+    def call(self, name: str, arguments: Union[str, Mapping[str, Any]]) -> ToolOutput:
+        """Carries out one call. What a model can mend is its answer; what only you can mend is raised."""
+        record = AuditRecord(name, {"arguments": arguments}, sandbox_id=self.sandbox.id, actor=self._actor)
+        started = time.monotonic()
+        try:
+            output = self._carry_out(name, arguments, record)
+        except BaseException as error:
+            record.outcome, record.output = "error", {"error": str(error) or type(error).__name__}
+            raise
+        finally:
+            record.duration_ms = round((time.monotonic() - started) * 1000)
+            if self._audit is not None:
+                self._audit.write(record)
+        return output
+
+    def anthropic(self) -> List[Any]:
+        """For ``tools=`` of Anthropic's Messages API."""
+        return formats.anthropic_tools(self.specs)
+
+    def answer_anthropic(self, message: Any) -> List[Any]:
+        """Carries out a message's calls: the content of the user's next message. Empty if it calls nothing."""
+        return formats.anthropic_results([(call, self._answer(call)) for call in formats.anthropic_calls(message)])
+
+    def openai(self) -> List[Any]:
+        """For ``tools=`` of OpenAI's Chat Completions API."""
+        return formats.openai_tools(self.specs)
+
+    def answer_openai(self, message: Any) -> List[Any]:
+        """Carries out the calls of ``choices[0].message``: the messages to append after it."""
+        return formats.openai_results([(call, self._answer(call)) for call in formats.openai_calls(message)])
+
+    def openai_responses(self) -> List[Any]:
+        """For ``tools=`` of OpenAI's Responses API."""
+        return formats.responses_tools(self.specs)
+
+    def answer_openai_responses(self, response: Any) -> List[Any]:
+        """Carries out a response's calls: the items to append to the input after its own output."""
+        return formats.responses_results([(call, self._answer(call)) for call in formats.responses_calls(response)])
+
+    def langchain(self) -> List[Any]:
+        """Tools for LangChain and LangGraph."""
+        from ..tools.langchain import langchain_tools
+
+        return langchain_tools(self.specs, self.call)
+
+    def openai_agents(self) -> List[Any]:
+        """Tools for the OpenAI Agents SDK."""
+        from ..tools.openai_agents import agents_tools
+
+        return agents_tools(self.specs, self.call)
+
+    def pydantic_ai(self) -> List[Any]:
+        """Tools for Pydantic AI."""
+        from ..tools.pydantic_ai import pydantic_tools
+
+        return pydantic_tools(self.specs, self.call)
+
+    def _answer(self, call: ToolCall) -> ToolOutput:
+        return self.call(call.name, call.arguments)
+
+    def _carry_out(self, name: str, arguments: Union[str, Mapping[str, Any]], record: AuditRecord) -> ToolOutput:
+        try:
+            spec = next((spec for spec in self.specs if spec.name == name), None)
+            if spec is None:
+                known = ", ".join(spec.name for spec in self.specs)
+                raise BadCall(f"there is no tool {name!r}; there are {known}")
+            given = checked(spec, arguments)
+            return getattr(self, f"_{name}")(record, **given)  # type: ignore[no-any-return]
+        except BadCall as error:
+            record.outcome, record.output = "failed", {"error": str(error)}
+            return ToolOutput(f"error: {error}", is_error=True)
+        except SandboxTimeout as late:
+            record.outcome, record.output = "timeout", {"stdout": late.stdout, "stderr": late.stderr}
+            note = f"{late.message}; it was ended, and this is what it had printed"
+            return ToolOutput(described("none", late.stdout, late.stderr, self._limit, [note]), is_error=True)
+        except (BadRequestError, NotFoundError) as error:
+            if error.code == "sandbox_ended" or error.message == "sandbox not found":
+                raise
+            record.outcome, record.output = "failed", {"error": error.message}
+            return ToolOutput(f"error: {error.message}", is_error=True)
+
+    def _run_code(self, record: AuditRecord, code: str, language: str = "python") -> ToolOutput:
+        if language != "python":
+            return self._ran(record, self.sandbox.run_code(code, language, self._timeout))
+        if self._python is None:
+            self._python = self.sandbox.contexts.create("python")
+        return self._cell(record, self._python.run_code(code, self._timeout))
+
+    def _run_command(self, record: AuditRecord, command: str, timeout_seconds: Optional[float] = None) -> ToolOutput:
+        wanted = self._timeout if timeout_seconds is None else min(timeout_seconds, self._timeout)
+        return self._ran(record, self.sandbox.exec(command, max(wanted, 0.001)))
+
+    def _read_file(self, record: AuditRecord, path: str) -> ToolOutput:
+        data = self.sandbox.files.read(path)
+        mime = next((mime for start, mime in _PICTURES.items() if data.startswith(start)), None)
+        record.output = {"bytes": len(data)}
+        if mime is not None and len(data) <= _LARGEST_PICTURE:
+            return ToolOutput(f"{path}: {mime}, {len(data)} bytes", (Image(mime, base64.b64encode(data).decode()),))
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return ToolOutput(f"{path} is not text: {len(data)} bytes. Look at it with run_command.", is_error=True)
+        record.output["text"] = text
+        return ToolOutput(shorten(text, self._limit) or f"({path} is empty)")
+
+    def _write_file(self, record: AuditRecord, path: str, content: str) -> ToolOutput:
+        written: Dict[str, Any] = self.sandbox.files.write(path, content)
+        record.output = written
+        return ToolOutput(f"wrote {written['bytes']} bytes to {path}")
+
+    def _list_files(self, record: AuditRecord, path: str = "/workspace") -> ToolOutput:
+        entries = self.sandbox.files.listdir(path)
+        lines = [f"{entry.name}{'/' if entry.is_dir else ''}  {entry.size}" for entry in entries]
+        record.output = {"entries": len(entries)}
+        return ToolOutput(shorten("\n".join(lines), self._limit) or f"({path} is empty)")
+
+    def _ran(self, record: AuditRecord, result: ExecResult) -> ToolOutput:
+        record.outcome = "ok" if result.ok else "failed"
+        record.output = {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
+        notes = [] if result.reason in ("exited", "signalled") else [f"ended by: {result.reason}"]
+        return ToolOutput(described(result.exit_code, result.stdout, result.stderr, self._limit, notes))
+
+    def _cell(self, record: AuditRecord, cell: Execution) -> ToolOutput:
+        record.outcome = "ok" if cell.ok else "failed"
+        record.output = {"stdout": cell.stdout, "stderr": cell.stderr, "error": cell.error}
+        record.output["results"] = [result.data for result in cell.results]
+        images = [Image(mime, data) for result in cell.results for mime, data in result.data.items() if _is_shown(mime)]
+        notes = [f"result:\n{shorten(result.text, self._limit)}" for result in cell.results if result.text]
+        if cell.restarted:
+            notes.append("the interpreter was ended and started anew: variables are gone")
+        if cell.error:
+            notes.append(f"error:\n{shorten(cell.error, self._limit)}")
+        text = described(cell.exit_code, cell.stdout, cell.stderr, self._limit, notes)
+        return ToolOutput(text, tuple(images))
+
+
+def _is_shown(mime: str) -> bool:
+    return mime in _PICTURES.values()

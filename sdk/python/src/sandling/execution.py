@@ -1,0 +1,112 @@
+"""How a pool runs what strangers wrote, and how it went."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional
+
+from .models import ExecResult
+
+
+@dataclass(frozen=True)
+class ExecutionConfig:
+    """How code is run."""
+
+    language: str = "python"
+    timeout_seconds: float = 30.0
+    #: Of each machine; the template's own if absent.
+    memory_mb: Optional[int] = None
+    #: Bytes a run may print.
+    output_limit: Optional[int] = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: A name or a number; root if absent.
+    user: Optional[str] = None
+    #: Top-level modules that are welcome. Advice only: what is imported beside them is reported, not prevented, because
+    #: no list of names could prevent it. The virtual machine is what keeps code in.
+    allowed_imports: Optional[FrozenSet[str]] = None
+
+    def __post_init__(self) -> None:
+        if self.timeout_seconds <= 0:
+            raise ValueError("timeout_seconds must be more than 0")
+        if self.allowed_imports is not None:
+            object.__setattr__(self, "allowed_imports", frozenset(self.allowed_imports))
+
+    def advice(self, code: str) -> List[str]:
+        """What a teacher would remark about the code, before it runs."""
+        if self.allowed_imports is None or self.language not in ("python", "py", "python3"):
+            return []
+        unwelcome = sorted(imported_modules(code) - self.allowed_imports)
+        return [f"imports {name}, which is not among the allowed modules" for name in unwelcome]
+
+
+def imported_modules(code: str) -> FrozenSet[str]:
+    """The top-level modules that Python code imports by name. None if it cannot be parsed: running it will say why."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    return frozenset(name.partition(".")[0] for node in ast.walk(tree) for name in _names(node))
+
+
+def _names(node: ast.AST) -> Iterable[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [node.module]
+    return []
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One run of a pool, in a machine of its own."""
+
+    stdout: str
+    stderr: str
+    #: Nothing if it was ended by its deadline.
+    exit_code: Optional[int]
+    #: ``exited``, ``signalled``, ``timeout``, ``out_of_memory`` or ``output_limit``.
+    reason: str
+    duration_ms: int
+    sandbox_id: str
+    advice: List[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def timed_out(self) -> bool:
+        return self.reason == "timeout"
+
+    @classmethod
+    def of(cls, result: ExecResult, sandbox_id: str, advice: List[str]) -> RunReport:
+        return cls(
+            result.stdout, result.stderr, result.exit_code, result.reason, result.duration_ms, sandbox_id, advice
+        )
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "exit_code": self.exit_code,
+            "reason": self.reason,
+            "advice": self.advice,
+        }
+
+
+@dataclass(frozen=True)
+class PoolStatus:
+    """A pool at a glance."""
+
+    #: Machines that should be ready.
+    size: int
+    ready: int
+    #: Being made.
+    warming: int
+    #: Handed out and not given back.
+    busy: int
+    #: Handed out since the pool was started.
+    served: int
+    #: Why the last machine could not be made, until one could.
+    last_error: Optional[str] = None

@@ -1,0 +1,42 @@
+"""A sandbox's own data, as the server told it last."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+
+class SandboxFields:
+    """What is known about a sandbox. :meth:`Sandbox.refresh` asks anew."""
+
+    id: str = ""
+    template: str = ""
+    cpu: int = 0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    #: ``creating``, ``running``, ``paused``, ``hibernated``, ``failed`` or ``deleted``.
+    status: str = "unknown"
+    created_at: Optional[str] = None
+    metadata: Dict[str, str]
+    labels: Dict[str, str]
+    from_snapshot: Optional[str] = None
+    boot_ms: Optional[int] = None
+    #: How it came to be, such as ``standby``, ``snapshot`` or ``fork``.
+    boot_mode: Optional[str] = None
+    persistent: bool = False
+    ttl_seconds: Optional[int] = None
+    idle_seconds: Optional[int] = None
+    expires_at: Optional[str] = None
+    workspace: Optional[str] = None
+    #: Which accelerator runs it, and which layers of the jail are in force.
+    boundary: Dict[str, Any]
+
+    def _take(self, data: Mapping[str, Any]) -> None:
+        for name in SandboxFields.__annotations__:
+            if data.get(name) is not None:
+                setattr(self, name, data[name])
+        for name in ("metadata", "labels", "boundary"):
+            setattr(self, name, dict(data.get(name) or {}))
+
+    def to_dict(self) -> Dict[str, Any]:
+        """All of it as plain data."""
+        return {name: getattr(self, name) for name in SandboxFields.__annotations__}

@@ -1,0 +1,366 @@
+"""What the server tells: plain data, the same for the synchronous and the asynchronous client."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, TypedDict
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    """How a command ended, and all that it printed."""
+
+    stdout: str
+    stderr: str
+    #: As a shell would say it: the exit code, or 128 + the signal's number.
+    exit_code: int
+    duration_ms: int = 0
+    #: ``exited``, ``signalled``, ``timeout``, ``out_of_memory`` or ``output_limit``.
+    reason: str = "exited"
+    signal: Optional[int] = None
+    #: Bytes that were printed and are not in ``stdout`` or ``stderr``.
+    dropped_bytes: int = 0
+    id: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return self.duration_ms / 1000
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any], stdout: str = "", stderr: str = "") -> ExecResult:
+        return cls(
+            stdout=data.get("stdout", stdout),
+            stderr=data.get("stderr", stderr),
+            exit_code=int(data["exit_code"]),
+            duration_ms=int(data.get("duration_ms") or 0),
+            reason=data.get("reason") or "exited",
+            signal=data.get("signal"),
+            dropped_bytes=int(data.get("dropped_bytes") or 0),
+            id=data.get("id") or "",
+        )
+
+
+class Chunk(NamedTuple):
+    """A piece of a command's output."""
+
+    #: ``stdout`` or ``stderr``.
+    stream: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """One rich output of a cell: the same thing in one or more MIME types, binary ones in base64."""
+
+    data: Dict[str, str]
+
+    @property
+    def text(self) -> Optional[str]:
+        return self.data.get("text/plain")
+
+    @property
+    def png(self) -> Optional[str]:
+        return self.data.get("image/png")
+
+    @property
+    def jpeg(self) -> Optional[str]:
+        return self.data.get("image/jpeg")
+
+    @property
+    def svg(self) -> Optional[str]:
+        return self.data.get("image/svg+xml")
+
+    @property
+    def chart(self) -> Optional[str]:
+        """The picture, in whichever format there is one."""
+        return self.png or self.jpeg or self.svg
+
+    @property
+    def html(self) -> Optional[str]:
+        return self.data.get("text/html")
+
+    @property
+    def markdown(self) -> Optional[str]:
+        return self.data.get("text/markdown")
+
+    @property
+    def json(self) -> Any:
+        """The parsed JSON value, if there is one."""
+        text = self.data.get("application/json")
+        return None if text is None else json.loads(text)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What one cell of a context printed, showed and raised. What it raised is data, not an exception here."""
+
+    results: List[Result] = field(default_factory=list)
+    stdout: str = ""
+    stderr: str = ""
+    #: The formatted traceback, or why the interpreter was ended.
+    error: Optional[str] = None
+    #: 0 if the cell ran through, 1 if not.
+    exit_code: int = 0
+    duration_ms: int = 0
+    #: ``ok``, ``error``, ``interrupted``, ``out_of_memory``, ``output_limit`` or ``died``.
+    status: str = "ok"
+    #: The interpreter did not survive; the context has a new one, without variables.
+    restarted: bool = False
+    execution_count: int = 0
+    dropped_bytes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return self.duration_ms / 1000
+
+    @property
+    def logs(self) -> Dict[str, str]:
+        return {"stdout": self.stdout, "stderr": self.stderr}
+
+    @property
+    def text(self) -> Optional[str]:
+        """The first result that has a text."""
+        return next((result.text for result in self.results if result.text is not None), None)
+
+    @property
+    def png(self) -> Optional[str]:
+        """The first PNG, in base64."""
+        return next((result.png for result in self.results if result.png is not None), None)
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Execution:
+        exit_code = int(data.get("exit_code", data.get("exit", 0)))
+        return cls(
+            results=[Result({str(mime): str(value) for mime, value in item.items()}) for item in data["results"]],
+            stdout=data.get("stdout", ""),
+            stderr=data.get("stderr", ""),
+            error=data.get("error") or None,
+            exit_code=exit_code,
+            duration_ms=int(data.get("duration_ms") or 0),
+            status=data.get("status") or ("error" if exit_code else "ok"),
+            restarted=bool(data.get("restarted")),
+            execution_count=int(data.get("execution_count") or 0),
+            dropped_bytes=int(data.get("dropped_bytes") or 0),
+        )
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A file, directory or link in a sandbox."""
+
+    name: str
+    path: str
+    is_dir: bool
+    size: int = 0
+    #: What it is, in one letter: ``f``\\ ile, ``d``\\ irectory, ``l``\\ ink or ``o``\\ ther.
+    mode: str = ""
+    #: Seconds since 1970.
+    mtime: int = 0
+    #: Permission bits in octal, such as ``0644``.
+    permissions: str = ""
+    uid: int = 0
+    gid: int = 0
+    #: Where a link points.
+    target: Optional[str] = None
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> FileInfo:
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if data.get(name) is not None})
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A change that was seen under a watched path."""
+
+    path: str
+    #: ``created``, ``modified``, ``removed``, ``renamed``, ``attributes`` or ``overflow``.
+    kind: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a sandbox."""
+
+    number: int
+    time: str
+    sandbox_id: str
+    #: ``sandbox.created``, ``sandbox.paused``, ``sandbox.ended`` and so on.
+    type: str
+    payload: Dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Event:
+        return cls(data["number"], data["time"], data["sandbox_id"], data["type"], dict(data.get("payload") or {}))
+
+
+@dataclass(frozen=True)
+class GuestMetrics:
+    """What the guest says about itself."""
+
+    memory_total_bytes: int = 0
+    memory_available_bytes: int = 0
+    disk_total_bytes: int = 0
+    disk_available_bytes: int = 0
+    processes: int = 0
+    cpu_ms: int = 0
+    uptime_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a sandbox uses, as the host sees it."""
+
+    cpu_ms: int = 0
+    #: Its own memory, and its share of what it has in common with others (Pss).
+    memory_bytes: int = 0
+    host_rss_bytes: int = 0
+    disk_bytes: int = 0
+    network_received_bytes: int = 0
+    network_sent_bytes: int = 0
+    uptime_seconds: int = 0
+    host_cpu_percent: float = 0.0
+    guest: Optional[GuestMetrics] = None
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Metrics:
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data and name != "guest"}
+        guest = data.get("guest")
+        if guest:
+            guest = GuestMetrics(**{name: guest[name] for name in GuestMetrics.__dataclass_fields__ if name in guest})
+        return cls(**known, guest=guest)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A way to a port of a sandbox. Whoever has the URL has the port, until it expires."""
+
+    #: A host of its own, so that a page works as it does at home.
+    url: str
+    #: The same under a path of the server's own address, for clients that cannot resolve ``*.localhost``.
+    path_url: str
+    token: str
+    id: str
+    port: int
+    expires_at: str
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Preview:
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class ExecInfo:
+    """A command of a sandbox, running or ended."""
+
+    id: str
+    pid: int
+    command: str
+    started_at: str
+    output_bytes: int
+    #: ``running`` or ``exited``.
+    status: str
+    exit_code: Optional[int] = None
+    reason: Optional[str] = None
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> ExecInfo:
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+
+
+@dataclass(frozen=True)
+class Token:
+    """An API token. ``token`` is the secret; it is there only in the answer that made it."""
+
+    prefix: str
+    name: str
+    created_at: str = ""
+    scope: str = ""
+    workspace: str = ""
+    expires_at: Optional[str] = None
+    last_used_at: Optional[str] = None
+    token: Optional[str] = None
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Token:
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        return cls(**{"name": data.get("label", ""), **known})
+
+
+@dataclass(frozen=True)
+class TemplateBuild:
+    """A template being built."""
+
+    id: str
+    name: str = ""
+    #: ``done`` and ``failed`` are final.
+    status: str = ""
+    error: Optional[str] = None
+    started_at: Optional[str] = None
+    ended_at: Optional[str] = None
+    bytes: Optional[int] = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.status == "done"
+
+    @property
+    def is_failed(self) -> bool:
+        return self.status == "failed"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.is_done or self.is_failed
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> TemplateBuild:
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+
+
+class Lifecycle(TypedDict):
+    """How long a sandbox may live. 0 stands for "without limit"."""
+
+    ttl_seconds: int
+    idle_seconds: int
+    persistent: bool
+    expires_at: Optional[str]
+    idle_for_seconds: int
+
+
+class Promotion(TypedDict):
+    """Which sibling won, and what became of the others."""
+
+    winner: str
+    tree_id: str
+    deleted: List[str]
+    failures: Dict[str, str]
+
+
+class SnapshotInfo(TypedDict, total=False):
+    """A saved machine."""
+
+    id: str
+    sandbox_id: str
+    template: str
+    size_bytes: int
+    created_at: str
+    workspace: str
+
+
+class VolumeInfo(TypedDict, total=False):
+    """A named disk that outlives sandboxes."""
+
+    name: str
+    size_mb: int
+    size_bytes: int
+    created_at: str

@@ -1,0 +1,116 @@
+"""What can be asked for, and the request bodies it becomes. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, TypedDict, Union
+
+#: What is made when nobody says otherwise.
+DEFAULT_TEMPLATE = "code-interpreter"
+
+
+class CancelEvent(Protocol):
+    """Anything like a :class:`threading.Event`."""
+
+    def is_set(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class VolumeMount:
+    """A volume, where a sandbox is to see it."""
+
+    name: str
+    path: Optional[str] = None
+    read_only: bool = False
+
+    def to_wire(self) -> Dict[str, Any]:
+        wire: Dict[str, Any] = {"name": self.name, "read_only": self.read_only}
+        if self.path is not None:
+            wire["mount"] = self.path
+        return wire
+
+
+class CreateOptions(TypedDict, total=False):
+    """What sandbox is wanted. What is absent comes from the template and the server."""
+
+    cpu: Optional[int]
+    memory_mb: Optional[int]
+    disk_mb: Optional[int]
+    #: Processes and threads, all together.
+    pids: Optional[int]
+    #: Your own notes on it, which :meth:`Sandbox.list` gives back.
+    metadata: Optional[Mapping[str, str]]
+    labels: Optional[Mapping[str, str]]
+    #: The environment of every command in it.
+    env: Optional[Mapping[str, str]]
+    #: How long it lives, whatever becomes of this process.
+    ttl_seconds: Optional[int]
+    #: How long it may be unused.
+    idle_seconds: Optional[int]
+    #: Its time to live does not apply, and leaving the ``with`` block does not end it.
+    persistent: Optional[bool]
+    from_snapshot: Optional[str]
+    volumes: Optional[Sequence[Union[VolumeMount, Mapping[str, Any]]]]
+    #: Stops waiting for capacity when it is set.
+    cancel: Optional[CancelEvent]
+
+
+class ExecOptions(TypedDict, total=False):
+    """How a command is run."""
+
+    cwd: Optional[str]
+    env: Optional[Mapping[str, str]]
+    #: A name or a number; root if absent.
+    user: Optional[str]
+    #: Given to the command, then closed.
+    stdin: Optional[str]
+    #: A command of the same id is never started twice.
+    id: Optional[str]
+    #: Bytes it may print.
+    output_limit: Optional[int]
+    #: At the limit: ``kill`` it, or ``keep_tail``, i.e. drop the oldest output.
+    on_limit: Optional[str]
+
+
+def create_body(template: str, options: Mapping[str, Any]) -> Dict[str, Any]:
+    refuse_unknown(options, CreateOptions, "create")
+    body = {name: value for name, value in options.items() if value is not None and name != "cancel"}
+    body["template"] = template
+    if "volumes" in body:
+        body["volumes"] = [_volume(volume) for volume in body["volumes"]]
+    return body
+
+
+def _volume(volume: Union[VolumeMount, Mapping[str, Any]]) -> Dict[str, Any]:
+    if isinstance(volume, VolumeMount):
+        return volume.to_wire()
+    read_only = volume.get("read_only", volume.get("readOnly", False))
+    path = volume.get("mount", volume.get("path"))
+    return VolumeMount(str(volume["name"]), path, bool(read_only)).to_wire()
+
+
+def exec_body(
+    command: Union[str, Sequence[str]], timeout_seconds: Optional[float], options: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """A string is a line for the shell; a list is a program and its arguments, without a shell."""
+    program: Dict[str, Any] = {"cmd": command} if isinstance(command, str) else {"args": list(command)}
+    return _run_body(program, timeout_seconds, options)
+
+
+def code_body(code: str, language: str, timeout_seconds: Optional[float], options: Mapping[str, Any]) -> Dict[str, Any]:
+    return _run_body({"code": code, "language": language}, timeout_seconds, options)
+
+
+def _run_body(program: Dict[str, Any], timeout_seconds: Optional[float], options: Mapping[str, Any]) -> Dict[str, Any]:
+    if options:
+        refuse_unknown(options, ExecOptions, "exec")
+        program.update((name, value) for name, value in options.items() if value is not None)
+    if timeout_seconds is not None:
+        program["timeout_seconds"] = timeout_seconds
+    return program
+
+
+def refuse_unknown(options: Mapping[str, Any], kind: Any, verb: str) -> None:
+    unknown: List[str] = sorted(set(options) - set(kind.__annotations__))
+    if unknown:
+        raise TypeError(f"{verb}() got an unexpected keyword argument {unknown[0]!r}")

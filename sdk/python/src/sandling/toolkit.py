@@ -1,0 +1,152 @@
+"""The tools that a model is given, and how its calls are read and answered. No I/O."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+
+#: Characters of output that a model is shown; the middle of more is cut.
+MAX_OUTPUT = 20_000
+LANGUAGES = ("python", "node", "bash")
+
+
+class Image(NamedTuple):
+    mime: str
+    #: In base64.
+    data: str
+
+
+@dataclass(frozen=True)
+class ToolOutput:
+    """What a model is told."""
+
+    text: str
+    images: Tuple[Image, ...] = ()
+    #: Something went wrong that the model may mend.
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """What a model asks for. ``arguments`` is whatever it sent, JSON text or an object."""
+
+    id: str
+    name: str
+    arguments: Union[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """One tool, as a model sees it."""
+
+    name: str
+    description: str
+    properties: Mapping[str, Mapping[str, Any]]
+    required: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def schema(self) -> Dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {name: dict(about) for name, about in self.properties.items()},
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
+
+
+class BadCall(ValueError):
+    """A model's call that cannot be carried out; the text tells the model why."""
+
+
+SPECS = {
+    spec.name: spec
+    for spec in (
+        ToolSpec(
+            "run_code",
+            "Run code in a sandbox, a disposable computer. Python keeps its variables from call to call, its last "
+            "expression is shown, and plots come back as images. Each node or bash run starts anew. Files last.",
+            {
+                "code": {"type": "string", "description": "The code to run."},
+                "language": {"type": "string", "enum": list(LANGUAGES), "description": "python unless given."},
+            },
+            ("code",),
+        ),
+        ToolSpec(
+            "run_command",
+            "Run a shell command in the sandbox and get its output and exit code. Each call is a shell of its own; "
+            "files last.",
+            {
+                "command": {"type": "string", "description": "The command line, for sh."},
+                "timeout_seconds": {"type": "number", "description": "End it after so many seconds."},
+            },
+            ("command",),
+        ),
+        ToolSpec(
+            "read_file",
+            "Read a file of the sandbox. Pictures (PNG, JPEG) come back as images.",
+            {"path": {"type": "string", "description": "An absolute path."}},
+            ("path",),
+        ),
+        ToolSpec(
+            "write_file",
+            "Write a text file in the sandbox, replacing what was there. Directories above it are made.",
+            {
+                "path": {"type": "string", "description": "An absolute path."},
+                "content": {"type": "string", "description": "The whole text of the file."},
+            },
+            ("path", "content"),
+        ),
+        ToolSpec(
+            "list_files",
+            "List a directory of the sandbox.",
+            {"path": {"type": "string", "description": "An absolute path; /workspace unless given."}},
+        ),
+    )
+}
+
+_TYPES: Mapping[str, Any] = {"string": str, "number": (int, float)}
+
+
+def checked(spec: ToolSpec, arguments: Union[str, Mapping[str, Any]]) -> Dict[str, Any]:
+    """A call's arguments, if they fit the schema. Models get this wrong; the answer says how."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except ValueError as error:
+            raise BadCall(f"the arguments are not valid JSON: {error}") from error
+    if not isinstance(arguments, Mapping):
+        raise BadCall("the arguments must be a JSON object")
+    for name in spec.required:
+        if name not in arguments:
+            raise BadCall(f"the argument {name!r} is missing")
+    for name, value in arguments.items():
+        about = spec.properties.get(name)
+        if about is None:
+            raise BadCall(f"there is no argument {name!r}; there are {', '.join(spec.properties)}")
+        if not isinstance(value, _TYPES[about["type"]]) or isinstance(value, bool):
+            raise BadCall(f"the argument {name!r} must be a {about['type']}")
+        if value not in about.get("enum", [value]):
+            raise BadCall(f"the argument {name!r} must be one of {', '.join(about['enum'])}")
+    return dict(arguments)
+
+
+def shorten(text: str, limit: int) -> str:
+    """Text that fits, with its beginning, its end, and a note of what was cut between."""
+    if len(text) <= limit:
+        return text
+    head = limit // 2
+    tail = limit - head
+    return f"{text[:head]}\n[... {len(text) - limit} characters cut here ...]\n{text[-tail:]}"
+
+
+def described(exit_code: object, stdout: str, stderr: str, limit: int, notes: Sequence[str] = ()) -> str:
+    """A run in words: its exit code always, then what it printed."""
+    parts: List[str] = [f"exit code: {exit_code}", *notes]
+    if stdout:
+        parts.append(f"stdout:\n{shorten(stdout, limit)}")
+    if stderr:
+        parts.append(f"stderr:\n{shorten(stderr, limit)}")
+    if not stdout and not stderr:
+        parts.append("(nothing was printed)")
+    return "\n".join(parts)

@@ -1,0 +1,90 @@
+"""A server that answers as it is told and remembers what it was asked: for what no real server can be made to do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+
+
+@dataclass
+class Asked:
+    method: str
+    path: str
+    headers: Dict[str, str]
+    body: Any
+
+
+@dataclass
+class Answer:
+    status: int = 200
+    body: Any = None
+    headers: Dict[str, str] = field(default_factory=dict)
+    #: Close the connection instead of answering.
+    hang_up: bool = False
+
+
+Route = Tuple[str, str]
+Script = Union[Answer, List[Answer], Callable[[Asked], Answer]]
+
+
+class FakeServer:
+    """``answers`` maps a method and path (``*`` for any) to an answer, to a list that is used up, or to a function."""
+
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        self.answers: Dict[Route, Script] = {}
+        self.asked: List[Asked] = []
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def respond(self) -> None:
+                length = int(self.headers.get("content-length") or 0)
+                sent = self.rfile.read(length)
+                body = json.loads(sent) if sent else None
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                asked = Asked(self.command, self.path, headers, body)
+                owner.asked.append(asked)
+                self.give(owner.take(asked))
+
+            def give(self, answer: Answer) -> None:
+                if answer.hang_up:
+                    self.close_connection = True
+                    return
+                raw = isinstance(answer.body, bytes)
+                body = answer.body if raw else b"" if answer.body is None else json.dumps(answer.body).encode()
+                self.send_response(answer.status)
+                for name, value in {"x-request-id": "abc123", **answer.headers}.items():
+                    self.send_header(name, value)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = respond
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer((address, 0), Handler)
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        host, port = self._http.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def take(self, asked: Asked) -> Answer:
+        script: Optional[Script] = self.answers.get((asked.method, asked.path)) or self.answers.get((asked.method, "*"))
+        if callable(script):
+            return script(asked)
+        if isinstance(script, list):
+            script = script.pop(0) if script else None
+        return script or Answer(404, {"error": f"no answer for {asked.method} {asked.path}", "code": "no_such_route"})
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()

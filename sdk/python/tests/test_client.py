@@ -1,0 +1,289 @@
+"""Both clients against a server that answers as it is told."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, List
+
+import pytest
+from colour import Colour, settle
+from fake_server import Answer, FakeServer
+
+from sandling import ConnectionError as LostConnection
+from sandling import (
+    CreateCancelled,
+    ExecInterrupted,
+    ExploreError,
+    LimitError,
+    SandboxTimeout,
+    ServerError,
+    TemplateBuildError,
+)
+
+BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
+FULL = Answer(503, {"error": "no room", "code": "no_capacity"}, {"retry-after": "0"})
+
+
+def connect(colour: Colour, server: FakeServer, **more: Any) -> Any:
+    return colour.Client(server.url, "key", **more)
+
+
+def box(colour: Colour, server: FakeServer) -> Any:
+    return colour.Sandbox._of(connect(colour, server), BOX)
+
+
+def test_a_full_server_is_asked_again_with_the_same_key(colour: Colour, server: FakeServer) -> None:
+    server.answers["POST", "/v1/sandboxes"] = [FULL, Answer(hang_up=True), Answer(201, BOX)]
+    heard = []
+
+    async def work() -> Any:
+        client = connect(colour, server, on_create_retry=heard.append)
+        return await settle(client.sandboxes.create("base", ttl_seconds=9))
+
+    assert colour.run(work).id == "box"
+    assert [event.error.code for event in heard] == ["no_capacity"]
+    assert len({asked.headers["idempotency-key"] for asked in server.asked}) == 1
+    assert [asked.body for asked in server.asked] == [{"template": "base", "ttl_seconds": 9}] * 3
+    assert server.asked[0].headers["authorization"] == "Bearer key"
+
+
+def test_a_quota_is_not_waited_for(colour: Colour, server: FakeServer) -> None:
+    server.answers["POST", "/v1/sandboxes"] = Answer(429, {"error": "max sandboxes reached", "code": "quota"})
+
+    async def work() -> None:
+        await settle(connect(colour, server).sandboxes.create("base"))
+
+    with pytest.raises(LimitError, match="max sandboxes reached"):
+        colour.run(work)
+    assert len(server.asked) == 1
+
+
+def test_waiting_for_room_can_be_cancelled(colour: Colour, server: FakeServer) -> None:
+    refusal = Answer(503, {"error": "no room"}, {"retry-after": "30"})
+    server.answers["POST", "/v1/sandboxes"] = refusal
+    cancel = threading.Event()
+    cancel.set()
+
+    async def work() -> None:
+        await settle(connect(colour, server).sandboxes.create("base", cancel=cancel))
+
+    with pytest.raises(CreateCancelled) as raised:
+        colour.run(work)
+    assert raised.value.__cause__.status == 503  # type: ignore[union-attr]
+
+
+def test_a_command_is_never_sent_twice(colour: Colour, server: FakeServer) -> None:
+    server.answers["POST", "/v1/sandboxes/box/exec"] = Answer(hang_up=True)
+
+    async def work() -> None:
+        await settle(box(colour, server).exec("rm -r /x"))
+
+    with pytest.raises(LostConnection):
+        colour.run(work)
+    assert len(server.asked) == 1
+
+
+def stream_of(*events: str) -> Answer:
+    return Answer(200, "".join(events).encode(), {"content-type": "text/event-stream; charset=utf-8"})
+
+
+OUT = 'event: stdout\ndata: {"chunk":"so far"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("events", "kind"),
+    [
+        ([OUT], ExecInterrupted),
+        ([OUT, 'event: error\ndata: {"error":"the guest died","code":"guest_died"}\n\n'], ServerError),
+        (
+            [
+                OUT,
+                'event: error\ndata: {"error":"command timeout after 1s"}\n\n',
+                'event: exit\ndata: {"exit_code":137,"reason":"timeout"}\n\n',
+            ],
+            SandboxTimeout,
+        ),
+    ],
+)
+def test_a_stream_that_ends_badly_keeps_what_was_printed(
+    colour: Colour, server: FakeServer, events: Any, kind: Any
+) -> None:
+    server.answers["POST", "/v1/sandboxes/box/exec/stream"] = stream_of(*events)
+
+    async def work() -> None:
+        await settle(box(colour, server).exec_stream("x"))
+
+    with pytest.raises(kind) as raised:
+        colour.run(work)
+    printed = raised.value.details["stdout"] if kind is ServerError else raised.value.stdout
+    assert printed == "so far"
+
+
+def test_forks_snapshots_and_sleep_as_the_contract_has_them(colour: Colour, server: FakeServer) -> None:
+    child = {"id": "c1", "status": "running", "metadata": {"fork_tree_id": "t"}}
+    server.answers.update(
+        {
+            ("POST", "/v1/sandboxes/box/fork"): [
+                Answer(201, {"sandbox": child}),
+                Answer(201, {"children": [child]}),
+                Answer(201, child),
+            ],
+            ("POST", "/v1/sandboxes/box/fork-tree"): Answer(201, {"children": [child, {**child, "id": "c2"}]}),
+            ("POST", "/v1/sandboxes/c1/promote"): Answer(
+                200, {"winner": "c1", "tree_id": "t", "deleted": ["c2"], "failures": {}}
+            ),
+            ("POST", "/v1/sandboxes/box/snapshots"): Answer(201, {"id": "snap"}),
+            ("POST", "/v1/sandboxes/box/hibernate"): Answer(200, {"status": "hibernated"}),
+            ("POST", "/v1/sandboxes/box/wake"): Answer(204),
+            ("GET", "/v1/snapshots?sandbox_id=box"): Answer(200, {"snapshots": [{"id": "snap"}]}),
+        }
+    )
+
+    async def work() -> None:
+        parent = box(colour, server)
+        for metadata in (None, {"a": "b"}, None):
+            made = await settle(parent.fork(metadata=metadata))
+            assert (made.id, made.metadata["fork_parent_id"], made.template) == ("c1", "box", "base")
+        first, second = await settle(parent.fork(2, metadata={"a": "b"}))
+        assert (first.id, second.id) == ("c1", "c2")
+        assert (await settle(first.promote(cleanup_siblings=True)))["deleted"] == ["c2"]
+        assert await settle(parent.snapshot()) == "snap"
+        assert (await settle(parent.client.snapshots.list(sandbox_id="box")))[0]["id"] == "snap"
+        await settle(parent.hibernate())
+        assert parent.status == "hibernated"
+        await settle(parent.wake())
+        assert parent.status == "running"
+
+    colour.run(work)
+    bodies = [asked.body for asked in server.asked]
+    assert bodies[:4] == [None, {"metadata": {"a": "b"}}, None, {"count": 2, "metadata": {"a": "b"}}]
+    assert bodies[4] == {"cleanup_siblings": True}
+
+
+def test_a_volume_is_made_once_even_if_two_want_it(colour: Colour, server: FakeServer) -> None:
+    missing, there = Answer(404, {"error": "no"}), Answer(200, {"name": "v", "size_mb": 2048})
+    server.answers["GET", "/v1/volumes/v"] = [missing, there]
+    server.answers["POST", "/v1/volumes"] = Answer(409, {"error": "there is one"})
+
+    async def work() -> Any:
+        return await settle(colour.Volume.get_or_create("v", 2, client=connect(colour, server)))
+
+    volume = colour.run(work)
+    assert (volume.name, volume.size_mb) == ("v", 2048)
+    assert server.asked[1].body == {"name": "v", "size_mb": 2048}
+    assert volume.mount("/data", read_only=True).to_wire() == {"name": "v", "mount": "/data", "read_only": True}
+
+
+def exec_answer(code: int) -> Answer:
+    return Answer(200, {"stdout": "x\n", "stderr": "", "exit_code": code})
+
+
+def explorable(server: FakeServer, codes: Any) -> None:
+    ids = [f"c{number}" for number in range(len(codes))]
+    children = [{"id": name, "status": "running", "metadata": {"fork_tree_id": "t"}} for name in ids]
+    server.answers["POST", "/v1/sandboxes/box/fork-tree"] = Answer(201, {"children": children})
+    for name, code in zip(ids, codes):
+        server.answers["POST", f"/v1/sandboxes/{name}/exec"] = [exec_answer(0), exec_answer(code), exec_answer(0)]
+        server.answers["DELETE", f"/v1/sandboxes/{name}"] = Answer(204)
+        promoted = {"winner": name, "tree_id": "t", "deleted": [other for other in ids if other != name]}
+        server.answers["POST", f"/v1/sandboxes/{name}/promote"] = Answer(200, promoted)
+
+
+def test_an_exploration_keeps_the_best_and_ends_the_others(colour: Colour, server: FakeServer) -> None:
+    explorable(server, [1, 0, 0])
+    scores = {"c1": 1.0, "c2": 5.0}
+
+    async def work() -> Any:
+        return await settle(
+            box(colour, server).explore(["a", "b", "c"], score_fn=lambda fork, _: scores.get(fork.id, 0))
+        )
+
+    result = colour.run(work)
+    assert (result.winner.id, result.tree_id, sorted(result.reaped)) == ("c2", "t", ["c0", "c1"])
+    assert [outcome.label for outcome in result.outcomes] == ["c", "b", "a"]
+    assert result.winner_outcome.files_changed == ["x"]
+    assert result.table().splitlines()[1].startswith("* c")
+    forked = next(asked for asked in server.asked if asked.path.endswith("fork-tree"))
+    assert forked.body == {"count": 3, "metadata": {"explore": "1", "explore_ttl": "600"}}
+
+
+def test_an_exploration_without_a_winner_leaves_nothing(colour: Colour, server: FakeServer) -> None:
+    explorable(server, [1, 2])
+
+    async def work() -> None:
+        await settle(box(colour, server).explore(["a", "b"]))
+
+    with pytest.raises(ExploreError, match=r"a: exit 1(, b: exit 2)?"):
+        colour.run(work)
+    assert sorted(asked.path for asked in server.asked if asked.method == "DELETE") == [
+        "/v1/sandboxes/c0",
+        "/v1/sandboxes/c1",
+    ]
+
+
+def test_what_a_candidates_function_raises_belongs_to_its_branch(colour: Colour, server: FakeServer) -> None:
+    from sandling import Candidate
+
+    explorable(server, [0, 0])
+
+    def broken(_: Any) -> None:
+        raise KeyError("mine")
+
+    async def work() -> Any:
+        candidates = [Candidate.call("broken", broken), Candidate.call("fine", lambda fork: fork.id)]
+        return await settle(box(colour, server).explore(candidates, capture_files=False))
+
+    result = colour.run(work)
+    assert (result.winner_outcome.label, result.winner_outcome.value) == ("fine", "c1")
+    assert result.outcomes[1].error == "'mine'"
+
+
+@pytest.mark.parametrize("last", ["done", "failed"])
+def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeServer, last: str) -> None:
+    build = {"id": "b", "name": "mine", "status": "queued"}
+    server.answers.update(
+        {
+            ("POST", "/v1/templates/build"): Answer(202, build),
+            ("GET", "/v1/templates/builds/b/logs?follow=1"): stream_of(
+                "data:   indented\n\n", "data: second\n\n", "event: done\ndata: end\n\n"
+            ),
+            ("GET", "/v1/templates/builds/b"): Answer(200, {**build, "status": last, "error": "no such package"}),
+            ("GET", "/v1/templates/mine"): Answer(200, {"name": "mine", "memory_mb": 512, "unheard_of": 1}),
+        }
+    )
+    heard: List[str] = []
+
+    async def work() -> Any:
+        client = connect(colour, server)
+        return await settle(
+            colour.Template.build("mine", packages=["ffmpeg"], memory_mb=512, on_log=heard.append, client=client)
+        )
+
+    if last == "done":
+        assert colour.run(work).memory_mb == 512
+    else:
+        with pytest.raises(TemplateBuildError, match="no such package"):
+            colour.run(work)
+    assert heard == ["  indented", "second"]
+    assert server.asked[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}
+
+
+def test_a_server_elsewhere_is_reached_the_same_way(colour: Colour, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    # Not one of the addresses that are known to be this machine.
+    far = FakeServer("127.0.0.2")
+    try:
+        far.answers["GET", "/v1/sandboxes/box/events?tail=1"] = Answer(200, {"events": []})
+        far.answers["POST", "/v1/sandboxes/box/exec/stream"] = stream_of(OUT, 'event: exit\ndata: {"exit_code":0}\n\n')
+
+        async def work() -> None:
+            sandbox = box(colour, far)
+            assert await settle(sandbox.events(1)) == []
+            assert (await settle(sandbox.exec("x", on_stdout=lambda _: None))).stdout == "so far"
+
+        colour.run(work)
+        assert far.asked[0].headers["authorization"] == "Bearer key"
+        assert far.asked[0].headers["host"] == far.url[len("http://") :]
+    finally:
+        far.close()

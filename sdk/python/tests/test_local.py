@@ -1,0 +1,88 @@
+"""The local server. These start the real binary that ``SANDLING_BINARY`` names; none of them makes a machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from sandling import Client, ConfigError, local
+
+real = pytest.mark.skipif("SANDLING_BINARY" not in os.environ, reason="SANDLING_BINARY names no server to start")
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    monkeypatch.setenv("SANDLING_HOME", str(tmp_path))
+    monkeypatch.delenv("SANDLING_API", raising=False)
+    monkeypatch.delenv("SANDLING_TOKEN", raising=False)
+    yield tmp_path
+    local.stop()
+
+
+@real
+def test_many_processes_at_once_start_one_server(home: Path) -> None:
+    code = "from sandling import Client; c = Client(); print(c.api_url(), c.me()['scope'])"
+    running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(5)]
+    printed = {process.communicate(timeout=300)[0] for process in running}
+    assert [process.returncode for process in running] == [0] * 5
+    assert len(printed) == 1
+    assert printed.pop().split()[1] == "operator"
+
+
+@real
+def test_a_server_that_died_is_replaced(home: Path) -> None:
+    before = local.ensure()
+    local._started[-1].kill()
+    local._started[-1].wait()
+    after = local.ensure()
+    assert after.url != before.url
+    assert Client().me()["workspace"] == "default"
+
+
+@real
+def test_the_server_can_be_stopped_and_starts_again(home: Path) -> None:
+    local.ensure()
+    assert local.stop()
+    assert not local.stop()
+    local.ensure()
+
+
+@real
+def test_another_process_of_the_same_number_is_not_the_server(home: Path) -> None:
+    state = home / "local-server.json"
+    state.write_text(f'{{"url": "http://127.0.0.1:9", "pid": {os.getpid()}, "born": "1"}}')
+    assert local.ensure().url != "http://127.0.0.1:9"
+
+
+def test_a_server_that_somebody_announced_is_used(home: Path) -> None:
+    import fcntl
+
+    (home / "token").write_text("sdl_secret")
+    with open(home / "server", "w+") as file:
+        file.write("http://127.0.0.1:4242\n")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert local.ensure() == ("http://127.0.0.1:4242", "sdl_secret")
+    # Nobody holds it any more, so nobody listens there.
+    assert local._announced(home) is None
+
+
+def test_a_server_that_cannot_start_says_why(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho the disk is full >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("SANDLING_BINARY", str(broken))
+    with pytest.raises(ConfigError, match="the disk is full"):
+        local.ensure()
+
+
+def test_without_a_binary_the_ways_out_are_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SANDLING_BINARY", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match=r"SANDLING_API.*PATH.*SANDLING_BINARY"):
+        local.ensure()

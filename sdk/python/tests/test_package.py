@@ -1,0 +1,46 @@
+"""The package itself: its two halves, its names, what its import costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import sandling
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_blocking_half_is_what_the_async_half_says() -> None:
+    spec = importlib.util.spec_from_file_location("generate_sync", ROOT / "scripts" / "generate_sync.py")
+    assert spec and spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.stale() == []
+
+
+def test_every_exported_name_is_there_and_typed() -> None:
+    for name in sandling.__all__:
+        assert getattr(sandling, name) is not None
+    tree = ast.parse(Path(str(sandling.__file__)).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {alias.asname or alias.name for node in block.body for alias in node.names}  # type: ignore[attr-defined]
+    assert typed == set(sandling.__all__) - {"__version__"}
+
+
+def test_the_import_does_not_bring_httpx() -> None:
+    code = "import sys, sandling; from sandling import Sandbox, AsyncSandbox; print('httpx' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert printed == "False\n"
+
+
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    for call in (lambda: sandling.Sandbox(flavour="x"), lambda: sandling.AsyncSandbox(flavour="x")):  # type: ignore[call-arg]
+        try:
+            call()
+        except TypeError as error:
+            assert "flavour" in str(error)
+        else:
+            raise AssertionError("it was taken")

@@ -1,0 +1,118 @@
+"""The parts without I/O."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandling import config, errors, retry
+from sandling._sse import EventDecoder, ServerEvent
+from sandling.errors import SandlingError, from_answer
+from sandling.exploring import BranchOutcome, candidates_of, pick, ranked
+from sandling.options import VolumeMount, create_body, exec_body
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_events_come_out_whole_however_the_bytes_are_cut(size: int) -> None:
+    sent = (
+        ': ping\n\nevent: stdout\ndata: {"chunk":"ä\u2028"}\n\ndata: one\r\ndata: two\r\n\r\nevent: lonely\n\n'.encode()
+    )
+    decoder = EventDecoder()
+    events = [event for at in range(0, len(sent), size) for event in decoder.feed(sent[at : at + size])]
+    assert events == [ServerEvent("stdout", '{"chunk":"ä\u2028"}'), ServerEvent("message", "one\ntwo")]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, errors.BadRequestError),
+        (401, errors.AuthError),
+        (403, errors.ForbiddenError),
+        (404, errors.NotFoundError),
+        (409, errors.ConflictError),
+        (413, errors.BadRequestError),
+        (429, errors.LimitError),
+        (500, errors.ServerError),
+        (502, errors.ServerError),
+        (503, errors.CapacityError),
+        (507, errors.CapacityError),
+    ],
+)
+def test_a_status_becomes_its_exception(status: int, kind: type) -> None:
+    body = {"error": "no", "code": "because", "request_id": "r", "more": 1}
+    error = from_answer(status, {"retry-after": "2.5"}, body)
+    assert type(error) is kind
+    assert (error.status, error.code, error.request_id, error.retry_after) == (status, "because", "r", 2.5)
+    assert error.details == {"more": 1}
+    assert str(error) == f"no (status {status}, code because, request r)"
+
+
+def test_a_commands_deadline_keeps_its_output_and_other_gateway_errors_do_not_pass_for_one() -> None:
+    late = from_answer(504, {}, {"error": "command timeout after 1s", "code": "command_timeout", "stdout": "a"})
+    assert isinstance(late, errors.SandboxTimeout)
+    assert (late.stdout, late.partial_stdout, late.stderr) == ("a", "a", "")
+    assert type(from_answer(504, {}, "gateway timeout")) is errors.ServerError
+
+
+def test_an_answer_that_is_no_json_still_says_something() -> None:
+    assert from_answer(502, {"x-request-id": "q"}, "<html>").message == "<html>"
+    assert from_answer(502, {}, "").message == "the server answered 502"
+
+
+def test_a_refusal_is_tried_again_only_if_waiting_helps() -> None:
+    def wait(status: int, retry_after: object = None, elapsed: float = 0.0) -> object:
+        error = SandlingError("no", status=status, retry_after=retry_after)  # type: ignore[arg-type]
+        return retry.delay(error, 0, elapsed, 60.0)
+
+    assert wait(503, 5.0) >= 5.0  # type: ignore[operator]
+    assert wait(429, 1.0) >= 1.0  # type: ignore[operator]
+    assert wait(507) >= 0.5  # type: ignore[operator]
+    assert wait(503) is None and wait(429) is None and wait(500, 1.0) is None
+    assert wait(503, 5.0, elapsed=56.0) is None
+
+
+def test_what_is_not_given_is_not_sent() -> None:
+    assert create_body("base", {"cpu": None, "ttl_seconds": 5, "cancel": object()}) == {
+        "template": "base",
+        "ttl_seconds": 5,
+    }
+    volumes = [VolumeMount("a", "/a"), {"name": "b", "readOnly": True}]
+    assert create_body("base", {"volumes": volumes})["volumes"] == [
+        {"name": "a", "read_only": False, "mount": "/a"},
+        {"name": "b", "read_only": True},
+    ]
+    assert exec_body("ls", None, {"cwd": None}) == {"cmd": "ls"}
+    assert exec_body(("a", "b"), 2, {"env": {"X": "1"}}) == {
+        "args": ["a", "b"],
+        "timeout_seconds": 2,
+        "env": {"X": "1"},
+    }
+
+
+def outcome(label: str, score: float, ok: bool = True, duration_ms: int = 1) -> BranchOutcome[str]:
+    return BranchOutcome(label, label, label, ok=ok, score=score, duration_ms=duration_ms)
+
+
+def test_the_winner_is_the_best_that_succeeded_and_of_equals_the_faster() -> None:
+    outcomes = [outcome("slow", 2, duration_ms=9), outcome("fast", 2), outcome("broken", 5, ok=False)]
+    assert [item.label for item in ranked(outcomes, "max")] == ["broken", "fast", "slow"]
+    assert pick(ranked(outcomes, "max"), "max", True).label == "fast"  # type: ignore[union-attr]
+    assert pick(ranked(outcomes, "max"), "max", False).label == "broken"  # type: ignore[union-attr]
+    assert pick(ranked(outcomes, "min"), lambda viable: viable[-1], True).label == "slow"  # type: ignore[union-attr]
+    assert pick([outcome("x", 1, ok=False)], "max", True) is None
+
+
+def test_candidates_are_checked_before_anything_is_forked() -> None:
+    for bad in ([], ["x"] * 17):
+        with pytest.raises(errors.ExploreError):
+            candidates_of(bad)
+
+
+def test_the_home_token_never_leaves_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setenv("SANDLING_HOME", str(tmp_path))
+    monkeypatch.delenv("SANDLING_TOKEN", raising=False)
+    (config.home()).joinpath("token").write_text("sdl_secret\n")
+    near = config.configured("http://127.0.0.1:8080/v1/", None)
+    assert near == ("http://127.0.0.1:8080", "sdl_secret")
+    for far in ("https://api.example.org", "http://127.0.0.1.example.org", "http://localhost@example.org"):
+        with pytest.raises(errors.ConfigError):
+            config.configured(far, None)

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Checks and tests the SDKs: style, types, that generated files are current, units, agent frameworks.
+#
+#   sdk/test.sh [SANDLING]
+#
+# With the path of a binary also what needs a server, and with SANDLING_TEMPLATES what needs virtual machines; without
+# them those tests are skipped, and say so. The shared cases are conformance/run.sh.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+venv=${CARGO_TARGET_DIR:-$here/../target}/sdk-test
+[ $# -eq 0 ] || { SANDLING_BINARY=$(realpath "$1") && export SANDLING_BINARY; }
+
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/python/tests/requirements.txt"
+export PATH=$venv/bin:$PATH
+(
+  cd "$here/python"
+  ruff check src scripts tests ../bench ../conformance
+  ruff format --check --quiet src scripts tests ../bench ../conformance
+  python scripts/generate_sync.py --check
+  mypy
+  python -m pytest -rs
+)
+(
+  cd "$here/typescript"
+  npm install --silent --no-audit --no-fund
+  npm run --silent check
+  npm test --silent
+)

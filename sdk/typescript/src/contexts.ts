@@ -1,0 +1,106 @@
+/** Contexts: live interpreters whose variables last from cell to cell. */
+
+import { NotFoundError } from "./errors.js";
+import { patience } from "./exec.js";
+import { type Execution, Result } from "./models.js";
+import { fromWire, toWire } from "./naming.js";
+import type { SandboxRequests } from "./requests.js";
+
+/** The server's own deadline for a cell, if the caller names none. */
+const DEFAULT_TIMEOUT_SECONDS = 30;
+
+/** A live interpreter in a sandbox. */
+export class CodeContext {
+  readonly #requests: SandboxRequests;
+
+  constructor(
+    requests: SandboxRequests,
+    readonly id: string,
+    readonly language: string,
+  ) {
+    this.#requests = requests;
+  }
+
+  /**
+   * Runs a cell. Its last expression is a result; an exception is in `error`. A cell that runs into its deadline (30 s
+   * unless given) is interrupted: `SandboxTimeout`.
+   */
+  async runCode(code: string, options: { timeoutSeconds?: number; outputLimit?: number } = {}): Promise<Execution> {
+    const { timeoutSeconds, outputLimit } = options;
+    const timeoutMs = timeoutSeconds === undefined ? undefined : Math.max(1, Math.round(timeoutSeconds * 1000));
+    const body = toWire({ code, timeoutMs, outputLimit });
+    const wait = patience(timeoutSeconds ?? DEFAULT_TIMEOUT_SECONDS);
+    return execution(await this.#request("POST", "/run", { body, timeoutMs: wait }));
+  }
+
+  /** Interrupts the cell that runs, as Ctrl-C would. */
+  async interrupt(): Promise<void> {
+    await this.#request("POST", "/interrupt");
+  }
+
+  /** Gives it a new interpreter, without variables. */
+  async restart(): Promise<void> {
+    await this.#request("POST", "/restart");
+  }
+
+  /** Ends it. One that is already gone is no error. */
+  async close(): Promise<void> {
+    try {
+      await this.#request("DELETE", "");
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #request(method: string, path: string, options?: Parameters<SandboxRequests["request"]>[2]): Promise<unknown> {
+    return this.#requests.request(method, `/repl/sessions/${this.id}${path}`, options);
+  }
+}
+
+export interface ContextOptions {
+  cwd?: string;
+  env?: Record<string, string>;
+  user?: string;
+}
+
+/** The contexts of a sandbox. */
+export class Contexts {
+  readonly #requests: SandboxRequests;
+
+  constructor(requests: SandboxRequests) {
+    this.#requests = requests;
+  }
+
+  /** Starts an interpreter: `python` or `node`. */
+  async create(language = "python", options: ContextOptions = {}): Promise<CodeContext> {
+    const body = toWire({ language, ...options });
+    return this.#context(await this.#requests.request("POST", "/repl/sessions", { body }));
+  }
+
+  async list(): Promise<CodeContext[]> {
+    const sessions = (await this.#requests.request("GET", "/repl/sessions")) as unknown[];
+    return sessions.map((session) => this.#context(session));
+  }
+
+  #context(data: unknown): CodeContext {
+    const { id, language } = data as { id: string; language: string };
+    return new CodeContext(this.#requests, id, language);
+  }
+}
+
+function execution(data: unknown): Execution {
+  const told = fromWire<Omit<Execution, "results"> & { results: Record<string, string>[] }>(data);
+  const results = told.results.map((bundle) => new Result(bundle));
+  return {
+    ...told,
+    results,
+    error: told.error || null,
+    ok: told.exitCode === 0,
+    text: results.find((result) => result.text !== undefined)?.text,
+    png: results.find((result) => result.png !== undefined)?.png,
+  };
+}

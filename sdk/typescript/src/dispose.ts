@@ -1,0 +1,5 @@
+/** Node 18 has no `Symbol.asyncDispose` yet; `await using`, compiled, looks for it under this name. */
+const symbols = Symbol as unknown as { asyncDispose?: symbol };
+symbols.asyncDispose ??= Symbol.for("nodejs.asyncDispose");
+
+export {};

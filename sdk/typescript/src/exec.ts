@@ -1,0 +1,192 @@
+/** Commands: one that is followed while it runs, one that runs by itself, and all of a sandbox's. */
+
+import { ExecInterrupted, SandboxTimeout, ServerError } from "./errors.js";
+import type { Chunk, ExecInfo, ExecResult } from "./models.js";
+import { fromWire, type Wire } from "./naming.js";
+import { execBody, type ExecOptions, type Listeners } from "./options.js";
+import type { ServerEvent } from "./sse.js";
+import type { SandboxRequests } from "./requests.js";
+
+/** What the network may add to a command's own deadline. */
+const GRACE_MS = 60_000;
+
+/** How long to wait for the answer to a command with this deadline. */
+export function patience(timeoutSeconds: number | undefined): number | null {
+  return timeoutSeconds === undefined ? null : timeoutSeconds * 1000 + GRACE_MS;
+}
+
+export function execResult(data: unknown): ExecResult {
+  const result = fromWire<ExecResult>(data);
+  return { ...result, ok: result.exitCode === 0 };
+}
+
+/**
+ * A command's output while it runs: an async iterable of chunks. Afterwards `result` says how it ended. Leaving it early
+ * does not end the command; `kill` does.
+ */
+export class ExecStream implements AsyncIterable<Chunk> {
+  readonly #requests: SandboxRequests;
+  readonly #events: AsyncGenerator<ServerEvent, void, undefined>;
+  readonly #printed = { stdout: "", stderr: "" };
+  #complaint: { error: string; code?: string } | undefined;
+  #result: ExecResult | undefined;
+  #id: string;
+
+  constructor(requests: SandboxRequests, events: AsyncGenerator<ServerEvent, void, undefined>, id = "") {
+    this.#requests = requests;
+    this.#events = events;
+    this.#id = id;
+  }
+
+  /** The command's id, as soon as it runs. */
+  get id(): string {
+    return this.#id;
+  }
+
+  /** What was printed so far. */
+  get stdout(): string {
+    return this.#printed.stdout;
+  }
+
+  get stderr(): string {
+    return this.#printed.stderr;
+  }
+
+  /** How the command ended. There is none before the last chunk. */
+  get result(): ExecResult {
+    if (!this.#result) throw new Error("the command's output has not been read to its end");
+    return this.#result;
+  }
+
+  /** Reads the rest. */
+  async wait(listeners: Listeners = {}): Promise<ExecResult> {
+    for await (const { stream, text } of this) {
+      await (stream === "stdout" ? listeners.onStdout : listeners.onStderr)?.(text);
+    }
+    return this.result;
+  }
+
+  /** Ends the command. */
+  kill(): Promise<void> {
+    return new Exec(this.#requests, this.#id).kill();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Chunk, void, undefined> {
+    for await (const event of this.#events) {
+      const chunk = this.#take(event);
+      if (chunk) yield chunk;
+      if (this.#result) break;
+    }
+    this.#judge();
+  }
+
+  #take(event: ServerEvent): Chunk | undefined {
+    const data = JSON.parse(event.data) as Wire;
+    if (event.name === "stdout" || event.name === "stderr") {
+      const text = String(data["chunk"]);
+      this.#printed[event.name] += text;
+      return { stream: event.name, text };
+    }
+    if (event.name === "start") this.#id = String(data["id"]);
+    if (event.name === "error") this.#complaint = data as { error: string; code?: string };
+    if (event.name === "exit") this.#result = execResult({ id: this.#id, ...this.#printed, ...data });
+    return undefined;
+  }
+
+  #judge(): void {
+    const { error, code } = this.#complaint ?? {};
+    if (this.#result?.reason === "timeout") {
+      throw new SandboxTimeout(error ?? "command timeout", this.#printed, { code: "command_timeout" });
+    }
+    if (this.#result) return;
+    if (error !== undefined) throw new ServerError(error, { code, details: { ...this.#printed } });
+    throw new ExecInterrupted("the command's output ended without an exit code", this.#printed);
+  }
+}
+
+/** A command that runs by itself. Its output is kept and can be read, from its first byte, by anyone at any time. */
+export class Exec {
+  readonly #requests: SandboxRequests;
+
+  constructor(
+    requests: SandboxRequests,
+    readonly id: string,
+    readonly pid = 0,
+  ) {
+    this.#requests = requests;
+  }
+
+  async status(): Promise<ExecInfo> {
+    return fromWire(await this.#requests.request("GET", `/execs/${this.id}`));
+  }
+
+  /** Waits for its end. */
+  wait(): Promise<ExecResult> {
+    return this.stream().wait();
+  }
+
+  /** Its output from byte `start` on, then what it prints. */
+  stream(start = 0): ExecStream {
+    const events = this.#requests.events("GET", `/execs/${this.id}/output`, { query: { from: start } });
+    return new ExecStream(this.#requests, events, this.id);
+  }
+
+  /** Sends a signal, such as `TERM` or 15, to it and all of its group. */
+  async signal(signal: string | number): Promise<void> {
+    await this.#requests.request("POST", `/execs/${this.id}/signal`, { body: { signal } });
+  }
+
+  kill(): Promise<void> {
+    return this.signal("KILL");
+  }
+
+  /** Drops what is kept of it. */
+  async forget(): Promise<void> {
+    await this.#requests.request("DELETE", `/execs/${this.id}`);
+  }
+}
+
+/** The commands of a sandbox. */
+export class Commands {
+  readonly #requests: SandboxRequests;
+
+  constructor(requests: SandboxRequests) {
+    this.#requests = requests;
+  }
+
+  /** Runs a command and waits for its end. */
+  async run(command: string | readonly string[], options: ExecOptions & Listeners = {}): Promise<ExecResult> {
+    return run(this.#requests, execBody(command, options), options);
+  }
+
+  /** Starts a command and leaves it to itself. */
+  async start(command: string | readonly string[], options: ExecOptions = {}): Promise<Exec> {
+    const body = { ...execBody(command, options), detached: true };
+    const { id, pid } = (await this.#requests.request("POST", "/exec", { body })) as { id: string; pid: number };
+    return new Exec(this.#requests, id, pid);
+  }
+
+  /** Those that run, and those that ended and whose output is still kept. */
+  async list(): Promise<ExecInfo[]> {
+    const { execs } = (await this.#requests.request("GET", "/execs")) as { execs: unknown[] };
+    return execs.map((item) => fromWire<ExecInfo>(item));
+  }
+
+  /** A command by its id. */
+  get(id: string): Exec {
+    return new Exec(this.#requests, id);
+  }
+}
+
+/** Runs what a body says; with listeners, its output is handed to them while it comes. */
+export async function run(
+  requests: SandboxRequests,
+  body: Wire,
+  options: { timeoutSeconds?: number } & Listeners,
+): Promise<ExecResult> {
+  if (options.onStdout || options.onStderr) {
+    return new ExecStream(requests, requests.events("POST", "/exec/stream", { body })).wait(options);
+  }
+  const timeoutMs = patience(options.timeoutSeconds);
+  return execResult(await requests.request("POST", "/exec", { body, timeoutMs }));
+}

@@ -1,0 +1,19 @@
+/** A disposable computer for every AI agent. */
+
+import "./dispose.js";
+
+export * from "./client.js";
+export { home } from "./config.js";
+export * from "./contexts.js";
+export * from "./errors.js";
+export { Commands, Exec, ExecStream } from "./exec.js";
+export type { BranchOutcome, Candidate, ExploreOptions, ExploreResult } from "./explore.js";
+export * from "./filesystem.js";
+export { ensureLocalServer, stopLocalServer } from "./local.js";
+export * from "./models.js";
+export type { CreateOptions, ExecOptions, Listeners, VolumeMount } from "./options.js";
+export { Sandbox } from "./sandbox.js";
+export { type BuildOptions, Template, Templates } from "./templates.js";
+export { Terminal, type TerminalOptions } from "./terminal.js";
+export { VERSION } from "./version.js";
+export { Volume } from "./volumes.js";

@@ -1,0 +1,183 @@
+/**
+ * A server of this user's own, shared by all of their processes.
+ *
+ * A server that somebody started says in the file `server` of its home where it listens, and holds that file's lock while
+ * it does. If there is none, the first who needs one starts it, detached; the others find it. `local-server.lock` is held
+ * while one looks or starts, and `local-server.json` says which process was started. The Python SDK does the same with the
+ * same files. The server stays until `stopLocalServer`, or until the machine is shut down.
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { accessSync, closeSync, constants, mkdirSync, openSync, readFileSync } from "node:fs";
+import { renameSync, statSync, unlinkSync, writeFileSync } from "node:fs";
+import { delimiter, join, resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { type Endpoint, home, homeToken } from "./config.js";
+import { ConfigError } from "./errors.js";
+
+const START_WITHIN_MS = 120_000;
+const STOP_WITHIN_MS = 60_000;
+const POLL_MS = 50;
+
+interface State {
+  url: string;
+  pid: number;
+  /** When the process started, in the kernel's words. */
+  born: string;
+}
+
+/** The local server, started if there is none. */
+export async function ensureLocalServer(): Promise<Endpoint> {
+  const directory = home();
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const url = await locked(directory, async () => {
+    return (await announced(directory)) ?? running(directory)?.url ?? (await start(directory));
+  });
+  const token = homeToken();
+  if (!token) throw new ConfigError(`the local server left no token in ${directory}`);
+  return { url, token };
+}
+
+/** Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one takes them over. */
+export async function stopLocalServer(): Promise<boolean> {
+  const directory = home();
+  try {
+    if (!statSync(directory).isDirectory()) return false;
+  } catch {
+    return false;
+  }
+  return locked(directory, async () => {
+    const state = running(directory);
+    if (!state) return false;
+    unlinkSync(join(directory, "local-server.json"));
+    process.kill(state.pid, "SIGTERM");
+    const deadline = Date.now() + STOP_WITHIN_MS;
+    while (isAlive(state)) {
+      if (Date.now() > deadline) throw new ConfigError(`the local server (process ${state.pid}) does not end`);
+      await sleep(POLL_MS);
+    }
+    return true;
+  });
+}
+
+/** Holds the lock while `work` is done. Node has no flock(2), but flock(1) holds one as long as it lives. */
+async function locked<T>(directory: string, work: () => Promise<T>): Promise<T> {
+  const script = ["-x", join(directory, "local-server.lock"), "sh", "-c", "echo; exec cat"];
+  const holder = spawn("flock", script, { stdio: ["pipe", "pipe", "ignore"] });
+  const ended = once(holder, "exit");
+  // If this process dies, its end of the pipe closes and the lock goes with it.
+  const held = await Promise.race([once(holder.stdout, "data").then(() => true), ended.then(() => false)]).catch(
+    (cause: unknown) => {
+      throw new ConfigError("flock(1) of util-linux is needed to start a local server", { cause });
+    },
+  );
+  if (!held) throw new ConfigError(`the lock in ${directory} cannot be taken`);
+  try {
+    return await work();
+  } finally {
+    holder.stdin.end();
+    await ended;
+  }
+}
+
+/** Where a server listens that takes requests now. */
+async function announced(directory: string): Promise<string | undefined> {
+  const path = join(directory, "server");
+  let address: string;
+  try {
+    address = readFileSync(path, "utf8").trim();
+  } catch {
+    return undefined;
+  }
+  const [code] = (await once(spawn("flock", ["-s", "-n", path, "true"], { stdio: "ignore" }), "exit")) as [
+    number | null,
+  ];
+  // Nobody holds it: its server is dead, and the port may be somebody else's by now.
+  return code === 1 && address ? address : undefined;
+}
+
+function running(directory: string): State | undefined {
+  try {
+    const state = JSON.parse(readFileSync(join(directory, "local-server.json"), "utf8")) as State;
+    return isAlive(state) ? state : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether the process that wrote down its address still runs: not only one of the same number. */
+function isAlive(state: State): boolean {
+  const found = born(state.pid);
+  return found !== undefined && found === String(state.born);
+}
+
+/** Nothing if there is no such process, or it only waits to be buried. */
+function born(pid: number): string | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    // The name in parentheses may hold anything, so count from its end.
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return fields[0] === "Z" || fields[0] === "X" ? undefined : fields[19];
+  } catch {
+    return undefined;
+  }
+}
+
+async function start(directory: string): Promise<string> {
+  const log = join(directory, "local-server.log");
+  const { SANDLING_TOKEN: _, ...environment } = process.env;
+  const output = openSync(log, "w");
+  const server = spawn(binary(), ["serve", "--listen", "127.0.0.1:0"], {
+    stdio: ["ignore", output, output],
+    env: { ...environment, SANDLING_HOME: directory },
+    cwd: directory,
+    detached: true,
+  });
+  closeSync(output);
+  await once(server, "spawn");
+  server.unref();
+  const url = await address(server, log);
+  const state: State = { url, pid: server.pid ?? 0, born: born(server.pid ?? 0) ?? "" };
+  const unfinished = join(directory, `local-server.json.${process.pid}`);
+  writeFileSync(unfinished, JSON.stringify(state));
+  renameSync(unfinished, join(directory, "local-server.json"));
+  return url;
+}
+
+async function address(server: ReturnType<typeof spawn>, log: string): Promise<string> {
+  const deadline = Date.now() + START_WITHIN_MS;
+  while (Date.now() < deadline) {
+    const ended = server.exitCode !== null || server.signalCode !== null;
+    const printed = readFileSync(log, "utf8");
+    const found = /listens on (http:\/\/\S+)\n/.exec(printed);
+    if (found?.[1]) return found[1];
+    if (ended) throw new ConfigError(`the local server ended at its start: ${printed.trim() || "it said nothing"}`);
+    await sleep(POLL_MS);
+  }
+  server.kill("SIGKILL");
+  throw new ConfigError(`the local server did not say where it listens within ${START_WITHIN_MS / 1000} s; see ${log}`);
+}
+
+function binary(): string {
+  const named = process.env["SANDLING_BINARY"];
+  const directories = (process.env["PATH"] ?? "").split(delimiter).filter(Boolean);
+  const candidates = named ? [resolve(named)] : directories.map((directory) => resolve(directory, "sandling"));
+  const found = candidates.find(isExecutable);
+  if (found) return found;
+  if (named) throw new ConfigError(`SANDLING_BINARY names ${named}, which cannot be run`);
+  throw new ConfigError(
+    "there is no server: set SANDLING_API to one, put `sandling` on the PATH so that one can be started, " +
+      "or name it in SANDLING_BINARY",
+  );
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}

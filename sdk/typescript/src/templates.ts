@@ -1,0 +1,102 @@
+/** Templates: what sandboxes are made from. */
+
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { type Client, getDefaultClient } from "./client.js";
+import { TemplateBuildError } from "./errors.js";
+import type { TemplateBuild, TemplateInfo } from "./models.js";
+import { fromWire, listOf, toWire } from "./naming.js";
+import type { Transport } from "./transport.js";
+
+const BUILD_WITHIN_SECONDS = 3600;
+
+export interface BuildOptions {
+  /** Debian packages. */
+  packages?: string[];
+  /** A built-in template to start from; `base` if absent. */
+  base?: string;
+  cpu?: number;
+  memoryMb?: number;
+  diskMb?: number;
+}
+
+/** Templates by way of the default client, or of one that is given. */
+export const Template = {
+  list: (client: Client = getDefaultClient()): Promise<TemplateInfo[]> => client.templates.list(),
+
+  get: (name: string, client: Client = getDefaultClient()): Promise<TemplateInfo> => client.templates.get(name),
+
+  /** Builds a template and waits until it is done; its log goes to `onLog`. */
+  async build(
+    name: string,
+    options: BuildOptions & { onLog?: (line: string) => unknown; timeoutSeconds?: number } = {},
+    client: Client = getDefaultClient(),
+  ): Promise<TemplateInfo> {
+    const { onLog, timeoutSeconds = BUILD_WITHIN_SECONDS, ...wanted } = options;
+    const { id } = await client.templates.build(name, wanted);
+    if (onLog) for await (const line of client.templates.buildLogs(id)) await onLog(line);
+    await client.templates.waitForBuild(id, { timeoutSeconds });
+    return client.templates.get(name);
+  },
+};
+
+/** `client.templates`. */
+export class Templates {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  async list(): Promise<TemplateInfo[]> {
+    const data = await this.#transport.request("GET", "/v1/templates");
+    return listOf(data, "items").map((item) => fromWire<TemplateInfo>(item));
+  }
+
+  async get(name: string): Promise<TemplateInfo> {
+    return fromWire(await this.#transport.request("GET", `/v1/templates/${encodeURIComponent(name)}`));
+  }
+
+  async delete(name: string): Promise<void> {
+    await this.#transport.request("DELETE", `/v1/templates/${encodeURIComponent(name)}`);
+  }
+
+  /** Begins to build a template: a built-in one with more packages. */
+  async build(name: string, options: BuildOptions = {}): Promise<TemplateBuild> {
+    const { base: from, packages = [], ...sizes } = options;
+    const body = toWire({ name, from, packages, ...sizes });
+    return fromWire(await this.#transport.request("POST", "/v1/templates/build", { body }));
+  }
+
+  async builds(): Promise<TemplateBuild[]> {
+    const data = await this.#transport.request("GET", "/v1/templates/builds");
+    return listOf(data, "items").map((item) => fromWire<TemplateBuild>(item));
+  }
+
+  async getBuild(id: string): Promise<TemplateBuild> {
+    return fromWire(await this.#transport.request("GET", `/v1/templates/builds/${id}`));
+  }
+
+  /** The lines of a build's log, until it is done. */
+  async *buildLogs(id: string): AsyncGenerator<string, void, undefined> {
+    const path = `/v1/templates/builds/${id}/logs`;
+    for await (const event of this.#transport.events("GET", path, { query: { follow: "1" } })) {
+      if (event.name === "done") return;
+      yield event.data;
+    }
+  }
+
+  /** Waits until a build is done; `TemplateBuildError` if it fails, or is not done in time. */
+  async waitForBuild(id: string, options: { timeoutSeconds?: number } = {}): Promise<TemplateBuild> {
+    const seconds = options.timeoutSeconds ?? 1200;
+    const deadline = Date.now() + seconds * 1000;
+    for (;;) {
+      const build = await this.getBuild(id);
+      if (build.status === "done") return build;
+      const details = { build };
+      if (build.status === "failed") throw new TemplateBuildError(build.error ?? "the build failed", { details });
+      if (Date.now() > deadline) throw new TemplateBuildError(`the build is not done after ${seconds} s`, { details });
+      await sleep(2000);
+    }
+  }
+}

@@ -1,0 +1,137 @@
+/** A terminal in a sandbox, over a WebSocket. */
+
+import { once } from "node:events";
+
+import type { WebSocket } from "ws";
+
+import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
+import type { SandboxRequests } from "./requests.js";
+
+export interface TerminalOptions {
+  rows?: number;
+  cols?: number;
+  /** A line for the shell; a login shell if absent. */
+  cmd?: string;
+  user?: string;
+}
+
+/** A terminal. Bytes go both ways as they are. Its shell gets a hangup when it is closed. */
+export class Terminal implements AsyncIterable<Buffer> {
+  readonly #socket: WebSocket;
+  #received: Buffer[] = [];
+  #ended = false;
+  #failure: Error | undefined;
+  #wakeUp: () => void = () => {};
+  #exitCode: number | undefined;
+
+  private constructor(socket: WebSocket) {
+    this.#socket = socket;
+    socket.on("message", (data: Buffer, isBinary: boolean) => this.#take(data, isBinary));
+    socket.on("error", (error) => (this.#failure = error));
+    socket.on("close", () => {
+      this.#ended = true;
+      this.#wakeUp();
+    });
+  }
+
+  static async open(requests: SandboxRequests, options: TerminalOptions = {}): Promise<Terminal> {
+    const { url, token } = await requests.transport.endpoint();
+    const given = Object.entries(options).filter(([, value]) => value !== undefined);
+    const pairs = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
+    const address = `${url.replace(/^http/, "ws")}${requests.path("/exec/pty")}?${new URLSearchParams(pairs)}`;
+    // Only those who open a terminal wait for it to be loaded.
+    const { WebSocket } = await import("ws");
+    const socket = new WebSocket(address, { headers: { authorization: `Bearer ${token}` } });
+    const terminal = new Terminal(socket);
+    await opened(socket);
+    return terminal;
+  }
+
+  /** How the shell ended, once it did. */
+  get exitCode(): number | undefined {
+    return this.#exitCode;
+  }
+
+  /** Types. */
+  write(data: string | Uint8Array): void {
+    this.#socket.send(typeof data === "string" ? Buffer.from(data) : data, { binary: true });
+  }
+
+  resize(rows: number, cols: number): void {
+    this.#socket.send(JSON.stringify({ resize: { rows, cols } }));
+  }
+
+  /** What the terminal shows next; empty at its end. */
+  async read(options: { timeoutMs?: number } = {}): Promise<Buffer> {
+    const deadline = Date.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
+    while (this.#received.length === 0 && !this.#ended) await this.#news(deadline);
+    if (this.#failure) throw new ConnectionError(`the terminal is gone: ${this.#failure.message}`);
+    const shown = Buffer.concat(this.#received);
+    this.#received = [];
+    return shown;
+  }
+
+  /** What the terminal shows until `text` is in it. What comes after it in the same breath is kept for later. */
+  async readUntil(text: string, options: { timeoutMs?: number } = {}): Promise<Buffer> {
+    const deadline = Date.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
+    let seen = Buffer.alloc(0);
+    while (!seen.includes(text)) {
+      const more = await this.read({ timeoutMs: deadline - Date.now() });
+      if (more.length === 0) throw new ConnectionError(`the terminal ended before it showed ${JSON.stringify(text)}`);
+      seen = Buffer.concat([seen, more]);
+    }
+    const end = seen.indexOf(text) + Buffer.byteLength(text);
+    if (end < seen.length) this.#received.unshift(seen.subarray(end));
+    return seen.subarray(0, end);
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
+    for (let shown = await this.read(); shown.length > 0; shown = await this.read()) yield shown;
+  }
+
+  /** Hangs up. */
+  async close(): Promise<void> {
+    if (this.#socket.readyState === this.#socket.CLOSED) return;
+    const closed = once(this.#socket, "close");
+    this.#socket.close(1000);
+    await closed;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #take(data: Buffer, isBinary: boolean): void {
+    if (isBinary) this.#received.push(data);
+    else this.#exitCode = (JSON.parse(data.toString("utf8")) as { exit?: number }).exit ?? this.#exitCode;
+    this.#wakeUp();
+  }
+
+  #news(deadline: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const wait = Math.max(0, deadline - Date.now());
+      const late = () => reject(new RequestTimeout("the terminal did not show it in time"));
+      const timer = Number.isFinite(wait) ? setTimeout(late, wait) : undefined;
+      this.#wakeUp = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
+
+/** Waits until the socket is open; a refusal is the error it would be on any other route. */
+function opened(socket: WebSocket): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.once("open", resolve);
+    socket.once("error", (cause) => reject(new ConnectionError(`no terminal: ${cause.message}`, { cause })));
+    socket.once("unexpected-response", (_request, answer) => {
+      const pieces: Buffer[] = [];
+      answer.on("data", (piece: Buffer) => pieces.push(piece));
+      answer.on("end", () => {
+        reject(fromAnswer(answer.statusCode ?? 0, answer.headers, Buffer.concat(pieces).toString("utf8")));
+        socket.terminate();
+      });
+    });
+  });
+}

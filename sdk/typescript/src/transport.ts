@@ -1,0 +1,186 @@
+/**
+ * Requests and answers: one pool of connections to one server, errors as exceptions.
+ *
+ * Node's own `http`, not `fetch`: that one gives up on an answer that takes longer than five minutes, and a command may.
+ */
+
+import * as http from "node:http";
+import * as https from "node:https";
+import { pipeline, Readable } from "node:stream";
+
+import type { Endpoint } from "./config.js";
+import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
+import type { Wire } from "./naming.js";
+import { EventDecoder, type ServerEvent } from "./sse.js";
+import { VERSION } from "./version.js";
+
+/** The server sends a sign of life every ten seconds. */
+const STREAM_SILENCE_MS = 60_000;
+/** Shorter than the server's own limit for idle connections, so that none is closed under a request. */
+const KEEP_ALIVE_MS = 45_000;
+/** A peer that vanished without a word is noticed even while a command is waited for without a deadline. */
+const PROBE_AFTER_MS = 30_000;
+
+export type Query = Record<string, string | number | undefined>;
+export type Content = Uint8Array | AsyncIterable<Uint8Array>;
+
+export interface RequestOptions {
+  body?: Wire;
+  content?: Content;
+  query?: Query;
+  headers?: Record<string, string>;
+  /** Until the whole answer is there; `null` for as long as it takes. */
+  timeoutMs?: number | null;
+}
+
+/** Sends requests. `resolve` says where to; it is asked when the first request is made. */
+export class Transport {
+  readonly #resolve: () => Promise<Endpoint>;
+  readonly #timeoutMs: number;
+  #endpoint: Promise<Endpoint> | undefined;
+  #agent: http.Agent | undefined;
+
+  constructor(resolve: () => Promise<Endpoint>, timeoutMs: number) {
+    this.#resolve = resolve;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Where the server is. */
+  endpoint(): Promise<Endpoint> {
+    this.#endpoint ??= this.#resolve().catch((error: unknown) => {
+      this.#endpoint = undefined;
+      throw error;
+    });
+    return this.#endpoint;
+  }
+
+  /** Sends JSON and gives the answer's JSON; `undefined` for an answer without a body. */
+  async request(method: string, path: string, options: RequestOptions = {}): Promise<unknown> {
+    const answer = await this.fetch(method, path, options);
+    return answer.length > 0 ? JSON.parse(answer.toString("utf8")) : undefined;
+  }
+
+  /** Gives the bytes of the answer. */
+  async fetch(method: string, path: string, options: RequestOptions = {}): Promise<Buffer> {
+    const limit = options.timeoutMs === undefined ? this.#timeoutMs : options.timeoutMs;
+    const message = await this.#send(method, path, options, limit);
+    const timer = limit === null ? undefined : setTimeout(() => message.destroy(late(limit)), limit);
+    try {
+      const bytes = await gather(message);
+      if ((message.statusCode ?? 0) >= 400) {
+        throw fromAnswer(message.statusCode ?? 0, message.headers, bytes.toString("utf8"));
+      }
+      return bytes;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** An answer whose body is still to come. */
+  async *stream(method: string, path: string, options: RequestOptions = {}): AsyncGenerator<Buffer, void, undefined> {
+    const message = await this.#send(method, path, options, STREAM_SILENCE_MS);
+    if ((message.statusCode ?? 0) >= 400) {
+      const text = (await gather(message)).toString("utf8");
+      throw fromAnswer(message.statusCode ?? 0, message.headers, text);
+    }
+    message.setTimeout(STREAM_SILENCE_MS, () => message.destroy(late(STREAM_SILENCE_MS)));
+    try {
+      for await (const received of message) yield received as Buffer;
+    } catch (error) {
+      throw lost(error);
+    } finally {
+      message.destroy();
+    }
+  }
+
+  /** The events of an event stream. */
+  async *events(
+    method: string,
+    path: string,
+    options: RequestOptions = {},
+  ): AsyncGenerator<ServerEvent, void, undefined> {
+    const decoder = new EventDecoder();
+    const headers = { accept: "text/event-stream", ...options.headers };
+    for await (const received of this.stream(method, path, { ...options, headers })) yield* decoder.feed(received);
+  }
+
+  /** Closes the connections that are not in use. */
+  close(): void {
+    this.#agent?.destroy();
+    this.#agent = undefined;
+  }
+
+  async #send(
+    method: string,
+    path: string,
+    options: RequestOptions,
+    limit: number | null,
+  ): Promise<http.IncomingMessage> {
+    const endpoint = await this.endpoint();
+    const secure = endpoint.url.startsWith("https:");
+    this.#agent ??= new (secure ? https : http).Agent({ keepAlive: true, timeout: KEEP_ALIVE_MS });
+    const content = options.body ? Buffer.from(JSON.stringify(options.body)) : options.content;
+    const headers: Record<string, string | number> = {
+      authorization: `Bearer ${endpoint.token}`,
+      accept: "application/json",
+      "user-agent": `sandling-js/${VERSION}`,
+      ...(options.body ? { "content-type": "application/json" } : {}),
+      ...options.headers,
+    };
+    if (content instanceof Uint8Array) headers["content-length"] = content.length;
+    else if (!content && method !== "GET") headers["content-length"] = 0;
+    const url = endpoint.url + path + queryString(options.query);
+    const request = (secure ? https : http).request(url, { method, headers, agent: this.#agent });
+    return exchange(request, content, limit);
+  }
+}
+
+/** Sends a request and waits for the head of its answer. */
+function exchange(
+  request: http.ClientRequest,
+  content: Content | undefined,
+  limit: number | null,
+): Promise<http.IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const timer = limit === null ? undefined : setTimeout(() => request.destroy(late(limit)), limit);
+    request.on("socket", (socket) => socket.setKeepAlive(true, PROBE_AFTER_MS));
+    request.on("error", (error) => {
+      clearTimeout(timer);
+      reject(lost(error));
+    });
+    request.on("response", (message) => {
+      clearTimeout(timer);
+      resolve(message);
+    });
+    if (content === undefined || content instanceof Uint8Array) request.end(content);
+    // What the source throws destroys the request, and is told above.
+    else pipeline(Readable.from(content), request, () => {});
+  });
+}
+
+async function gather(message: http.IncomingMessage): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  try {
+    for await (const piece of message) pieces.push(piece as Buffer);
+  } catch (error) {
+    throw lost(error);
+  }
+  return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
+}
+
+function queryString(query: Query = {}): string {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) given.set(name, String(value));
+  const text = given.toString();
+  return text && `?${text}`;
+}
+
+function late(limit: number): Error {
+  return new RequestTimeout(`the server did not answer within ${limit / 1000} s`);
+}
+
+function lost(error: unknown): Error {
+  if (error instanceof ConnectionError) return error;
+  const { code, message } = error as NodeJS.ErrnoException;
+  return new ConnectionError(`the connection to the server failed: ${message || code}`, { cause: error });
+}

@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import * as sandling from "../dist/index.js";
+import { fakeServer } from "./fake-server.mjs";
+
+const BOX = { id: "box", template: "base", status: "running", persistent: false };
+
+/** Runs `work` with a client of a server that answers as told. */
+async function against(answers, work, options = {}) {
+  const server = await fakeServer({ "GET /v1/sandboxes/box": { body: BOX }, ...answers });
+  const client = new sandling.Client({ apiUrl: server.url, apiKey: "key", ...options });
+  try {
+    const sent = () => server.asked.filter(({ method, path }) => `${method} ${path}` !== "GET /v1/sandboxes/box");
+    return await work(client, sent, () => client.sandboxes.get("box"));
+  } finally {
+    client.close();
+    server.close();
+  }
+}
+
+test("a full server is asked again with the same key", async () => {
+  const full = { status: 503, body: { error: "no room", code: "no_capacity" }, headers: { "retry-after": "0" } };
+  const heard = [];
+  const answers = { "POST /v1/sandboxes": [full, { hangUp: true }, { status: 201, body: BOX }] };
+  await against(
+    answers,
+    async (client, sent) => {
+      assert.equal((await client.sandboxes.create({ template: "base", ttlSeconds: 9 })).id, "box");
+      assert.equal(new Set(sent().map(({ headers }) => headers["idempotency-key"])).size, 1);
+      assert.deepEqual(sent()[2].body, { template: "base", ttl_seconds: 9 });
+      assert.equal(sent()[0].headers.authorization, "Bearer key");
+    },
+    { onCreateRetry: (event) => heard.push(event.error.code) },
+  );
+  assert.deepEqual(heard, ["no_capacity"]);
+});
+
+test("a quota is not waited for", async () => {
+  const quota = { status: 429, body: { error: "max sandboxes reached", code: "quota", request_id: "r" } };
+  await against({ "POST /v1/sandboxes": quota }, async (client, sent) => {
+    const { LimitError } = sandling;
+    await assert.rejects(client.sandboxes.create(), (error) => {
+      assert(error instanceof LimitError);
+      assert.deepEqual([error.status, error.code, error.requestId], [429, "quota", "r"]);
+      return true;
+    });
+    assert.equal(sent().length, 1);
+  });
+});
+
+test("waiting for room can be cancelled", async () => {
+  const full = { status: 503, body: { error: "no room" }, headers: { "retry-after": "30" } };
+  await against({ "POST /v1/sandboxes": full }, async (client) => {
+    const signal = AbortSignal.timeout(50);
+    await assert.rejects(client.sandboxes.create({ signal }), { name: "AbortError" });
+  });
+});
+
+test("a command is never sent twice", async () => {
+  await against({ "POST /v1/sandboxes/box/exec": { hangUp: true } }, async (_, sent, box) => {
+    await assert.rejects((await box()).exec("rm -r /x"), sandling.ConnectionError);
+    assert.equal(sent().length, 1);
+  });
+});
+
+const OUT = 'event: stdout\ndata: {"chunk":"so far"}\n\n';
+const DIED = 'event: error\ndata: {"error":"the guest died","code":"guest_died"}\n\n';
+const LATE = 'event: exit\ndata: {"exit_code":137,"reason":"timeout"}\n\n';
+for (const [body, kind, printed] of [
+  [OUT, "ExecInterrupted", (error) => error.stdout],
+  [OUT + DIED, "ServerError", (error) => error.details.stdout],
+  [OUT + LATE, "SandboxTimeout", (error) => error.stdout],
+]) {
+  test(`a stream that ends with ${kind} keeps what was printed`, async () => {
+    await against({ "POST /v1/sandboxes/box/exec/stream": { body } }, async (_, __, box) => {
+      await assert.rejects((await box()).execStream("x"), (error) => {
+        assert(error instanceof sandling[kind], error.name);
+        assert.equal(printed(error), "so far");
+        return true;
+      });
+    });
+  });
+}
+
+test("forks, snapshots and sleep as the contract has them", async () => {
+  const child = { id: "c1", status: "running", metadata: { fork_tree_id: "t" } };
+  const promoted = { winner: "c1", tree_id: "t", deleted: ["c2"], failures: {} };
+  const answers = {
+    "POST /v1/sandboxes/box/fork": [{ body: { sandbox: child } }, { body: { children: [child] } }, { body: child }],
+    "POST /v1/sandboxes/box/fork-tree": { body: { children: [child, { ...child, id: "c2" }] } },
+    "POST /v1/sandboxes/c1/promote": { body: promoted },
+    "POST /v1/sandboxes/box/snapshots": { body: { id: "snap", sandbox_id: "box" } },
+    "POST /v1/sandboxes/box/hibernate": { body: { status: "hibernated" } },
+    "POST /v1/sandboxes/box/wake": { body: { status: "running" } },
+    "GET /v1/snapshots?sandbox_id=box": { body: { snapshots: [{ id: "snap" }] } },
+  };
+  await against(answers, async (client, sent, box) => {
+    const parent = await box();
+    for (const options of [undefined, { metadata: { a: "b" } }, {}]) {
+      const made = await parent.fork(options);
+      assert.deepEqual([made.id, made.metadata.fork_parent_id, made.template], ["c1", "box", "base"]);
+    }
+    const [first, second] = await parent.fork(2, { metadata: { a: "b" } });
+    assert.deepEqual([first.id, second.id], ["c1", "c2"]);
+    assert.deepEqual((await first.promote({ cleanupSiblings: true })).deleted, ["c2"]);
+    assert.deepEqual(await parent.snapshot(), { id: "snap", sandboxId: "box" });
+    assert.equal((await client.snapshots.list({ sandboxId: "box" }))[0].id, "snap");
+    await parent.hibernate();
+    assert.equal(parent.status, "hibernated");
+    await parent.wake();
+    assert.equal(parent.status, "running");
+    const bodies = sent().map(({ body }) => body);
+    const tree = { count: 2, metadata: { a: "b" } };
+    assert.deepEqual(bodies.slice(0, 4), [undefined, { metadata: { a: "b" } }, undefined, tree]);
+    assert.deepEqual(bodies[4], { cleanup_siblings: true });
+  });
+});
+
+test("a volume is made once even if two want it", async () => {
+  const answers = {
+    "GET /v1/volumes/v": [{ status: 404, body: { error: "no" } }, { body: { name: "v", size_mb: 2048 } }],
+    "POST /v1/volumes": { status: 409, body: { error: "there is one" } },
+  };
+  await against(answers, async (client, sent) => {
+    const volume = await sandling.Volume.getOrCreate("v", 2, client);
+    assert.equal(volume.sizeMb, 2048);
+    assert.deepEqual(sent()[1].body, { name: "v", size_mb: 2048 });
+    assert.deepEqual(volume.mount("/data", { readOnly: true }), { name: "v", mount: "/data", readOnly: true });
+  });
+});
+
+function explorable(codes) {
+  const ids = codes.map((_, index) => `c${index}`);
+  const children = ids.map((id) => ({ id, status: "running", metadata: { fork_tree_id: "t" } }));
+  const answers = { "POST /v1/sandboxes/box/fork-tree": { body: { children } } };
+  const ended = (exit_code) => ({ body: { stdout: "x\n", stderr: "", exit_code } });
+  for (const [index, id] of ids.entries()) {
+    answers[`POST /v1/sandboxes/${id}/exec`] = [ended(0), ended(codes[index]), ended(0)];
+    answers[`DELETE /v1/sandboxes/${id}`] = { status: 204 };
+    const deleted = ids.filter((other) => other !== id);
+    answers[`POST /v1/sandboxes/${id}/promote`] = { body: { winner: id, tree_id: "t", deleted } };
+  }
+  return answers;
+}
+
+test("an exploration keeps the best and ends the others", async () => {
+  await against(explorable([1, 0, 0]), async (_, sent, box) => {
+    const scores = { c1: 1, c2: 5 };
+    const result = await (await box()).explore(["a", "b", "c"], { scoreFn: (fork) => scores[fork.id] ?? 0 });
+    assert.deepEqual([result.winner.id, result.treeId, result.reaped], ["c2", "t", ["c0", "c1"]]);
+    assert.deepEqual(
+      result.outcomes.map(({ label }) => label),
+      ["c", "b", "a"],
+    );
+    assert.deepEqual(result.winnerOutcome.filesChanged, ["x"]);
+    assert.deepEqual(sent()[0].body, { count: 3, metadata: { explore: "1", explore_ttl: "600" } });
+  });
+});
+
+test("an exploration without a winner leaves nothing", async () => {
+  await against(explorable([1, 2]), async (_, sent, box) => {
+    await assert.rejects((await box()).explore(["a", "b"]), sandling.ExploreError);
+    const deleted = sent().filter(({ method }) => method === "DELETE");
+    assert.deepEqual(deleted.map(({ path }) => path).sort(), ["/v1/sandboxes/c0", "/v1/sandboxes/c1"]);
+  });
+});

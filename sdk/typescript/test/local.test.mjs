@@ -1,0 +1,93 @@
+/** The local server. These start the real binary that `SANDLING_BINARY` names; none of them makes a machine. */
+
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, beforeEach, test } from "node:test";
+import { promisify } from "node:util";
+
+import { Client, ConfigError, ensureLocalServer, stopLocalServer } from "../dist/index.js";
+
+const real = process.env.SANDLING_BINARY;
+const options = { skip: real ? false : "SANDLING_BINARY names no server to start" };
+
+const homes = [];
+
+beforeEach(async () => {
+  await stopLocalServer();
+  process.env.SANDLING_HOME = mkdtempSync(join(tmpdir(), "sandling-"));
+  homes.push(process.env.SANDLING_HOME);
+  if (real) process.env.SANDLING_BINARY = real;
+  delete process.env.SANDLING_API;
+  delete process.env.SANDLING_TOKEN;
+});
+after(async () => {
+  await stopLocalServer();
+  for (const home of homes) rmSync(home, { recursive: true, force: true });
+});
+
+function isRunning(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+test("many processes at once start one server", options, async () => {
+  const code = `import { Client } from ${JSON.stringify(new URL("../dist/index.js", import.meta.url).href)};
+    const client = new Client();
+    console.log(await client.apiUrl(), (await client.me()).scope);
+    client.close();`;
+  const one = () => promisify(execFile)(process.execPath, ["--input-type=module", "--eval", code]);
+  const printed = await Promise.all(Array.from({ length: 4 }, one));
+  assert.equal(new Set(printed.map(({ stdout }) => stdout)).size, 1);
+  assert.match(printed[0].stdout, /operator/);
+});
+
+test("a server that died is replaced, and one that was stopped starts again", options, async () => {
+  const before = await ensureLocalServer();
+  const { pid } = JSON.parse(readFileSync(join(process.env.SANDLING_HOME, "local-server.json"), "utf8"));
+  process.kill(pid, "SIGKILL");
+  while (isRunning(pid)) await new Promise((resolve) => setTimeout(resolve, 10));
+  const next = await ensureLocalServer();
+  assert.notEqual(next.url, before.url);
+  const client = new Client();
+  assert.equal((await client.me()).workspace, "default");
+  client.close();
+  assert.equal(await stopLocalServer(), true);
+  assert.equal(await stopLocalServer(), false);
+});
+
+test("a server that somebody announced is used while it holds its word", async () => {
+  const directory = process.env.SANDLING_HOME;
+  writeFileSync(join(directory, "token"), "sdl_secret");
+  writeFileSync(join(directory, "server"), "http://127.0.0.1:4242\n");
+  const holder = spawn("flock", ["-x", join(directory, "server"), "sh", "-c", "echo; exec cat"]);
+  await once(holder.stdout, "data");
+  assert.deepEqual(await ensureLocalServer(), { url: "http://127.0.0.1:4242", token: "sdl_secret" });
+  holder.stdin.end();
+  await once(holder, "exit");
+  process.env.SANDLING_BINARY = "/nowhere/sandling";
+  await assert.rejects(ensureLocalServer(), ConfigError);
+});
+
+test("a server that cannot start says why", async () => {
+  const broken = join(process.env.SANDLING_HOME, "broken");
+  writeFileSync(broken, "#!/bin/sh\necho the disk is full >&2\nexit 3\n");
+  chmodSync(broken, 0o755);
+  process.env.SANDLING_BINARY = broken;
+  await assert.rejects(
+    ensureLocalServer(),
+    (error) => error instanceof ConfigError && /disk is full/.test(error.message),
+  );
+});
+
+test("a binary that is not there is named", async () => {
+  process.env.SANDLING_BINARY = "/nowhere/sandling";
+  await assert.rejects(ensureLocalServer(), /SANDLING_BINARY names \/nowhere\/sandling/);
+});
