@@ -165,6 +165,27 @@ def test_a_path_that_climbs_stays_in_the_sandbox(sandbox):
     assert sandbox.filesystem.read(climbing) == sandbox.filesystem.read("/etc/debian_version")
 
 
+def test_a_link_that_leads_out_leads_to_the_sandboxs_own(sandbox, scratch):
+    sandbox.exec(f"ln -s ../../../../../../etc/hostname {scratch}/up && ln -s /proc/1/root/etc/hostname {scratch}/root && "
+                 f"ln -s / {scratch}/all", check=True)
+    own = sandbox.exec("cat /etc/hostname", check=True).stdout.encode()
+    for way in ("up", "root", "all/etc/hostname"):
+        assert sandbox.filesystem.read(f"{scratch}/{way}") == own
+    assert call("DELETE", f"/v1/sandboxes/{sandbox.id}/fs", query={"path": f"{scratch}/all"}).status == 204
+    assert sandbox.filesystem.exists("/etc/hostname"), "the link was to go, not what it led to"
+
+
+@pytest.mark.parametrize("route, body", [
+    ("mkdir", {"path": "/tmp/a\0b"}), ("mkdir", {"path": "tmp"}), ("mkdir", {"path": "/tmp/m", "mode": "rwx"}),
+    ("move", {"from": "/tmp/a\0b", "to": "/tmp/c"}), ("move", {"from": "/tmp/a", "to": "c"}),
+    ("chmod", {"path": "/tmp", "mode": "99999"}), ("chmod", {"path": "/tmp", "mode": "-1"}), ("chmod", {"path": 5}),
+    ("mkdir", {"path": "/tmp/m", "who": "me"}),
+], ids=lambda part: str(part)[:40])
+def test_a_change_that_makes_no_sense_is_a_400(sandbox, route, body):
+    answer = call("POST", f"/v1/sandboxes/{sandbox.id}/fs/{route}", body=body)
+    assert answer.status == 400 and answer.error
+
+
 def test_a_place_that_cannot_be_written_is_refused_not_a_fault(sandbox):
     with pytest.raises((pandastack.BadRequestError, pandastack.NotFoundError)):
         sandbox.filesystem.write("/proc/version", b"x")

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::builds::Builds;
 use crate::meter::Meter;
 use crate::preview::Ledger;
+use crate::turns::Turns;
 
 /// The directory of the home that previews keep their secret in.
 const PREVIEWS: &str = "previews";
@@ -21,6 +22,7 @@ pub struct App {
     pub(crate) previews: Ledger,
     pub(crate) builds: Builds,
     pub(crate) meter: Meter,
+    pub(crate) turns: Turns,
     closing: watch::Sender<bool>,
 }
 
@@ -34,6 +36,7 @@ impl App {
             previews,
             builds: Builds::default(),
             meter: Meter::new(),
+            turns: Turns::new(),
             closing: watch::Sender::new(false),
         }))
     }

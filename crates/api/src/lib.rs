@@ -26,6 +26,7 @@ mod server;
 mod socket;
 mod sse;
 mod text;
+mod turns;
 mod wire;
 
 pub use app::App;

@@ -2,13 +2,14 @@
 
 use axum::http::StatusCode;
 use sandling_engine::{
-    BakeError, ChangeError, CreateError, ForkError, LinkError, MakeError, Refused, RunError, SnapshotError, StoreError,
-    TemplateError, UseError,
+    BakeError, ChangeError, CreateError, ForkError, IdentifyError, LinkError, MakeError, Refused, RunError,
+    SnapshotError, StoreError, TemplateError, UseError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
 
 use crate::error::ApiError;
+use crate::turns;
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
@@ -132,6 +133,12 @@ impl From<CreateError> for ApiError {
                 no_space("the server's disk is full")
             }
             CreateError::Store(error) => error.into(),
+            // A guest that is too slow on a host that is too busy; it is gone again.
+            CreateError::Make(MakeError::Guest(LinkError::NoAnswer))
+            | CreateError::Identify(IdentifyError::Guest(LinkError::NoAnswer) | IdentifyError::Clock) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a sandbox could not be made in time");
+                turns::busy()
+            }
             CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
             CreateError::Make(_) | CreateError::Identify(_) | CreateError::GrowDisk(_) => Self::internal(&error),
         }

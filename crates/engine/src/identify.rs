@@ -19,6 +19,8 @@ pub enum IdentifyError {
     Entropy(#[source] std::io::Error),
     #[error("the guest did not become itself")]
     Guest(#[from] LinkError),
+    #[error("the host is too busy to prove that the guest's clock is right")]
+    Clock,
     #[error("the guest's proof is not whole: {0}")]
     Proof(&'static str),
 }
@@ -60,7 +62,7 @@ pub(crate) async fn identify(
             return Ok(ClockError(clock_error));
         }
         if begun.elapsed() > WITHIN {
-            return Err(IdentifyError::Proof("the clock is not right"));
+            return Err(IdentifyError::Clock);
         }
     }
 }

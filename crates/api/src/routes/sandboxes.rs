@@ -76,8 +76,9 @@ async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Re
         }
     };
     let place = app.access.admit(workspace, &wish, || living(app, workspace))?;
+    let turn = app.turns.take().await?;
     let sandbox = app.engine.create(spec).await?;
-    drop(place);
+    drop((turn, place));
     Ok(sandbox.info().into())
 }
 

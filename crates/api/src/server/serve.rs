@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -60,7 +61,7 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, shutdown: impl Future<Output = ()>) {
     let server = Server {
         router: router::build(app.clone()),
-        places: Arc::new(Semaphore::new(limits.connections)),
+        places: Arc::new(Semaphore::new(limits.connections.min(descriptors() / 2))),
         app,
         limits,
     };
@@ -83,6 +84,15 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
         tracing::warn!("requests that were still under way are cut off");
     }
     connections.shutdown().await;
+}
+
+/// How many descriptors this process may have, after it has asked for all it can get. Only half of them are for
+/// connections: machines need some, too.
+fn descriptors() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let granted = if setrlimit(Resource::Nofile, most).is_ok() { limit.maximum } else { limit.current };
+    granted.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
 }
 
 struct Server {

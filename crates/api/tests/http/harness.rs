@@ -1,6 +1,7 @@
 //! A server of the test's own, and a client that says exactly what it is told to.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub struct Server {
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
-    _home: TempDir,
+    directory: TempDir,
 }
 
 impl Server {
@@ -44,13 +45,18 @@ impl Server {
             let _ = stopped.await;
         };
         let serving = tokio::spawn(serve(listener, app, limits, shutdown));
-        Self { address, stop: Some(stop), serving, _home: directory }
+        Self { address, stop: Some(stop), serving, directory }
     }
 
     /// Asks it to end, and waits until it has.
     pub async fn stop(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         tokio::time::timeout(PATIENCE, self.serving).await.expect("the server drains").unwrap();
+    }
+
+    /// Where the server keeps everything.
+    pub fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
     }
 
     pub async fn connect(&self) -> TcpStream {

@@ -7,3 +7,4 @@ mod bad_input;
 mod connections;
 mod document;
 mod harness;
+mod hostile;

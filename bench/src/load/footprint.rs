@@ -1,0 +1,72 @@
+//! What a server takes of its host while nobody asks it for anything.
+
+use std::fs;
+use std::path::Path;
+
+use crate::report::Report;
+
+/// Growth below this is noise: a connection that is still being closed, an allocator's habits.
+const MORE_DESCRIPTORS: u64 = 8;
+const MORE_MEMORY_KIB: u64 = 16 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footprint {
+    /// Processes below the server's, standbys' included.
+    pub processes: u64,
+    /// Directories of machines, standbys' included.
+    pub directories: u64,
+    descriptors: u64,
+    /// Memory of the server's own that is shared with nobody.
+    memory_kib: u64,
+}
+
+impl Footprint {
+    pub fn of(pid: u32, home: &Path) -> Self {
+        Self {
+            processes: below(pid),
+            directories: entries(&home.join("sandboxes")),
+            descriptors: entries(Path::new(&format!("/proc/{pid}/fd"))),
+            memory_kib: private_kib(pid),
+        }
+    }
+
+    pub fn report(&self, when: &str, report: &mut Report) {
+        report.count(&format!("server {when} the load: processes below it"), self.processes);
+        report.count(&format!("server {when} the load: directories of machines"), self.directories);
+        report.count(&format!("server {when} the load: descriptors"), self.descriptors);
+        report.count(&format!("server {when} the load: KiB of its own memory"), self.memory_kib);
+    }
+
+    /// What has grown, in words.
+    pub fn grown_from(&self, before: &Self) -> Vec<String> {
+        let compared = [
+            ("processes", self.processes, before.processes, 0),
+            ("directories", self.directories, before.directories, 0),
+            ("descriptors", self.descriptors, before.descriptors, MORE_DESCRIPTORS),
+            ("KiB of memory", self.memory_kib, before.memory_kib, MORE_MEMORY_KIB + before.memory_kib / 4),
+        ];
+        let grown = compared.into_iter().filter(|(_, now, then, noise)| *now > then + noise);
+        grown.map(|(what, now, then, _)| format!("{now} {what} after {then}")).collect()
+    }
+}
+
+fn entries(path: &Path) -> u64 {
+    fs::read_dir(path).map_or(0, |found| found.count() as u64)
+}
+
+fn below(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<u32> = children
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    children.iter().map(|child| 1 + below(*child)).sum()
+}
+
+fn private_kib(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse().ok())
+    };
+    line("Private_Dirty:").unwrap_or(0)
+}

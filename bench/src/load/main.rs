@@ -1,0 +1,74 @@
+//! A server under load: many clients at once that make a sandbox, run something, read a file and destroy it. None may
+//! fail, but for refusals that say when to come back, and nothing may be left. Then what a command costs over HTTP,
+//! beside the same command without it.
+
+mod client;
+mod clients;
+mod footprint;
+mod overhead;
+#[path = "../report.rs"]
+mod report;
+mod server;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Parser;
+
+use report::Report;
+use server::Server;
+
+#[derive(Debug, Parser)]
+struct Options {
+    /// The `sandling` binary
+    #[arg(long)]
+    sandling: PathBuf,
+    /// Where `base` has been built
+    #[arg(long)]
+    templates: PathBuf,
+    /// Clients at once
+    #[arg(long, default_value_t = 32)]
+    clients: usize,
+    /// How long they go on
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// Commands over HTTP, and as many without
+    #[arg(long, default_value_t = 1000)]
+    rounds: usize,
+    /// Where `load.json` goes
+    #[arg(long, default_value = "bench/out")]
+    out: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let mut report = Report::new();
+    let leaks = load(&options, &mut report).await?;
+    overhead::measure(&options, &mut report).await?;
+    std::fs::create_dir_all(&options.out)?;
+    std::fs::write(options.out.join("load.json"), serde_json::to_vec_pretty(&report)?)?;
+    print!("{}", report.table());
+    println!("\nwritten to {}", options.out.join("load.json").display());
+    ensure!(leaks.is_empty(), "more was left than there was before: {}", leaks.join(", "));
+    Ok(())
+}
+
+/// What was left behind, in words.
+async fn load(options: &Options, report: &mut Report) -> anyhow::Result<Vec<String>> {
+    let server = Server::start(options).await?;
+    let seconds = Duration::from_secs(options.seconds);
+    // Pools and caches get their size first; what grows after that grows without end.
+    let warm_up = seconds.div_f64(10.0).max(Duration::from_secs(10));
+    clients::work(&server, options.clients, warm_up).await?;
+    let before = server.settled_footprint().await?;
+    let tally = clients::work(&server, options.clients, seconds).await?;
+    let after = server.settled_footprint().await?;
+    tally.report(report);
+    before.report("before", report);
+    after.report("after", report);
+    server.stop().await?;
+    ensure!(tally.failures.is_empty(), "{} requests failed: {:#?}", tally.failures.len(), tally.first_failures());
+    Ok(after.grown_from(&before))
+}
