@@ -43,7 +43,8 @@ fn limits_and_wrong_wishes_have_their_exit_codes() {
 fn ctrl_c_reaches_a_command_and_so_does_a_reader_that_goes_away() {
     let server = Server::shared();
     let id = server.sandbox();
-    let code = "import time\nprint('up', flush=True)\ntry: time.sleep(600)\nexcept KeyboardInterrupt: print('caught'); exit(4)";
+    // In short sleeps: an interrupt between Python's last look for one and a long sleep would wait for its end.
+    let code = "import time\ntry:\n  print('up', flush=True)\n  while True: time.sleep(0.1)\nexcept KeyboardInterrupt: print('caught'); exit(4)";
     let mut child = server.command(&["exec", id, "python3", "-c", code]).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut [0; 3]).unwrap();
