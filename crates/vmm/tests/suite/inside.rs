@@ -124,9 +124,8 @@ fn nothing_else_can_be_executed() {
 }
 
 #[test]
-fn no_process_can_be_started_and_only_so_many_threads() {
+fn no_process_can_be_started_but_a_plain_copy_and_only_so_many_threads() {
     assert_refused("fork", "", "os error 1)");
-    assert_refused("clone", "", "os error 1)");
     assert_refused("clone-user-namespace", "", "os error 1)");
     assert_refused("threads", "", "os error 11");
 }

@@ -73,7 +73,7 @@ async fn only_what_was_named_is_mounted() {
     for line in mounts.lines() {
         let fields: Vec<_> = line.split(' ').collect();
         let (place, options) = (fields[4], fields[5]);
-        let known = ["/", "/usr/", "/lib", "/etc/ld.so.cache", "/dev/", "/layers/", "/vm"];
+        let known = ["/", "/usr/", "/lib", "/etc/ld.so.cache", "/dev/", "/layers/", "/vm", "/preload.so"];
         assert!(known.iter().any(|known| place == *known || known.len() > 1 && place.starts_with(known)), "{line}");
         assert!(options.contains("nosuid"), "{line}");
         let writable = place == "/vm" || place.starts_with("/dev/");
@@ -107,7 +107,10 @@ async fn qemu_has_no_descriptor_of_the_callers() {
 #[tokio::test]
 async fn qemu_knows_nothing_of_the_callers_environment() {
     let machine = machine("environment").await;
-    assert_eq!(proc(machine.pid(), "environ"), "");
+    let environment = proc(machine.pid(), "environ");
+    let variables: Vec<_> = environment.split_terminator('\0').collect();
+    let own = ["SANDLING_MEMORY=268435456", "SANDLING_COPY_FD=7", "LD_PRELOAD=/preload.so"];
+    assert_eq!(variables, own);
     assert_eq!(proc(machine.keeper_pid(), "environ"), "");
     machine.end().await.unwrap();
 }
