@@ -123,12 +123,3 @@ def test_a_post_without_a_body_is_accepted_whatever_its_type(sandbox, headers):
     for verb in ("pause", "resume"):
         answer = call("POST", f"/v1/sandboxes/{sandbox.id}/{verb}", headers={"Content-Length": "0", **headers})
         assert answer.status in (200, 204), answer.body
-
-
-@pytest.mark.parametrize("verb", ["snapshot", "fork", "hibernate"])
-def test_what_is_not_there_yet_is_refused_and_does_not_pretend(make, verb):
-    sandbox = make()
-    with pytest.raises(pandastack.PandastackError):
-        getattr(sandbox, verb)()
-    assert sandbox.refresh().status == "running"
-    assert sandbox.exec("echo unharmed").stdout == "unharmed\n"

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BadRequestError, PandaStackError } from "@pandastack/sdk";
-import { client, make, shared, until } from "./support/harness.mjs";
+import { BadRequestError } from "@pandastack/sdk";
+import { client, shared, until } from "./support/harness.mjs";
 
 const sandbox = shared();
 
@@ -46,11 +46,3 @@ test("previewUrls lists the ports that are open", async () => {
   });
   assert.equal(urls[8124], sandbox().previewUrl(8124));
 });
-
-for (const verb of ["snapshot", "fork", "hibernate"]) {
-  test(`${verb} is not there yet, is refused, and does not pretend`, async () => {
-    const own = await make();
-    await assert.rejects(own[verb](), PandaStackError);
-    assert.equal((await own.exec("echo unharmed")).stdout, "unharmed\n");
-  });
-}
