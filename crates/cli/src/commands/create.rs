@@ -16,6 +16,7 @@ pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
     }
     let wish = CreateSandbox {
         template: Some(options.template.clone()),
+        from_snapshot: options.from_snapshot.clone(),
         env: Some(options.env.iter().cloned().collect()),
         labels: Some(options.labels.iter().cloned().collect()),
         ttl_seconds: options.ttl,

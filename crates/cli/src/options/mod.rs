@@ -1,6 +1,7 @@
 //! The command line: one definition that yields parsing, help and completions.
 
 mod access;
+mod copies;
 mod parse;
 mod root;
 mod run;
@@ -9,6 +10,7 @@ mod template;
 mod work;
 
 pub use access::{Audit, Quota, Token, TokenCommand};
+pub use copies::{Fork, Snapshot, SnapshotCommand};
 pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;
 pub use sandboxes::{Create, Ls, Named, Rm};

@@ -6,7 +6,9 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell as CompletionShell;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
-use super::{Audit, Cp, Create, Events, Exec, Logs, Ls, Named, Ports, Quota, Rm, Run, Shell, Template, Token};
+use super::{
+    Audit, Cp, Create, Events, Exec, Fork, Logs, Ls, Named, Ports, Quota, Rm, Run, Shell, Snapshot, Template, Token,
+};
 
 /// A disposable computer for every AI agent.
 ///
@@ -136,6 +138,19 @@ pub enum Command {
     Pause(Named),
     /// Let paused sandboxes go on
     Resume(Named),
+    /// Put sandboxes to sleep: saved, without memory, until something needs them
+    Hibernate(Named),
+    /// Wake sandboxes that hibernate
+    Wake(Named),
+    /// Copy a running sandbox: its memory, disk, processes and live interpreters
+    ///
+    /// The parent stands still for milliseconds. Prints the children's ids.
+    #[command(
+        after_help = "Example:\n  for id in $(sandling fork -n 5 3f2a); do sandling exec $id ./attempt.sh & done"
+    )]
+    Fork(Fork),
+    /// Save sandboxes, and list and delete what was saved
+    Snapshot(Snapshot),
     /// End sandboxes; nothing of them is left
     #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
     Rm(Rm),

@@ -9,6 +9,9 @@ use super::run::Sizes;
 pub struct Create {
     #[arg(short, long, default_value = "base", value_name = "NAME")]
     pub template: String,
+    /// Begin where this snapshot was made, with its size, instead of from a template
+    #[arg(long, value_name = "SNAPSHOT", conflicts_with = "template")]
+    pub from_snapshot: Option<String>,
     /// Set a variable in the environment of every command; may be repeated
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse::pair)]
     pub env: Vec<(String, String)>,

@@ -100,7 +100,7 @@ fn limits_have_their_own_exit_codes_and_words() {
 #[test]
 fn ctrl_c_reaches_the_code() {
     let shell = Shell::new();
-    let code = "import time\nprint('up', flush=True)\ntry: time.sleep(600)\nexcept KeyboardInterrupt: print('caught')";
+    let code = "import time\ntry: print('up', flush=True); time.sleep(600)\nexcept KeyboardInterrupt: print('caught')";
     let mut child = shell.command(&["run", "-c", code]).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let mut first = [0; 3];

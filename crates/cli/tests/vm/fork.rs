@@ -148,6 +148,7 @@ async fn a_sandbox_that_hibernates_outlives_the_engine() {
     assert!(sandbox.hibernates());
     drop((sandbox, first));
     let second = sandling_engine::Engine::open(config).await.unwrap();
+    second.settled().await;
     let sandbox = second.get(&id).expect("it is still there");
     assert!(sandbox.hibernates());
     sandbox.wake().await.unwrap();

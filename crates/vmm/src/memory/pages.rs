@@ -87,7 +87,7 @@ mod tests {
         let ranges = vec![0..PAGE, 2 * PAGE..3 * PAGE, 100 * PAGE..101 * PAGE];
         assert_eq!(coalesced(ranges.clone(), 3), ranges);
         assert_eq!(coalesced(ranges.clone(), 2), [0..3 * PAGE, 100 * PAGE..101 * PAGE]);
-        assert_eq!(coalesced(ranges, 1), [0..101 * PAGE]);
+        assert_eq!(coalesced(ranges, 1), vec![Range { start: 0, end: 101 * PAGE }]);
     }
 
     #[test]

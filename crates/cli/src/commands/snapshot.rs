@@ -1,0 +1,67 @@
+//! `sandling snapshot`.
+
+use std::process::ExitCode;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::client::{Client, read, segment};
+use crate::options::{Snapshot, SnapshotCommand};
+use crate::show;
+
+#[derive(Deserialize)]
+struct Listed {
+    id: String,
+    name: Option<String>,
+    sandbox_id: String,
+    template: String,
+    created_at: Timestamp,
+    size_bytes: u64,
+    depth: usize,
+}
+
+pub async fn snapshot(options: &Snapshot) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    match &options.command {
+        SnapshotCommand::Create { sandbox, name, json } => {
+            let sandbox = client.sandbox(sandbox).await?;
+            let wish = json!({ "name": name });
+            let made: Value = client.post(&format!("/v1/sandboxes/{sandbox}/snapshots"), &wish).await?;
+            if *json {
+                show::json(&made)?;
+            } else {
+                show::line(read::<Listed>(made)?.id)?;
+            }
+        }
+        SnapshotCommand::Ls { json } => list(client.get("/v1/snapshots").await?, *json)?,
+        SnapshotCommand::Rm { snapshots } => {
+            for id in snapshots {
+                client.delete(&format!("/v1/snapshots/{}", segment(id))).await?;
+                show::line(id)?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
+    let snapshots = answer["snapshots"].take();
+    if json {
+        return show::json(&snapshots);
+    }
+    let now = Timestamp::now();
+    let mut table = show::table(&["id", "name", "of", "template", "age", "adds", "layers"]);
+    for snapshot in read::<Vec<Listed>>(snapshots)? {
+        table.add_row([
+            snapshot.id,
+            snapshot.name.unwrap_or_default(),
+            show::short(&snapshot.sandbox_id).to_owned(),
+            snapshot.template,
+            show::span(snapshot.created_at, now),
+            show::bytes(snapshot.size_bytes),
+            snapshot.depth.to_string(),
+        ]);
+    }
+    show::line(table)
+}

@@ -1,0 +1,15 @@
+//! `sandling wake`.
+
+use std::process::ExitCode;
+
+use crate::client::Client;
+use crate::each;
+use crate::options::Named;
+
+pub async fn wake(options: &Named) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    each::sandbox(&client, &options.sandboxes, async |id| {
+        client.tell(&format!("/v1/sandboxes/{id}/wake"), &serde_json::json!({})).await
+    })
+    .await
+}

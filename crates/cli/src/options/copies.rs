@@ -1,0 +1,51 @@
+//! Commands about copies of a sandbox: forks and snapshots.
+
+use clap::{Args, Subcommand};
+
+use super::parse;
+
+#[derive(Debug, Args)]
+pub struct Fork {
+    /// An id, or as much of its beginning as no other sandbox has
+    pub sandbox: String,
+    /// How many children, all of one moment
+    #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub count: u32,
+    /// How long each lives: 90s, 15m, 12h, 7d [default: as long as its parent was given]
+    #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
+    pub ttl: Option<u64>,
+    /// Print all that is known of the children, and what each can prove
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Snapshot {
+    #[command(subcommand)]
+    pub command: SnapshotCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SnapshotCommand {
+    /// Save a sandbox, which goes on, and print the snapshot's id
+    #[command(after_help = "Example:\n  sandling create --from-snapshot $(sandling snapshot create 3f2a)")]
+    Create {
+        /// An id, or as much of its beginning as no other sandbox has
+        sandbox: String,
+        /// For people
+        #[arg(long)]
+        name: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// List snapshots
+    Ls {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete snapshots; what stands on one goes on
+    Rm {
+        #[arg(required = true, value_name = "SNAPSHOT")]
+        snapshots: Vec<String>,
+    },
+}
