@@ -3,8 +3,8 @@
 #
 #   scripts/soak.sh [KILLS] [SECONDS]
 #
-# KILLS (100) is how often the server is killed in the middle of its work, SECONDS (600) how long each of the others goes
-# on. Templates are those of the tests. Goes on after a failure, and ends with it.
+# KILLS (100) is how often the server is killed in the middle of its work, SECONDS (600) how long each of the others
+# goes on. Templates are those of the tests. Goes on after a failure, and ends with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -24,7 +24,8 @@ done
 
 status=0
 conformance/faults/run.sh "$sandling" "$kills" || status=$?
-target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" || status=$?
+target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
+  status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
 scripts/leftovers.sh || status=$?
 exit "$status"
