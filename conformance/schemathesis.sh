@@ -50,7 +50,8 @@ make_things
   fail "schemathesis found something"
 api POST "/v1/sandboxes/$SANDBOX/exec" '{"args": ["/bin/true"]}' >/dev/null ||
   fail "the sandbox did not bear it:" "$(api GET "/v1/sandboxes/$SANDBOX/events")"
-for left in $(api GET /v1/sandboxes | python3 -c 'import json, sys; print(*(s["id"] for s in json.load(sys.stdin)))'); do
+ids='import json, sys; print(*(sandbox["id"] for sandbox in json.load(sys.stdin)))'
+for left in $(api GET /v1/sandboxes | python3 -c "$ids"); do
   api DELETE "/v1/sandboxes/$left"
 done
 stop_server

@@ -9,7 +9,9 @@ step() { printf '\n==> %s\n' "$*"; }
 step "packages"
 need_cargo
 install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+# A newer Node than Debian's brings an npm of its own.
 command -v node >/dev/null || install_packages nodejs
+command -v npm >/dev/null || install_packages npm
 
 step "format and lints"
 cargo fmt --all --check
@@ -35,6 +37,19 @@ step "unit and integration tests"
 cargo test --workspace --quiet --exclude sandling-cli
 # Real machines under emulation share the host's cores: a few at a time.
 cargo test --quiet --package sandling-cli -- --test-threads "${SANDLING_TEST_THREADS:-3}"
+
+step "PandaStack's clients"
+conformance/pandastack/run.sh "$sandling"
+
+step "the API and its document"
+conformance/schemathesis.sh "$sandling" "${SANDLING_SCHEMATHESIS_SECONDS:-60}"
+
+step "faults"
+conformance/faults/run.sh "$sandling" "${SANDLING_KILLS:-5}"
+
+step "load"
+target/debug/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --out "$scratch" \
+  --seconds "${SANDLING_LOAD_SECONDS:-30}" --rounds 50
 
 step "hostile bytes"
 scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"

@@ -11,7 +11,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 SANDLING=$(realpath "${1:?usage: run.sh SANDLING [KILLS]}")
 kills=${2:-5}
 installed=${CARGO_TARGET_DIR:-$here/../../target}/conformance
-SANDLING_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${SANDLING_TEMPLATES:-${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates}}
+own=${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates
+SANDLING_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${SANDLING_TEMPLATES:-$own}}
 export SANDLING SANDLING_TEMPLATES PYTHONDONTWRITEBYTECODE=1
 
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then

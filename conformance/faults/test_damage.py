@@ -19,16 +19,19 @@ def files_of(template):
     # The bake of the template's own size, under emulation or not.
     recipe = manifest["recipe"]
     size = f"-{recipe['vcpus']}c-{recipe['memory_mib']}m-"
-    baked = max((path for path in (image / "baked").iterdir() if size in path.name), key=lambda path: path.stat().st_mtime)
-    return {
+    bakes = [path for path in (image / "baked").iterdir() if size in path.name]
+    baked = max(bakes, key=lambda path: path.stat().st_mtime)
+    files = {
         "its manifest": image / "manifest.json",
         "its root disk": TEMPLATES / "roots" / manifest["root"]["id"] / "root.img",
         "its memory": baked / "memory",
         "its device state": baked / "state",
         "its disk layer": baked / "disk.qcow2",
-        # Bakes of older versions did not say how large it is.
-        **({"its empty disk": baked / "overlay.qcow2"} if "overlay_bytes" in (baked / "baked.json").read_text() else {}),
     }
+    # Bakes of older versions did not say how large it is.
+    if "overlay_bytes" in (baked / "baked.json").read_text():
+        files["its empty disk"] = baked / "overlay.qcow2"
+    return files
 
 
 def truncated(file, place):

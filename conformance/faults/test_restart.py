@@ -41,6 +41,19 @@ def test_a_paused_sandbox_is_still_paused(serve, end):
 
 
 @ENDS
+def test_a_sleeping_sandbox_still_sleeps_and_wakes(serve, end):
+    server, client = serve()
+    sandbox = client.create()
+    client.run(sandbox, "echo before > /root/file")
+    client.call("POST", f"/v1/sandboxes/{sandbox}/hibernate").expect(200)
+    getattr(server, end)()
+    client, _ = server.start()
+    assert client.call("GET", f"/v1/sandboxes/{sandbox}").expect(200).json()["status"] == "hibernated"
+    assert client.run(sandbox, "cat /root/file") == "before\n"
+    client.delete(sandbox)
+
+
+@ENDS
 def test_a_live_interpreter_keeps_its_variables(serve, end):
     server, client = serve()
     sandbox = client.create()

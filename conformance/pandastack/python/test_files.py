@@ -166,8 +166,8 @@ def test_a_path_that_climbs_stays_in_the_sandbox(sandbox):
 
 
 def test_a_link_that_leads_out_leads_to_the_sandboxs_own(sandbox, scratch):
-    sandbox.exec(f"ln -s ../../../../../../etc/hostname {scratch}/up && ln -s /proc/1/root/etc/hostname {scratch}/root && "
-                 f"ln -s / {scratch}/all", check=True)
+    for target, name in (("../../../../../../etc/hostname", "up"), ("/proc/1/root/etc/hostname", "root"), ("/", "all")):
+        sandbox.exec(f"ln -s {target} {scratch}/{name}", check=True)
     own = sandbox.exec("cat /etc/hostname", check=True).stdout.encode()
     for way in ("up", "root", "all/etc/hostname"):
         assert sandbox.filesystem.read(f"{scratch}/{way}") == own

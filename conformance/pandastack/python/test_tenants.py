@@ -20,6 +20,8 @@ ON_A_SANDBOX = [
     ("POST", "/pause", b""), ("POST", "/resume", b""),
     ("GET", "/ports", None), ("GET", "/proxy/80/", None), ("POST", "/preview-token", {"port": 80}),
     ("GET", "/events", None), ("GET", "/metrics", None),
+    ("POST", "/fork", b""), ("POST", "/fork-tree", {"count": 2}), ("POST", "/promote", {"cleanup_siblings": True}),
+    ("GET", "/family", None), ("POST", "/snapshots", b""), ("POST", "/hibernate", b""), ("POST", "/wake", b""),
 ]
 
 

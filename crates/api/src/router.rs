@@ -163,6 +163,9 @@ fn leave_events_open(operation: &mut Operation) {
 }
 
 fn add_errors(operation: &mut Operation) {
+    if operation.responses.responses.contains_key("101") {
+        operation.responses.responses.insert("426".to_owned(), error_response("This is a WebSocket"));
+    }
     for (status, meaning) in ERRORS {
         if !operation.responses.responses.contains_key(status) {
             operation.responses.responses.insert(status.to_owned(), error_response(meaning));

@@ -61,7 +61,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         saving: Default::default(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
-    let keeper = Keeper {
+    let mut keeper = Keeper {
         engine: Arc::downgrade(engine),
         info,
         dir,
@@ -74,6 +74,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         told: None,
         drowsy_since: None,
     };
+    // Before anybody hears of it: its time ends even if this process does so now.
+    keeper.tell_machine(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));
     let registered = engine.register(sandbox.clone());
     tokio::spawn(keeper.run(inbox));
     // Not registered, it is dropped here, and its task ends the machine.

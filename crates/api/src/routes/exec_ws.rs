@@ -27,7 +27,6 @@ use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
 use crate::text::Decoder;
-use crate::wire::error::ErrorBody;
 use crate::wire::exec::ExecRequest;
 
 const PING_EVERY: Duration = Duration::from_secs(20);
@@ -53,10 +52,7 @@ struct Frame {
 /// Many commands over one WebSocket
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/exec/ws", tag = "exec", params(("id" = String, Path)),
-    responses(
-        (status = 101, description = "The socket"),
-        (status = 426, description = "This is a WebSocket", body = ErrorBody),
-    ),
+    responses((status = 101, description = "The socket")),
 )]
 async fn open(
     State(app): State<Arc<App>>,

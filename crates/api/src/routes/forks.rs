@@ -30,7 +30,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// its own, and none is handed out that has not proved it.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/fork", tag = "forks", params(("id" = String, Path)),
-    request_body = ForkRequest, responses((status = 201, body = ForkView)),
+    request_body = Option<ForkRequest>, responses((status = 201, body = ForkView)),
 )]
 async fn fork(
     State(app): State<Arc<App>>,
@@ -46,7 +46,7 @@ async fn fork(
 /// From one moment of it: all children begin the same.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/fork-tree", tag = "forks", params(("id" = String, Path)),
-    request_body = ForkRequest, responses((status = 201, body = ForkView)),
+    request_body = Option<ForkRequest>, responses((status = 201, body = ForkView)),
 )]
 async fn fork_tree(
     State(app): State<Arc<App>>,
@@ -64,14 +64,16 @@ async fn make(
     request: ForkRequest,
     usual: Usual,
 ) -> Result<(StatusCode, Json<ForkView>), ApiError> {
+    app.engine.settled().await;
     let parent = caller.sandbox(app, id).await?;
     let spec = request.into_spec(usual)?;
     let info = parent.info();
     let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
     let wish = taken(count, info.vcpus, info.memory_mib, info.disk_mib);
     let place = app.access.admit(caller.workspace(), &wish, || living(app, caller.workspace()))?;
+    let turn = app.turns.take().await?;
     let forks = app.engine.fork(&parent, spec).await?;
-    drop(place);
+    drop((turn, place));
     Ok((StatusCode::CREATED, Json(ForkView::new(&forks))))
 }
 
@@ -80,7 +82,7 @@ async fn make(
 /// It was independent before; with `cleanup_siblings` the other children of the same fork are ended.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/promote", tag = "forks", params(("id" = String, Path)),
-    request_body = PromoteRequest, responses((status = 200, body = PromoteView)),
+    request_body = Option<PromoteRequest>, responses((status = 200, body = PromoteView)),
 )]
 async fn promote(
     State(app): State<Arc<App>>,
@@ -88,6 +90,7 @@ async fn promote(
     Parts(id): Parts<String>,
     body: JsonBody<PromoteRequest>,
 ) -> Result<Json<PromoteView>, ApiError> {
+    app.engine.settled().await;
     let winner = caller.sandbox(&app, &id).await?.info();
     let own = tree_of(&winner).ok_or_else(|| ApiError::conflict("not_a_fork", "this sandbox is no child of a fork"))?;
     let tree_id = body.value.tree_id.filter(|tree| !tree.is_empty()).unwrap_or_else(|| own.to_owned());
@@ -127,6 +130,7 @@ async fn family(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<Vec<RelativeView>>, ApiError> {
+    app.engine.settled().await;
     let sandbox = caller.sandbox(&app, &id).await?.info();
     let all = app.engine.list_of(caller.workspace().as_str());
     let parents: BTreeMap<_, _> = all.iter().map(|info| (info.id.clone(), info.parent.clone())).collect();

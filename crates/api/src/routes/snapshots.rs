@@ -25,7 +25,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Its memory, disk and devices, as one thing. The sandbox goes on: it stands still for milliseconds.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/snapshots", tag = "snapshots", params(("id" = String, Path)),
-    request_body = SnapshotRequest, responses((status = 201, body = SnapshotView)),
+    request_body = Option<SnapshotRequest>, responses((status = 201, body = SnapshotView)),
 )]
 async fn make(
     State(app): State<Arc<App>>,

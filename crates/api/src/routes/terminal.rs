@@ -24,7 +24,6 @@ use crate::extract::{Params, Parts};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
-use crate::wire::error::ErrorBody;
 use crate::wire::exec::no_nul;
 
 const PING_EVERY: Duration = Duration::from_secs(20);
@@ -53,10 +52,7 @@ struct TerminalParams {
 /// A WebSocket. Its shell gets a hangup when the socket closes.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/ssh", tag = "terminals", params(("id" = String, Path), TerminalParams),
-    responses(
-        (status = 101, description = "The terminal"),
-        (status = 426, description = "This is a WebSocket", body = ErrorBody),
-    ),
+    responses((status = 101, description = "The terminal")),
 )]
 async fn ssh(opening: Opening) -> Result<Response, ApiError> {
     opening.open()
@@ -65,10 +61,7 @@ async fn ssh(opening: Opening) -> Result<Response, ApiError> {
 /// A terminal in a sandbox, under its other name
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/exec/pty", tag = "terminals", params(("id" = String, Path), TerminalParams),
-    responses(
-        (status = 101, description = "The terminal"),
-        (status = 426, description = "This is a WebSocket", body = ErrorBody),
-    ),
+    responses((status = 101, description = "The terminal")),
 )]
 async fn pty(opening: Opening) -> Result<Response, ApiError> {
     opening.open()

@@ -26,7 +26,9 @@ pub(crate) struct ForkRequest {
     metadata: Option<BTreeMap<String, String>>,
     labels: Option<BTreeMap<String, String>>,
     /// How long each child lives; absent: as long as its parent was given. `explore_ttl` in the metadata counts, too.
+    #[schema(maximum = 31622400)]
     ttl_seconds: Option<u64>,
+    #[schema(maximum = 31622400)]
     idle_seconds: Option<u64>,
     persistent: Option<bool>,
     /// The environment of what is started in the children.

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of.
+#
+#   scripts/soak.sh [KILLS] [SECONDS]
+#
+# KILLS (100) is how often the server is killed in the middle of its work, SECONDS (600) how long each of the others
+# goes on. Templates are those of the tests. Goes on after a failure, and ends with it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/packages.sh
+kills=${1:-100}
+seconds=${2:-600}
+
+need_cargo
+install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+cargo build --release --package sandling-cli --package sandling-bench
+sandling=$PWD/target/release/sandling
+export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOME/.cache}/sandling-test/templates}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for template in base code-interpreter; do
+  SANDLING_HOME=$scratch SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES "$sandling" template build "$template"
+done
+
+status=0
+conformance/faults/run.sh "$sandling" "$kills" || status=$?
+target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
+  status=$?
+conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
+scripts/leftovers.sh || status=$?
+exit "$status"
