@@ -41,7 +41,7 @@ fn a_template_is_baked_and_restored_and_runs_code_under_kvm() {
     for (step, printed) in [("bake", "baked\n"), ("python", "42\n"), ("somebody", "42\n")] {
         let report = results.json(step);
         assert_eq!((&report["stdout"], &report["exit_code"]), (&printed.into(), &0.into()), "{step}: {report:#}");
-        assert_eq!(report["sandbox"]["boot_mode"], "snapshot");
+        assert_eq!(report["sandbox"]["boot_mode"], "snapshot", "{step}: {report:#}");
         assert_whole(&report["sandbox"]["boundary"]);
     }
     let limited = &results.json("python")["sandbox"]["boundary"]["cgroup"];
