@@ -3,6 +3,7 @@
 mod access;
 mod copies;
 mod parse;
+mod past;
 mod root;
 mod run;
 mod sandboxes;
@@ -11,6 +12,7 @@ mod work;
 
 pub use access::{Audit, Quota, Token, TokenCommand};
 pub use copies::{Fork, Snapshot, SnapshotCommand};
+pub use past::{Checkpoint, CheckpointCommand, Diff, Rewind, Timeline};
 pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;
 pub use sandboxes::{Create, Ls, Named, Rm};
