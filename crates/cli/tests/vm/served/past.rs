@@ -10,7 +10,12 @@ fn a_sandbox_goes_back_and_tells_what_changed() {
     let id = made["id"].as_str().unwrap();
     server.ok(&["exec", "-c", "mkdir /root/w; echo one > /root/w/kept; echo x > /root/w/gone", id]);
     assert_eq!(server.ok(&["checkpoint", "create", "--name", "good", id]), "2\n");
-    server.ok(&["exec", "-c", "cd /root/w; echo two > kept; rm gone; mkdir d; printf 'new\\n' > \"$(printf 'd/\\033[1m')\"", id]);
+    server.ok(&[
+        "exec",
+        "-c",
+        "cd /root/w; echo two > kept; rm gone; mkdir d; printf 'new\\n' > \"$(printf 'd/\\033[1m')\"",
+        id,
+    ]);
     // An upload of several files is one step.
     let files = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c"] {
