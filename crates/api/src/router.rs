@@ -26,7 +26,7 @@ use crate::{request, routes, wire};
     modifiers(&BearerTokens),
     tags(
         (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"), (name = "logs"),
-        (name = "events"), (name = "metrics"), (name = "terminals"), (name = "templates"), (name = "access"),
+        (name = "events"), (name = "metrics"), (name = "network"), (name = "terminals"), (name = "templates"), (name = "access"),
         (name = "server"),
         (name = "previews", description = "A server on any port of a sandbox is reachable at \
             `{port}-{id}.localhost`, at `/v1/sandboxes/{id}/proxy/{port}/…` and at `/v1/p/{token}/…`, by any method and \
@@ -82,6 +82,8 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::logs::router())
         .merge(routes::events::router())
         .merge(routes::metrics::router())
+        .merge(routes::network::router())
+        .merge(routes::secrets::router())
         .merge(routes::ports::router())
         .merge(routes::preview::router())
         .merge(routes::terminal::router())

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Refused, Request, State, Verdict};
+use crate::network::{Network, NetworkChange, NetworkError, NetworkSettings};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
 use crate::snapshot::{Save, Saving, SnapshotError, Standing};
 use crate::store::Listed;
@@ -28,6 +29,7 @@ struct Keeper {
     phase: watch::Sender<Phase>,
     lifetime: watch::Sender<Lifetime>,
     standing: watch::Sender<Standing>,
+    network: Arc<Network>,
     /// Absent while it hibernates.
     live: Option<Arc<Live>>,
     activity: Arc<Activity>,
@@ -44,6 +46,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (phase, observed) = watch::channel(live.clone().map_or(Phase::Hibernated, Phase::Running));
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
+    let network = Network::new(info.network.clone());
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let stalled = Arc::new(watch::Sender::new(false));
@@ -58,6 +61,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         commands,
         activity: activity.clone(),
         standing: stood,
+        network: network.clone(),
         saving: Default::default(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
@@ -68,6 +72,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         phase,
         lifetime,
         standing,
+        network,
         live,
         activity,
         stalled,
@@ -112,6 +117,7 @@ async fn told<T: ToString>(receiver: &mut watch::Receiver<Option<T>>) -> String 
 
 impl Keeper {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        self.plug_in().await;
         loop {
             let live = self.live.clone();
             let over = self.lifetime.borrow().left(self.activity.idle_for());
@@ -148,6 +154,10 @@ impl Keeper {
                 let _ = answer.send(());
                 false
             }
+            Command::SetNetwork { change, answer } => {
+                let _ = answer.send(self.set_network(change));
+                false
+            }
             Command::Freeze { name, listed, answer } => {
                 // Nobody may be waiting any more; then the copy of the machine is dropped, and ends.
                 let _ = answer.send(self.freeze(name, listed).await);
@@ -157,7 +167,10 @@ impl Keeper {
                 self.stand(Standing { saved: Some(snapshot), ..self.info.standing.clone() });
                 false
             }
-            Command::LetGo => true,
+            Command::LetGo => {
+                self.network.detach();
+                true
+            }
             Command::Change { request, reason, answer } => {
                 let verdict = lifecycle::decide(self.phase.borrow().state(), request);
                 let (result, ended) = match verdict {
@@ -174,6 +187,28 @@ impl Keeper {
                 ended
             }
         }
+    }
+
+    /// Puts a gateway at the other end of the machine's card. Frames wait until then; without one they wait for ever,
+    /// and the sandbox has no network.
+    async fn plug_in(&self) {
+        let (Some(engine), Some(live)) = (self.engine.upgrade(), &self.live) else { return };
+        if let Err(error) = self.network.attach(&engine, &self.info, &live.machine).await {
+            tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "it has no network");
+            self.record("network_failed", serde_json::json!({ "why": error.to_string() }));
+        }
+    }
+
+    fn set_network(&mut self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
+        let engine = self.engine.upgrade().ok_or(NetworkError::Ended)?;
+        let settings = self.info.network.changed(change)?;
+        let detail = serde_json::json!({ "policy": settings.policy });
+        // Written down first: what was acknowledged holds after a crash, too.
+        engine.store.update_sandbox(&SandboxInfo { network: settings.clone(), ..self.info.clone() })?;
+        self.info.network = settings.clone();
+        self.network.apply(&engine, &self.info.workspace, settings.clone());
+        self.record("network_changed", detail);
+        Ok(settings)
     }
 
     fn write_down(&self) {
@@ -253,6 +288,7 @@ impl Keeper {
         self.live = None;
         self.told = None;
         self.is_now(Phase::Hibernated, "hibernated");
+        self.network.detach();
         made::end_and_remove(&live.machine, &self.dir).await;
         Ok(())
     }
@@ -261,6 +297,7 @@ impl Keeper {
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let live = Arc::new(hibernate::wake(&engine, &self.info).await?);
         self.live = Some(live.clone());
+        self.plug_in().await;
         stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
         self.info.state = State::Running;
         self.write_down();
@@ -287,6 +324,7 @@ impl Keeper {
 
     /// Ends the machine, removes its directory, writes it down, and only then says so.
     async fn finish(&mut self, reason: EndReason) {
+        self.network.detach();
         if let Some(live) = self.live.take() {
             made::end_and_remove(&live.machine, &self.dir).await;
         }

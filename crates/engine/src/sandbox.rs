@@ -18,6 +18,7 @@ use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
+use crate::network::{Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
 use crate::snapshot::{Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::Listed;
 
@@ -87,6 +88,9 @@ pub struct SandboxInfo {
     /// The sandbox that it was forked from.
     #[serde(default)]
     pub parent: Option<SandboxId>,
+    /// What it may reach.
+    #[serde(default)]
+    pub network: NetworkSettings,
 }
 
 /// Why a sandbox ended.
@@ -113,6 +117,7 @@ pub struct SandboxUsage {
     pub host: HostUsage,
     /// Absent while it is paused or stands still.
     pub guest: Option<Usage>,
+    pub network: NetworkCounts,
 }
 
 /// A sandbox's machine and the link to its guest.
@@ -151,6 +156,10 @@ pub(crate) enum Command {
     SetLifetime {
         change: LifetimeChange,
         answer: oneshot::Sender<()>,
+    },
+    SetNetwork {
+        change: NetworkChange,
+        answer: oneshot::Sender<Result<NetworkSettings, NetworkError>>,
     },
     /// Stops the machine for a moment, to be saved behind it.
     Freeze {
@@ -199,6 +208,7 @@ pub struct Sandbox {
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) network: Arc<Network>,
     /// One save at a time: each stores what changed since the one before.
     pub(crate) saving: tokio::sync::Mutex<()>,
 }
@@ -213,6 +223,7 @@ impl Sandbox {
             state: self.phase.borrow().state(),
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
+            network: self.network.settings(),
             ..self.info.clone()
         }
     }
@@ -312,12 +323,12 @@ impl Sandbox {
             Phase::Ended(reason) => return Err(UseError::Ended(reason)),
         };
         let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
-        let pid = live.machine.pid();
+        let (pid, network) = (live.machine.pid(), self.network_counts());
         if !runs {
-            return Ok(SandboxUsage { pid, host, guest: None });
+            return Ok(SandboxUsage { pid, host, guest: None, network });
         }
         match live.link.call(Request::Usage).await? {
-            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest) }),
+            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest), network }),
             _ => Err(LinkError::Unexpected.into()),
         }
     }

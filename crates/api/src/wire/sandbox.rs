@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::network::{NetworkRequest, NetworkSummary};
 use super::seconds;
 use crate::error::ApiError;
 
@@ -39,6 +40,7 @@ pub struct SandboxView {
     /// When its time to live is over, if it has one.
     expires_at: Option<String>,
     workspace: String,
+    network: NetworkSummary,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
     pub boundary: Value,
@@ -66,6 +68,7 @@ impl From<SandboxInfo> for SandboxView {
             idle_seconds: info.lifetime.idle_seconds,
             expires_at: expires_at(&info.lifetime),
             workspace: info.workspace,
+            network: (&info.network).into(),
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }
     }
@@ -123,6 +126,10 @@ pub struct CreateSandbox {
     pub pids: Option<u32>,
     pub from_snapshot: Option<String>,
     pub volumes: Option<Vec<VolumeMount>>,
+    /// What it may reach; absent: nothing.
+    pub network: Option<NetworkRequest>,
+    /// Names that it may reach, as the public clients write it; the same as `network.allow`.
+    pub egress_allowlist: Option<Vec<String>>,
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -147,6 +154,7 @@ impl CreateSandbox {
             check_map(field, map)?;
         }
         check_env(&env)?;
+        let network = self.network.unwrap_or_default().into_wish(self.egress_allowlist.unwrap_or_default())?;
         Ok(CreateSpec {
             template: self.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
             from_snapshot,
@@ -161,6 +169,7 @@ impl CreateSandbox {
             workspace: workspace.to_owned(),
             metadata,
             labels,
+            network,
         })
     }
 }

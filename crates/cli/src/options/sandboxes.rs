@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::network::Reach;
 use super::parse;
 use super::run::Sizes;
 
@@ -29,6 +30,8 @@ pub struct Create {
     pub persistent: bool,
     #[command(flatten)]
     pub sizes: Sizes,
+    #[command(flatten)]
+    pub reach: Reach,
     /// Print all that is known of it instead of its id alone
     #[arg(long)]
     pub json: bool,
