@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use sandling_engine::{
-    BakeError, ChangeError, CreateError, ForkError, IdentifyError, LinkError, MakeError, NetworkError, Refused, RunError,
-    SnapshotError, StoreError, TemplateError, UseError,
+    BakeError, ChangeError, CreateError, ForkError, IdentifyError, LinkError, MakeError, NetworkError, Refused,
+    RunError, SnapshotError, StoreError, TemplateError, UseError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
@@ -164,10 +164,9 @@ impl From<NetworkError> for ApiError {
             NetworkError::Store(error) => error.into(),
             NetworkError::Guest(error) => error.into(),
             NetworkError::Install { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_authority", message),
-            NetworkError::Key(_)
-            | NetworkError::Authority(_)
-            | NetworkError::Machine(_)
-            | NetworkError::Start(_) => Self::internal(&error),
+            NetworkError::Key(_) | NetworkError::Authority(_) | NetworkError::Machine(_) | NetworkError::Start(_) => {
+                Self::internal(&error)
+            }
         }
     }
 }

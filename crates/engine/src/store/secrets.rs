@@ -59,7 +59,7 @@ impl Store {
 
 fn read(row: &Row<'_>) -> rusqlite::Result<SecretRow> {
     let hosts: String = row.get("hosts")?;
-    let hosts = serde_json::from_str(&hosts)
-        .map_err(|error| Error::FromSqlConversionFailure(0, Type::Text, error.into()))?;
+    let hosts =
+        serde_json::from_str(&hosts).map_err(|error| Error::FromSqlConversionFailure(0, Type::Text, error.into()))?;
     Ok(SecretRow { name: row.get("name")?, hosts, created_at: time(row, "created_ms")?, sealed: row.get("sealed")? })
 }

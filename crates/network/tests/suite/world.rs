@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use sandling_network::policy::{Mode, Policy, Refusal};
 use sandling_network::{
-    Authority, Cable, Event, EventKind, Gateway, GatewayConfig, GatewayHandle, Interception, SystemResolver, TrustRoots,
-    Verdict,
+    Authority, Cable, Event, EventKind, Gateway, GatewayConfig, GatewayHandle, Interception, SystemResolver,
+    TrustRoots, Verdict,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

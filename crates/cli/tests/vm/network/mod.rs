@@ -7,4 +7,5 @@ mod escapes;
 mod life;
 mod registries;
 mod secrets;
+mod served;
 mod world;

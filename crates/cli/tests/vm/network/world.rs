@@ -18,36 +18,35 @@ pub struct World {
     pub log: Log,
 }
 
+/// Starts servers on every address, and name servers that know some of them.
+pub async fn servers() -> (Log, String) {
+    let (log, zone) = (Log::default(), Zone::default());
+    for (name, address) in [
+        ("example.com", SHARED),
+        ("*.example.com", SHARED),
+        ("other.com", SHARED),
+        ("evil.com", SHARED),
+        ("rebind.example.com", Ipv4Addr::new(169, 254, 169, 254)),
+        ("private.example.com", Ipv4Addr::new(10, 0, 0, 1)),
+        ("loopback.example.com", Ipv4Addr::LOCALHOST),
+    ] {
+        zone.lock().unwrap().insert(name.to_owned(), vec![address]);
+    }
+    let tls = servers::tls();
+    servers::start(&log, &zone, tls.acceptor).await;
+    (log, tls.authority_pem)
+}
+
 impl World {
     pub async fn new() -> World {
-        let (log, zone) = (Log::default(), Zone::default());
-        for (name, address) in [
-            ("example.com", SHARED),
-            ("*.example.com", SHARED),
-            ("other.com", SHARED),
-            ("evil.com", SHARED),
-            ("rebind.example.com", Ipv4Addr::new(169, 254, 169, 254)),
-            ("private.example.com", Ipv4Addr::new(10, 0, 0, 1)),
-            ("loopback.example.com", Ipv4Addr::LOCALHOST),
-        ] {
-            zone.lock().unwrap().insert(name.to_owned(), vec![address]);
-        }
-        let tls = servers::tls();
+        let (log, authority) = servers().await;
         let home = TempDir::new().unwrap();
         let authorities = home.path().join("authorities.pem");
-        std::fs::write(&authorities, &tls.authority_pem).unwrap();
+        std::fs::write(&authorities, authority).unwrap();
         // SAFETY: the process of this test has one thread still, and nothing else reads the environment meanwhile.
         unsafe { std::env::set_var("SSL_CERT_FILE", &authorities) };
-        servers::start(&log, &zone, tls.acceptor).await;
         let engine = open(&home).await;
         World { engine: TestEngine { engine, home }, log }
-    }
-
-    /// Another engine takes over from this one, as after a restart of the daemon.
-    pub async fn restart(&mut self) {
-        self.engine.engine.detach().await;
-        self.engine.engine = open(&self.engine.home).await;
-        self.engine.engine.settled().await;
     }
 
     pub async fn sandbox(&self, entries: &[&str], secrets: &[&str]) -> Arc<Sandbox> {
@@ -70,7 +69,7 @@ impl World {
 
 async fn open(home: &TempDir) -> Arc<Engine> {
     let network = NetworkConfig { name_servers: vec![DNS], ..NetworkConfig::default() };
-    Engine::open(EngineConfig { network, takeover: true, ..config(home) }).await.unwrap()
+    Engine::open(EngineConfig { network, ..config(home) }).await.unwrap()
 }
 
 pub fn allow(entries: &[&str]) -> Policy {
