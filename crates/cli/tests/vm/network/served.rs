@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use super::world;
 use crate::harness::{SANDLING, templates};
@@ -22,19 +22,20 @@ fn command(home: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-/// A server whose names are those of the world.
-async fn serve(home: &TempDir) -> Child {
+/// A server whose names are those of the world, and what it prints.
+async fn serve(home: &TempDir) -> (Child, Lines<BufReader<ChildStdout>>) {
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--standbys", "0", "--name-server", "127.0.0.1:5300"];
     let mut child = command(home, &arguments).stderr(Stdio::inherit()).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(said.next_line().await.unwrap().unwrap().starts_with("sandling listens on"));
+    let first = said.next_line().await.unwrap().unwrap();
+    let address = first.strip_prefix("sandling listens on ").unwrap().trim().to_owned();
     let announced = async {
-        while std::fs::read_to_string(home.path().join("server")).map_or(0, |text| text.len()) == 0 {
+        while !std::fs::read_to_string(home.path().join("server")).is_ok_and(|text| text.trim() == address) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     tokio::time::timeout(PATIENCE, announced).await.expect("the server never said where it is");
-    child
+    (child, said)
 }
 
 async fn sandling(home: &TempDir, arguments: &[&str]) -> Output {
@@ -63,12 +64,12 @@ isolated! {
     async fn the_commands_show_and_change_it_and_a_killed_server_loses_nothing() {
         let _servers = world::servers().await;
         let home = TempDir::new().unwrap();
-        let mut server = serve(&home).await;
+        let (mut server, _said) = serve(&home).await;
         let id = ok(&home, &["create", "--allow", "example.com", "--ttl", "10m"]).await;
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
 
         server.kill().await.unwrap();
-        let mut server = serve(&home).await;
+        let (mut server, _said) = serve(&home).await;
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
         let shown: Value = serde_json::from_str(&ok(&home, &["network", &id, "--json"]).await).unwrap();
         assert_eq!((&shown["mode"], &shown["allow"]), (&"allow".into(), &serde_json::json!(["example.com"])), "{shown}");
