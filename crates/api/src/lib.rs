@@ -36,6 +36,7 @@ pub use server::{ServerLimits, serve};
 pub use wire::access::{CreateToken, Limits, ScopeName};
 pub use wire::exec::{ExecRequest, LanguageName, OnLimitName};
 pub use wire::preview::CreatePreview;
-pub use wire::sandbox::{CreateSandbox, SandboxView, VolumeMount};
+pub use wire::sandbox::{CreateSandbox, SandboxView};
 pub use wire::session::{SessionInput, SessionStart, WindowSize};
 pub use wire::template::{BuildRequest, TemplateView};
+pub use wire::volume::VolumeMount;

@@ -79,6 +79,8 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::lifecycle::router())
         .merge(routes::forks::router())
         .merge(routes::snapshots::router())
+        .merge(routes::snapshot_files::router())
+        .merge(routes::volumes::router())
         .merge(routes::logs::router())
         .merge(routes::events::router())
         .merge(routes::metrics::router())

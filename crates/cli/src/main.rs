@@ -51,6 +51,7 @@ async fn obey(Options { common, command }: &Options) -> anyhow::Result<ExitCode>
         Command::Wake(options) => commands::wake::wake(options).await,
         Command::Fork(options) => commands::fork::fork(options).await,
         Command::Snapshot(options) => commands::snapshot::snapshot(options).await,
+        Command::Volume(options) => commands::volume::volume(options).await,
         Command::Resume(options) => commands::resume::resume(options).await,
         Command::Rm(options) => commands::rm::rm(options).await,
         Command::Token(options) => commands::token::token(options).await,

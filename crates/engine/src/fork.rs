@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::create::CreateError;
+use crate::create::{CreateError, attach};
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
 use crate::identify::{ClockError, identify};
 use crate::sandbox::{BootMode, Command, Sandbox, SandboxId, SandboxInfo, UseError};
-use crate::snapshot::{SaveTimes, SnapshotError, SnapshotInfo};
+use crate::snapshot::{Files, SaveTimes, SnapshotError, SnapshotInfo};
 use crate::store::Listed;
+use crate::volume::{Claimed, OnVolumes};
 
 /// How many children one fork can have.
 const MOST_CHILDREN: usize = 64;
@@ -49,6 +50,8 @@ pub struct ForkSpec {
     pub labels: BTreeMap<String, String>,
     /// Variables for what is started in them, instead of the parent's; what runs already has its own.
     pub env: Option<BTreeMap<String, String>>,
+    /// What becomes of the parent's volumes. If it has any, it must be said.
+    pub volumes: Option<OnVolumes>,
 }
 
 /// What a restored sandbox is, beyond what its snapshot says.
@@ -59,6 +62,8 @@ pub(crate) struct Born {
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) parent: Option<SandboxId>,
+    /// More volumes than those it was saved with.
+    pub(crate) volumes: Option<Claimed>,
 }
 
 /// A child, and how it came to be.
@@ -103,8 +108,9 @@ impl Engine {
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         name: Option<String>,
+        volumes: Option<OnVolumes>,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let saved = self.save(sandbox, name, Listed::Yes).await?;
+        let saved = self.save(sandbox, name, Listed::Yes, volumes).await?;
         let detail = serde_json::json!({ "snapshot": saved.0.id, "pause_ms": ms(saved.1.freeze.pause) });
         self.record(sandbox.id(), &sandbox.info.workspace, "snapshot", detail)?;
         Ok(saved)
@@ -115,6 +121,7 @@ impl Engine {
         sandbox: &Arc<Sandbox>,
         name: Option<String>,
         listed: Listed,
+        volumes: Option<OnVolumes>,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let (engine, sandbox) = (self.clone(), sandbox.clone());
         // In a task of its own: a caller that goes away must not leave the machine standing on half a snapshot.
@@ -122,7 +129,7 @@ impl Engine {
             let _one_at_a_time = sandbox.saving.lock().await;
             let _in_use = sandbox.activity.begin();
             let (answer, answered) = tokio::sync::oneshot::channel();
-            let command = Command::Freeze { name, listed, answer };
+            let command = Command::Freeze { name, listed, volumes, answer };
             sandbox.commands.send(command).await.map_err(|_| SnapshotError::CutOff)?;
             let saving = answered.await.map_err(|_| SnapshotError::CutOff)??;
             let saved = saving.write().await?;
@@ -139,7 +146,7 @@ impl Engine {
         if spec.children == 0 || spec.children > MOST_CHILDREN {
             return Err(ForkError::Children(spec.children));
         }
-        let (snapshot, times) = self.save(parent, None, Listed::No).await?;
+        let (snapshot, times) = self.save(parent, None, Listed::No, spec.volumes).await?;
         let _held = self.hold_snapshot(&snapshot.id);
         let mut children = tokio::task::JoinSet::new();
         let tree = uuid::Uuid::new_v4().to_string();
@@ -159,6 +166,11 @@ impl Engine {
                 Ok(fork) => forks.push(fork),
                 Err(error) => failed = Some(error),
             }
+        }
+        // Each child has its own copies by now.
+        for saved in &snapshot.volumes {
+            let files = Files::new(&self.config.home.snapshots(), &snapshot.id);
+            let _ = std::fs::remove_file(files.volume(saved.was.slot));
         }
         forks.sort_by_key(|fork| fork.sandbox.info.metadata[FORK_INDEX].parse().unwrap_or(0usize));
         let Some(error) = failed else { return Ok(forks) };
@@ -191,6 +203,7 @@ impl Engine {
             workspace: parent.workspace.clone(),
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
+            volumes: None,
         };
         let (sandbox, clock) = self.restore_snapshot(snapshot, born, spec.env.as_ref(), "forked").await?;
         let receipt = Receipt {
@@ -223,9 +236,24 @@ impl Engine {
     ) -> Result<(Arc<Sandbox>, ClockError), CreateError> {
         let begun = Instant::now();
         let _held = self.hold_snapshot(&snapshot.id);
-        let source = snapshot.source(self).await?;
-        let made = self.maker.restore(&source).await?;
+        let mut source = snapshot.source(self).await?;
+        let id = SandboxId::fresh();
+        let carried = self.carry_volumes(snapshot, &id, &born.workspace).await?;
+        source.plugs = carried.plugs.clone();
+        let more_mib = born.volumes.as_ref().map(Claimed::largest_mib).unwrap_or_default();
+        source.volume_mib = carried.claimed.largest_mib().max(more_mib);
+        let made = self.maker.restore_as(id, &source).await?;
         let clock = identify(made.link(), &made.id, env, born.pids).await?;
+        if let Err(error) = carried.settle(&made).await {
+            made.discard().await;
+            return Err(error.into());
+        }
+        let (made, mut volumes) = match born.volumes {
+            Some(more) => attach(made, more).await?,
+            None => (made, Vec::new()),
+        };
+        volumes.extend(carried.claimed.hand_over(&made.id)?);
+        volumes.sort_by_key(|volume| volume.slot);
         let info = SandboxInfo {
             id: made.id.clone(),
             template: snapshot.template.clone(),
@@ -246,6 +274,7 @@ impl Engine {
             metadata: born.metadata,
             labels: born.labels,
             parent: born.parent,
+            volumes,
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });

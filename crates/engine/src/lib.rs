@@ -33,6 +33,7 @@ mod stall;
 mod standby;
 mod store;
 mod template;
+mod volume;
 
 pub use bake::BakeError;
 pub use config::EngineConfig;
@@ -49,6 +50,11 @@ pub use lifecycle::{Refused, State};
 pub use link::{LinkError, StreamSender};
 pub use made::MakeError;
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
-pub use snapshot::{RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing};
+pub use snapshot::{
+    ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
+};
 pub use store::{Event, StoreError};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
+pub use volume::{
+    Attachment, OnVolumes, SavedVolume, VolumeError, VolumeId, VolumeInfo, VolumeKind, VolumeView, VolumeWish,
+};

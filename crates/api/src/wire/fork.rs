@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::sandbox::SandboxView;
 use super::seconds;
+use super::volume::VolumesName;
 use crate::error::ApiError;
 
 /// What PandaStack's `explore` puts into the metadata of children that are to go by themselves.
@@ -31,6 +32,8 @@ pub(crate) struct ForkRequest {
     #[schema(maximum = 31622400)]
     idle_seconds: Option<u64>,
     persistent: Option<bool>,
+    /// What becomes of the parent's volumes. If it has any, it must be said.
+    volumes: Option<VolumesName>,
     /// The environment of what is started in the children.
     env: Option<BTreeMap<String, String>>,
 }
@@ -56,6 +59,7 @@ impl ForkRequest {
             metadata,
             labels: self.labels.unwrap_or_default(),
             env: self.env,
+            volumes: self.volumes.map(Into::into),
         })
     }
 }

@@ -14,3 +14,4 @@ pub(crate) mod seconds;
 pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod template;
+pub(crate) mod volume;

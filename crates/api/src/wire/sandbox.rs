@@ -8,6 +8,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::seconds;
+use super::volume::{MountedView, VolumeMount};
 use crate::error::ApiError;
 
 /// The template of a client that names none.
@@ -39,6 +40,7 @@ pub struct SandboxView {
     /// When its time to live is over, if it has one.
     expires_at: Option<String>,
     workspace: String,
+    volumes: Vec<MountedView>,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
     pub boundary: Value,
@@ -66,6 +68,7 @@ impl From<SandboxInfo> for SandboxView {
             idle_seconds: info.lifetime.idle_seconds,
             expires_at: expires_at(&info.lifetime),
             workspace: info.workspace,
+            volumes: info.volumes.into_iter().map(Into::into).collect(),
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }
     }
@@ -125,22 +128,12 @@ pub struct CreateSandbox {
     pub volumes: Option<Vec<VolumeMount>>,
 }
 
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeMount {
-    pub name: String,
-    pub read_only: Option<bool>,
-}
-
 impl CreateSandbox {
     pub(crate) fn into_spec(self, workspace: &str) -> Result<CreateSpec, ApiError> {
         let from_snapshot = self.from_snapshot.filter(|id| !id.is_empty());
         let from_snapshot = from_snapshot
             .map(|id| SnapshotId::parse(&id).ok_or_else(|| ApiError::not_found("snapshot")))
             .transpose()?;
-        if self.volumes.is_some_and(|volumes| !volumes.is_empty()) {
-            return Err(ApiError::not_found("volume"));
-        }
         let (metadata, labels) = (self.metadata.unwrap_or_default(), self.labels.unwrap_or_default());
         let env = self.env.unwrap_or_default();
         for (field, map) in [("metadata", &metadata), ("labels", &labels), ("env", &env)] {
@@ -161,6 +154,7 @@ impl CreateSandbox {
             workspace: workspace.to_owned(),
             metadata,
             labels,
+            volumes: self.volumes.unwrap_or_default().into_iter().map(Into::into).collect(),
         })
     }
 }
@@ -253,9 +247,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said_to_be_missing() {
-        for body in [serde_json::json!({"from_snapshot": "x"}), serde_json::json!({"volumes": [{"name": "v"}]})] {
-            assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
-        }
+        let body = serde_json::json!({"from_snapshot": "x"});
+        assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
     }
 
     #[test]

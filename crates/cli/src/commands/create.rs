@@ -26,6 +26,7 @@ pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
         memory_mb: options.sizes.memory,
         disk_mb: options.sizes.disk,
         pids: options.sizes.pids,
+        volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };
     let made: Value = client.post("/v1/sandboxes", &wish).await?;

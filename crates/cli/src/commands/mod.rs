@@ -21,8 +21,10 @@ pub mod run;
 pub mod serve;
 pub mod shell;
 pub mod snapshot;
+mod snapshot_file;
 pub mod template;
 pub mod token;
+pub mod volume;
 pub mod wake;
 
 use here::{config, open_engine, server_for};

@@ -8,6 +8,7 @@ use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
     Audit, Cp, Create, Events, Exec, Fork, Logs, Ls, Named, Ports, Quota, Rm, Run, Shell, Snapshot, Template, Token,
+    Volume,
 };
 
 /// A disposable computer for every AI agent.
@@ -149,8 +150,10 @@ pub enum Command {
         after_help = "Example:\n  for id in $(sandling fork -n 5 3f2a); do sandling exec $id ./attempt.sh & done"
     )]
     Fork(Fork),
-    /// Save sandboxes, and list and delete what was saved
+    /// Save sandboxes, and list, carry away and delete what was saved
     Snapshot(Snapshot),
+    /// Make, list, copy and delete volumes: named disks that outlive sandboxes
+    Volume(Volume),
     /// End sandboxes; nothing of them is left
     #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
     Rm(Rm),

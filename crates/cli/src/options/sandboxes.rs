@@ -1,9 +1,11 @@
 //! Commands about sandboxes as a whole.
 
 use clap::Args;
+use sandling_api::VolumeMount;
 
 use super::parse;
 use super::run::Sizes;
+use super::volumes::mount;
 
 #[derive(Debug, Args)]
 pub struct Create {
@@ -27,6 +29,9 @@ pub struct Create {
     /// Let it live until it is removed
     #[arg(long)]
     pub persistent: bool,
+    /// Give it a volume: NAME:PATH, or NAME:PATH:ro for one that others read, too; may be repeated
+    #[arg(long = "volume", value_name = "NAME:PATH[:ro]", value_parser = mount)]
+    pub volumes: Vec<VolumeMount>,
     #[command(flatten)]
     pub sizes: Sizes,
     /// Print all that is known of it instead of its id alone

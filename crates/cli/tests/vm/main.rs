@@ -1,6 +1,7 @@
 //! Sandboxes in real virtual machines, through the engine and through the `sandling` command.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop here")]
 
+mod carry;
 mod cli;
 mod contexts;
 mod files;
@@ -15,3 +16,4 @@ mod remote;
 mod runs;
 mod served;
 mod standbys;
+mod volume;

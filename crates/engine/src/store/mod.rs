@@ -9,8 +9,10 @@ mod idempotency;
 mod quotas;
 mod rows;
 mod sandboxes;
+mod snapshot_templates;
 mod snapshots;
 mod tokens;
+mod volumes;
 mod workspaces;
 
 use std::path::Path;
@@ -26,6 +28,7 @@ pub use idempotency::{IdempotencyRow, KeyClaim, RequestState};
 pub use sandboxes::SandboxRow;
 pub use snapshots::Listed;
 pub use tokens::TokenRow;
+pub use volumes::{Claim, Use};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -53,7 +56,12 @@ impl StoreError {
 }
 
 /// Each step takes the schema from one version to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 pub struct Store {
     connection: Mutex<Connection>,

@@ -11,4 +11,5 @@ mod serve;
 mod watch;
 mod write;
 
+pub use path::check as check_path;
 pub use serve::serve;

@@ -42,6 +42,10 @@ impl Resources {
             let fd = match wanted {
                 Inherit::Listen { name } => listener(&keeper_dir, name).step(format!("listening at {name}"))?,
                 Inherit::Read { path } => read_only(path).step(format!("opening {}", path.display()))?,
+                Inherit::ReadWrite { path } => {
+                    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    open(path, flags, Mode::empty()).step(format!("opening {}", path.display()))?
+                }
                 Inherit::Console => {
                     let (ours, theirs) = stream_pair().step("making the console")?;
                     console = Some(ours);

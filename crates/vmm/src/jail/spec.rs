@@ -24,6 +24,8 @@ pub enum Inherit {
     Listen { name: String },
     /// A file, opened for reading with the caller's rights.
     Read { path: PathBuf },
+    /// A file, opened for reading and writing with the caller's rights.
+    ReadWrite { path: PathBuf },
     /// A stream whose bytes the keeper writes to `console.log`, as far as that is bounded.
     Console,
 }

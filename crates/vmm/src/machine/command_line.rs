@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use super::config::{Hardware, MachineConfig, Start};
+use super::plug::{self, Plug};
 use crate::accelerator::Accelerator;
 use crate::jail::{FILES, FIRST_INHERITED, Inherit, LAYERS, Layer, MEMORY, Program};
 
@@ -30,6 +31,7 @@ const CONTROL_FD: i32 = FIRST_INHERITED + 1;
 const CONSOLE_FD: i32 = FIRST_INHERITED + 2;
 const STATE_FD: i32 = FIRST_INHERITED + 3;
 const COPY_FD: i32 = FIRST_INHERITED + 4;
+const FIRST_PLUG_FD: i32 = FIRST_INHERITED + 5;
 
 /// The program to jail for this machine.
 pub(super) fn program(config: &MachineConfig) -> Program {
@@ -53,6 +55,7 @@ pub(super) fn program(config: &MachineConfig) -> Program {
             layers.extend(memory.jail_layers());
             environment.push(("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()));
             environment.push(("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()));
+            inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
             Some(memory)
         }
     };
@@ -74,6 +77,7 @@ fn arguments(config: &MachineConfig) -> Vec<String> {
     options.push(("object", memory_backend(&config.start, config.hardware.memory_mib)));
     options.extend(channels());
     options.extend(disks(&config.disk.overlay));
+    options.extend(plugged(&config.plugs));
     options.extend([("display", "none".to_owned()), ("L", DATA[0].to_owned())]);
     options.extend(beginning(&config.start));
     let mut words: Vec<_> = options.into_iter().flat_map(|(option, value)| [format!("-{option}"), value]).collect();
@@ -118,6 +122,22 @@ fn disks(overlay: &str) -> Options {
         ("device", format!("virtio-blk-pci,drive={DISK}")),
         ("device", "virtio-scsi-pci,id=scsi".to_owned()),
     ]
+}
+
+/// What was plugged in when the machine was saved, as [`Machine::plug`](super::Machine::plug) does it.
+fn plugged(plugs: &[Plug]) -> Options {
+    let mut fds = FIRST_PLUG_FD..;
+    let mut options = Vec::new();
+    for plug in plugs {
+        if plug.inherited().is_some()
+            && let Some(fd) = fds.next()
+        {
+            options.push(("add-fd", format!("fd={fd},set={}", plug::descriptor_set(plug.slot))));
+        }
+        options.push(("blockdev", plug.node().to_string()));
+        options.push(("device", plug.device().to_string()));
+    }
+    options
 }
 
 fn beginning(start: &Start) -> Options {
@@ -173,6 +193,7 @@ mod tests {
             jail: JailConfig::new(None).unwrap(),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
+            plugs: Vec::new(),
         }
     }
 

@@ -13,6 +13,7 @@ mod emulator;
 mod error;
 mod freeze;
 mod handle;
+mod plug;
 mod record;
 mod start;
 mod usage;
@@ -24,6 +25,7 @@ pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};
 pub use error::MachineError;
 pub use freeze::{Afterwards, FreezeError};
 pub use handle::Machine;
+pub use plug::{Plug, PlugAccess, PlugSource};
 pub use record::Orphan;
 pub use usage::Usage;
 

@@ -49,6 +49,7 @@ async fn create(engine: &Arc<Engine>, options: &Run) -> anyhow::Result<Arc<Sandb
         memory_mib: options.sizes.memory,
         disk_mib: options.sizes.disk,
         pids: options.sizes.pids,
+        volumes: options.volumes.iter().cloned().map(Into::into).collect(),
         ttl: Some(Duration::from_secs(options.timeout) + TTL_SLACK),
         workspace: DEFAULT_WORKSPACE.to_owned(),
         ..CreateSpec::default()

@@ -50,6 +50,7 @@ async fn create(client: &Client, options: &Run, signals: &mut Signals) -> anyhow
         memory_mb: options.sizes.memory,
         disk_mb: options.sizes.disk,
         pids: options.sizes.pids,
+        volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };
     let mut creating = std::pin::pin!(client.post::<Value>("/v1/sandboxes", &wish));
