@@ -1,6 +1,6 @@
 //! A machine from a snapshot.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandling_image::LoadError;
@@ -42,11 +42,7 @@ impl SnapshotInfo {
         let snapshots = engine.config.home.snapshots();
         let files = Files::new(&snapshots, &self.id);
         let Lowest { root, baked, memory } = self.lowest(engine)?;
-        let whole = |path: std::path::PathBuf| path.symlink_metadata().is_ok_and(|file| file.len() > 0);
-        let disk = self.disk.last().unwrap_or(&self.id);
-        if !whole(files.map()) || !whole(files.state()) || !whole(Files::new(&snapshots, disk).disk()) {
-            return Err(RestoreError::Damaged("map, state or disk"));
-        }
+        self.check_files(&snapshots)?;
         let mut layers = vec![root, baked];
         layers.extend(
             self.disk.iter().map(|id| Layer { name: disk_layer_name(id), path: Files::new(&snapshots, id).disk() }),
@@ -66,6 +62,30 @@ impl SnapshotInfo {
             plugs: Vec::new(),
             volume_mib: 0,
         })
+    }
+
+    /// Whether its files are as they were written, as far as that can be told in no time: a machine would not notice
+    /// that the end of one is missing until it reads it.
+    fn check_files(&self, snapshots: &Path) -> Result<(), RestoreError> {
+        let files = Files::new(snapshots, &self.id);
+        for (what, path, digest) in
+            [("map", files.map(), &self.digests.map), ("state", files.state(), &self.digests.state)]
+        {
+            let written = std::fs::read(path).is_ok_and(|bytes| blake3::hash(&bytes).to_hex().as_str() == digest);
+            if !written {
+                return Err(RestoreError::Damaged(what));
+            }
+        }
+        // What its last layers add is known; those below were checked when they were saved over.
+        let size = |path: PathBuf| path.symlink_metadata().map(|file| file.len()).ok();
+        let (pages, disk) = (self.memory.last().unwrap_or(&self.id), self.disk.last().unwrap_or(&self.id));
+        if size(Files::new(snapshots, pages).pages()) != Some(self.memory_bytes) {
+            return Err(RestoreError::Damaged("pages"));
+        }
+        if size(Files::new(snapshots, disk).disk()) != Some(self.disk_bytes) {
+            return Err(RestoreError::Damaged("disk"));
+        }
+        Ok(())
     }
 
     /// What everything above it was saved over: a bake of a template here, or one that came with it.
