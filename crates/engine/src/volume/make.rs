@@ -156,7 +156,8 @@ impl Engine {
     }
 
     fn view(&self, info: VolumeInfo, uses: &[crate::store::Use]) -> VolumeView {
-        let own = uses.iter().filter(|one| one.volume == info.id.as_str());
+        // A copy that is being made holds it, too, for a moment.
+        let own = uses.iter().filter(|one| one.volume == info.id.as_str() && SandboxId::parse(&one.holder).is_some());
         let attached = own.map(|one| (one.holder.clone(), one.writes)).collect();
         VolumeView { used_bytes: used_bytes(&self.volume_file(&info.id)), info, attached }
     }

@@ -15,7 +15,7 @@ use super::MachineDir;
 use super::spec::{Inherit, Spec, Step, StepError};
 
 /// Above every descriptor number that the program is given, so that moving one into place never closes another.
-const ABOVE_INHERITED: i32 = 100;
+pub(super) const ABOVE_INHERITED: i32 = 100;
 
 pub(super) struct Resources {
     /// For the program, in order.
