@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, StreamBody};
-use hyper::body::{Bytes, Frame};
 use hyper::Method;
+use hyper::body::{Bytes, Frame};
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncRead, AsyncReadExt};
 

@@ -12,7 +12,9 @@ pub struct Volume {
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
     /// Make an empty volume
-    #[command(after_help = "Example:\n  sandling volume create data --size 1024\n  sandling create --volume data:/data")]
+    #[command(
+        after_help = "Example:\n  sandling volume create data --size 1024\n  sandling create --volume data:/data"
+    )]
     Create {
         name: String,
         /// MiB it may grow to

@@ -29,7 +29,8 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     let home = Home::new(elsewhere.path().to_owned());
     let config = EngineConfig { launcher: SANDLING.into(), standbys: 0, ..EngineConfig::new(home).unwrap() };
     let there = Engine::open(config).await.unwrap();
-    for (cut, wrong) in [(10, false), (exported.len() / 2, false), (exported.len() - 1, false), (exported.len(), true)] {
+    for (cut, wrong) in [(10, false), (exported.len() / 2, false), (exported.len() - 1, false), (exported.len(), true)]
+    {
         let mut torn = exported[..cut].to_vec();
         if wrong {
             torn[cut / 2] ^= 1;

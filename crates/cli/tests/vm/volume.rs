@@ -144,7 +144,10 @@ async fn a_volume_whose_machine_was_killed_is_mended_by_its_next_user() {
     eventually("the sandbox's end", || second.get(&id).is_none()).await;
     let readers = [second.create(with_volume(true)).await.unwrap(), second.create(with_volume(true)).await.unwrap()];
     for reader in &readers {
-        assert_eq!(shell(reader, "cat /data/file; touch /data/x || echo refused").await.stdout, "synced\nmore\nrefused\n");
+        assert_eq!(
+            shell(reader, "cat /data/file; touch /data/x || echo refused").await.stdout,
+            "synced\nmore\nrefused\n"
+        );
     }
     second.close().await;
 }

@@ -209,12 +209,7 @@ impl Arriving<'_> {
     }
 
     /// Puts everything into its place. Layers that are here already are compared, not replaced.
-    fn settle(
-        &self,
-        workspace: &str,
-        name: Option<String>,
-        digests: &[[u8; 32]],
-    ) -> Result<SnapshotInfo, ImportError> {
+    fn settle(&self, workspace: &str, name: Option<String>, digests: &[[u8; 32]]) -> Result<SnapshotInfo, ImportError> {
         let snapshots = self.engine.config.home.snapshots();
         let id = SnapshotId::fresh();
         let base = self.base(digests);

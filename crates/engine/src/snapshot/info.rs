@@ -143,7 +143,11 @@ impl Standing {
 
     /// All that must be kept for it.
     pub(crate) fn needs(&self) -> impl Iterator<Item = &SnapshotId> {
-        self.restored.iter().chain(&self.saved).chain(&self.disk).chain(self.moving.iter().map(|moving| &moving.id))
+        self.restored
+            .iter()
+            .chain(&self.saved)
+            .chain(&self.disk)
+            .chain(self.moving.iter().map(|moving| &moving.id))
             .chain(self.base.iter().map(|base| &base.id))
     }
 }

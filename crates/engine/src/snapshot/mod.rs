@@ -18,8 +18,8 @@
 mod export;
 mod import;
 mod info;
-mod portable;
 pub(crate) mod mend;
+mod portable;
 mod restore;
 mod save;
 mod sweep;

@@ -108,12 +108,13 @@ impl Save<'_> {
         disk.push(id.clone());
         let info = self.describe(id.clone(), disk.clone());
         let after = Standing { disk, top: Some(top.clone()), ..standing.clone() };
-        let frozen = match self.machine.freeze_with(STATE, &top, memory_bytes, self.afterwards, self.copies(files)).await {
-            Ok(frozen) => Ok(frozen),
-            // The disk has moved on; only the memory is missing.
-            Err(FreezeError::After(error)) => Err(error),
-            Err(error) => return Err(error.into()),
-        };
+        let frozen =
+            match self.machine.freeze_with(STATE, &top, memory_bytes, self.afterwards, self.copies(files)).await {
+                Ok(frozen) => Ok(frozen),
+                // The disk has moved on; only the memory is missing.
+                Err(FreezeError::After(error)) => Err(error),
+                Err(error) => return Err(error.into()),
+            };
         let freeze = frozen.as_ref().map(|frozen| frozen.times).unwrap_or_default();
         Ok(Saving {
             engine: self.engine.clone(),

@@ -104,9 +104,8 @@ impl Store {
         let mut connection = self.connection();
         // Immediate: of two processes that want the same, one must wait and then see the other.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let there: Option<i64> = transaction
-            .query_row("SELECT 1 FROM volumes WHERE id = ?1", [id.as_str()], |row| row.get(0))
-            .optional()?;
+        let there: Option<i64> =
+            transaction.query_row("SELECT 1 FROM volumes WHERE id = ?1", [id.as_str()], |row| row.get(0)).optional()?;
         if there.is_none() {
             return Ok(Claim::Gone);
         }

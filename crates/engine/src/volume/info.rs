@@ -142,7 +142,9 @@ impl SavedVolume {
 
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
-    #[error("a volume's name has 1 to {LONGEST_NAME} letters, digits, dots, dashes and underscores, and begins with a letter or digit")]
+    #[error(
+        "a volume's name has 1 to {LONGEST_NAME} letters, digits, dots, dashes and underscores, and begins with a letter or digit"
+    )]
     Name,
     #[error("a volume has between {LEAST_MIB} and {MOST_MIB} MiB, not {0}")]
     Size(u32),

@@ -88,10 +88,11 @@ fn read_spec() -> io::Result<Spec> {
 }
 
 fn start(spec: &Spec, resources: Resources) -> Result<(Keeper, Landlock), StepError> {
-    let (ours, childs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+    let (ours, low) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .step("making a connection to the program")?;
     // What the program is given must not take this one's number.
-    let childs = fcntl_dupfd_cloexec(&childs, ABOVE_INHERITED).step("numbering descriptors")?;
+    let childs = fcntl_dupfd_cloexec(&low, ABOVE_INHERITED).step("numbering descriptors")?;
+    drop(low);
     // SAFETY: this process has one thread, so the child may go on like any process.
     let pid = match unsafe { libc::fork() } {
         0 => {
