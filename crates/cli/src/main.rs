@@ -57,6 +57,7 @@ async fn obey(Options { common, command }: &Options) -> anyhow::Result<ExitCode>
         Command::Rewind(options) => commands::timeline::rewind(options).await,
         Command::Diff(options) => commands::diff::diff(options).await,
         Command::Snapshot(options) => commands::snapshot::snapshot(options).await,
+        Command::Volume(options) => commands::volume::volume(options).await,
         Command::Resume(options) => commands::resume::resume(options).await,
         Command::Rm(options) => commands::rm::rm(options).await,
         Command::Token(options) => commands::token::token(options).await,

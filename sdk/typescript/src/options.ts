@@ -5,6 +5,16 @@ import { toWire, type Wire } from "./naming.js";
 /** What is made when nobody says otherwise. */
 export const DEFAULT_TEMPLATE = "code-interpreter";
 
+/** What a copy of a sandbox does with its volumes: have none, read what was on them, or have clones of its own. */
+export type OnVolumes = "detach" | "read_only" | "clone";
+
+/** What copies of a sandbox are to be. */
+export interface ForkOptions {
+  metadata?: Record<string, string>;
+  /** To be said if the sandbox has volumes. */
+  volumes?: OnVolumes;
+}
+
 /** A volume, where a sandbox is to see it. */
 export interface VolumeMount {
   name: string;

@@ -110,6 +110,16 @@ impl Client {
         finish(self.answer(self.request(method, path, body)?).await?).await
     }
 
+    /// Sends a body as it is, for an answer.
+    pub async fn send_for<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Body,
+    ) -> Result<T, ClientError> {
+        read(self.answer(self.request(method, path, body)?).await?).await
+    }
+
     /// A request that can be added to. The path is what follows the server's address, already encoded.
     pub(super) fn request(&self, method: Method, path: &str, body: Body) -> Result<Request<Body>, ClientError> {
         let request = Request::builder()

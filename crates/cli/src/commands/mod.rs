@@ -24,9 +24,11 @@ pub mod secret;
 pub mod serve;
 pub mod shell;
 pub mod snapshot;
+mod snapshot_file;
 pub mod template;
 pub mod timeline;
 pub mod token;
+pub mod volume;
 pub mod wake;
 
 use here::{config, open_engine, open_engine_with, server_for};

@@ -9,6 +9,7 @@ mod root;
 mod run;
 mod sandboxes;
 mod template;
+mod volumes;
 mod work;
 
 pub use access::{Audit, Quota, Token, TokenCommand};
@@ -19,4 +20,5 @@ pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;
 pub use sandboxes::{Create, Ls, Named, Rm};
 pub use template::{Build, Template, TemplateCommand};
+pub use volumes::{OnVolumes, Volume, VolumeCommand};
 pub use work::{Cp, Events, Exec, Logs, Place, Ports, Shell};

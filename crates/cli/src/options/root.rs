@@ -8,7 +8,7 @@ use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
     Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Named, Network, Outside, Ports, Quota, Rewind,
-    Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token,
+    Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token, Volume,
 };
 
 /// A disposable computer for every AI agent.
@@ -168,7 +168,7 @@ pub enum Command {
         after_help = "Example:\n  for id in $(sandling fork -n 5 3f2a); do sandling exec $id ./attempt.sh & done"
     )]
     Fork(Fork),
-    /// Save sandboxes, and list and delete what was saved
+    /// Save sandboxes, and list, carry away and delete what was saved
     Snapshot(Snapshot),
     /// List a sandbox's checkpoints, to which it can be put back
     Timeline(Timeline),
@@ -182,6 +182,8 @@ pub enum Command {
     /// Show which files differ between two moments of a sandbox, or between sandboxes of one family
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Diff),
+    /// Make, list, copy and delete volumes: named disks that outlive sandboxes
+    Volume(Volume),
     /// End sandboxes; nothing of them is left
     #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
     Rm(Rm),

@@ -14,6 +14,7 @@ use crate::expiry::InUse;
 use crate::sandbox::{Command, Sandbox};
 use crate::store::Listed;
 use crate::timeline::{Checkpoint, Mark};
+use crate::volume::OnVolumes;
 
 /// How many copies of one machine there may be; each keeps the pages that its machine changes from then on.
 const COPIES: u32 = 2;
@@ -59,12 +60,13 @@ impl Engine {
         name: Option<String>,
         listed: Listed,
         mark: Option<Mark>,
+        volumes: Option<OnVolumes>,
     ) -> Result<Pending, SnapshotError> {
         let (engine, sandbox) = (self.clone(), sandbox.clone());
         let copy = sandbox.saves.begin().await;
         let in_use = sandbox.activity.begin();
         let (answer, answered) = oneshot::channel();
-        let command = Command::Freeze { name, listed, mark, answer };
+        let command = Command::Freeze { name, listed, mark, volumes, answer };
         sandbox.commands.send(command).await.map_err(|_| SnapshotError::CutOff)?;
         let (saving, checkpoint) = answered.await.map_err(|_| SnapshotError::CutOff)??;
         Ok(Pending { engine, sandbox, saving, checkpoint, _copy: copy, _in_use: in_use })
@@ -75,11 +77,12 @@ impl Engine {
         sandbox: &Arc<Sandbox>,
         name: Option<String>,
         listed: Listed,
+        volumes: Option<OnVolumes>,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let (engine, sandbox) = (self.clone(), sandbox.clone());
         // In a task of its own: what a caller that goes away has begun is brought to its end.
         let saving = tokio::spawn(async move {
-            let frozen = engine.freeze(&sandbox, name, listed, None).await?;
+            let frozen = engine.freeze(&sandbox, name, listed, None, volumes).await?;
             frozen.written(None).await
         });
         saving.await.unwrap_or(Err(SnapshotError::CutOff))

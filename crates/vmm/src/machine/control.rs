@@ -61,6 +61,14 @@ impl Machine {
         self.command("block_resize", json!({ "device": DISK, "size": bytes })).await.map(drop)
     }
 
+    /// The name, in [`MachineDir::files`], of the overlay that the root disk is written to now.
+    pub async fn disk_overlay(&self) -> Result<Option<String>, MachineError> {
+        let answer = self.command("query-block", json!({})).await?;
+        let disk = answer.as_array().into_iter().flatten().find(|block| block["device"] == DISK);
+        let file = disk.and_then(|disk| disk["inserted"]["file"].as_str());
+        Ok(file.and_then(|file| file.strip_prefix(FILES)?.strip_prefix('/')).map(str::to_owned))
+    }
+
     /// Sets, moves or removes the moment (Unix time in milliseconds) at which the keeper ends the machine.
     pub fn set_deadline(&self, deadline_ms: Option<u64>) -> Result<(), MachineError> {
         write_deadline(&self.dir, deadline_ms)

@@ -1,6 +1,7 @@
 //! Saving a machine that goes on: it stands still for as long as it takes to write its device state, put a fresh
 //! overlay on its disk and copy its process; its memory is read from the copy afterwards.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::json;
@@ -9,6 +10,7 @@ use super::command_line::{COPY_SOCKET, DISK};
 use super::connect::connect;
 use super::error::MachineError;
 use super::handle::Machine;
+use crate::disk::copy_sparse;
 use crate::jail::FILES;
 use crate::memory::{FreezeTimes, Frozen, connect_copy};
 
@@ -33,12 +35,24 @@ impl Machine {
         memory_bytes: u64,
         afterwards: Afterwards,
     ) -> Result<Frozen, FreezeError> {
+        self.freeze_with(state, overlay, memory_bytes, afterwards, Vec::new()).await
+    }
+
+    /// The same, with copies of files that are plugged in, from the moment at which the machine stands still.
+    pub async fn freeze_with(
+        &self,
+        state: &str,
+        overlay: &str,
+        memory_bytes: u64,
+        afterwards: Afterwards,
+        copies: Vec<(PathBuf, PathBuf)>,
+    ) -> Result<Frozen, FreezeError> {
         let connection = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect);
         let connection = connection.and_then(|stream| connect_copy(stream).map_err(MachineError::Connect));
         let connection = connection.map_err(FreezeError::Before)?;
         let begun = Instant::now();
         let mut times = FreezeTimes::default();
-        let frozen = self.freeze_stopped(state, overlay, connection, memory_bytes, &mut times).await;
+        let frozen = self.freeze_stopped(state, overlay, connection, memory_bytes, copies, &mut times).await;
         let went_on = match (&frozen, afterwards) {
             (Ok(_), Afterwards::Stopped) => Ok(()),
             _ => self.cont().await,
@@ -56,6 +70,7 @@ impl Machine {
         overlay: &str,
         connection: std::os::unix::net::UnixStream,
         memory_bytes: u64,
+        copies: Vec<(PathBuf, PathBuf)>,
         times: &mut FreezeTimes,
     ) -> Result<Frozen, FreezeError> {
         let begun = Instant::now();
@@ -63,6 +78,9 @@ impl Machine {
         times.stop = begun.elapsed();
         self.write_state(state).await.map_err(FreezeError::Before)?;
         times.state = begun.elapsed() - times.stop;
+        if !copies.is_empty() {
+            copy_all(copies).await.map_err(FreezeError::Before)?;
+        }
         let overlay = json!({
             "device": DISK, "snapshot-file": format!("{FILES}/{overlay}"), "format": "qcow2", "mode": "existing"
         });
@@ -74,6 +92,16 @@ impl Machine {
         times.copy = begun.elapsed() - times.stop - times.state - times.disk;
         copied.map_err(|error| FreezeError::After(MachineError::Process(error)))
     }
+}
+
+async fn copy_all(copies: Vec<(PathBuf, PathBuf)>) -> Result<(), MachineError> {
+    let copying = tokio::task::spawn_blocking(move || {
+        for (from, to) in copies {
+            copy_sparse(&from, &to).map_err(|source| MachineError::File { step: "copy", path: from, source })?;
+        }
+        Ok(())
+    });
+    copying.await.unwrap_or_else(|error| Err(MachineError::Process(std::io::Error::other(error))))
 }
 
 /// What the guest does once it is saved.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, TypedDict, Union
+from typing import Any, Dict, List, Literal, Mapping, Optional, Protocol, Sequence, TypedDict, Union
+
+#: What a copy of a sandbox does with its volumes: have none, read what was on them, or have clones of its own.
+OnVolumes = Literal["detach", "read_only", "clone"]
 
 #: What is made when nobody says otherwise.
 DEFAULT_TEMPLATE = "code-interpreter"
