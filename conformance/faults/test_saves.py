@@ -118,7 +118,10 @@ def test_a_machine_that_dies_while_it_is_saved_takes_nobody_with_it(serve):
 def test_a_torn_file_of_a_snapshot_is_refused_and_the_rest_goes_on(serve, file):
     server, client = serve()
     sandbox = client.create()
-    saved = [client.call("POST", f"/v1/sandboxes/{sandbox}/snapshots").expect(201).json()["id"] for _ in range(2)]
+    saved = []
+    for _ in range(2):
+        client.run(sandbox, "head -c 1000000 /dev/urandom > /dev/shm/something")
+        saved.append(client.call("POST", f"/v1/sandboxes/{sandbox}/snapshots").expect(201).json()["id"])
     torn = server.home / "snapshots" / saved[1] / file
     os.truncate(torn, torn.stat().st_size // 2)
     refused = client.call("POST", "/v1/sandboxes", {"from_snapshot": saved[1]})

@@ -25,8 +25,7 @@ pub(crate) async fn mended(
     if standing.disk.last() != Some(&moving.id) {
         let written = machine.disk_overlay().await.map_err(|_| SnapshotError::CutOff)?;
         if written.as_deref() != Some(&fresh) {
-            // It never got so far.
-            let _ = fs::remove_file(machine.dir().files().join(fresh));
+            // It never got so far. What was prepared goes with the machine.
             return Ok(Standing { moving: None, ..mended });
         }
         mended.disk.push(moving.id.clone());

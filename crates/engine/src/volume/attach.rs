@@ -101,6 +101,7 @@ impl Claimed {
             mount,
             read_only,
             size_mib: volume.size_mib,
+            private: volume.is_private().is_some(),
         };
         self.wanted.push((attachment, volume));
         Ok(())

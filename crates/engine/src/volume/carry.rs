@@ -21,8 +21,8 @@ const LET_GO_WITHIN: Duration = Duration::from_secs(15);
 /// What is to be kept of a sandbox's volumes when it is saved.
 pub(crate) fn copies(attached: &[Attachment], then: OnVolumes, listed: Listed) -> Vec<SavedVolume> {
     let saved = attached.iter().map(|was| {
-        // What nobody can write can be read by a child, too; a snapshot may outlive it.
-        let stays = was.read_only && then == OnVolumes::ReadOnly && listed == Listed::No;
+        // What nobody can write can be read by a child, too; but a snapshot may outlive it, and so may a child.
+        let stays = was.read_only && !was.private && then == OnVolumes::ReadOnly && listed == Listed::No;
         SavedVolume { was: was.clone(), then, copied: then != OnVolumes::Detach && !stays }
     });
     saved.collect()

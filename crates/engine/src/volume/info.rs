@@ -100,6 +100,9 @@ pub struct Attachment {
     pub mount: String,
     pub read_only: bool,
     pub size_mib: u32,
+    /// It is a copy that ends with the sandbox.
+    #[serde(default)]
+    pub private: bool,
 }
 
 /// What becomes of a sandbox's volumes in its copies.
