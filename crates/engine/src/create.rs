@@ -18,6 +18,7 @@ use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
 use crate::snapshot::{RestoreError, SnapshotId, Standing};
 use crate::store::StoreError;
 use crate::template::{Template, TemplateError};
+use crate::timeline::{MOST_CHECKPOINTS, Timeline};
 use crate::{keep, memory, space};
 
 /// Whose sandboxes are, where nobody is told apart.
@@ -48,6 +49,8 @@ pub struct CreateSpec {
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
     pub network: NetworkWish,
+    /// Makes a checkpoint before everything that changes it, and keeps so many.
+    pub checkpoints: Option<u32>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +146,7 @@ impl Engine {
             standing: Standing::default(),
             parent: None,
             network: network.settings,
+            timeline: Timeline::keeping(spec.checkpoints),
         };
         self.hand_out(made, info)
     }
@@ -166,6 +170,7 @@ impl Engine {
             labels: spec.labels.clone(),
             parent: None,
             network,
+            checkpoints: spec.checkpoints,
         };
         let (sandbox, _) = self.restore_snapshot(&snapshot, born, Some(&spec.env), "restored").await?;
         Ok(sandbox)
@@ -231,7 +236,8 @@ impl CreateSpec {
         };
         within("vcpus", self.vcpus, 1, 16)?;
         within("memory_mib", self.memory_mib, 256, 65_536)?;
-        within("pids", self.pids, 16, 1_000_000)
+        within("pids", self.pids, 16, 1_000_000)?;
+        within("checkpoints_kept", self.checkpoints, 1, MOST_CHECKPOINTS)
     }
 
     fn disk_mib(&self, template: &Template) -> Result<u32, CreateError> {

@@ -16,7 +16,7 @@ use crate::network::{Outside, Vault};
 use crate::owner::Owner;
 use crate::recover;
 use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
-use crate::snapshot::SnapshotId;
+use crate::snapshot::{Overlays, SnapshotId};
 use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
@@ -50,6 +50,7 @@ pub struct Engine {
     /// Sandboxes of dead engines of which it is not yet known whether they can be taken over.
     unsettled: watch::Sender<BTreeSet<SandboxId>>,
     pub(crate) sweeping: tokio::sync::Mutex<()>,
+    pub(crate) overlays: Overlays,
     held_snapshots: Mutex<Vec<SnapshotId>>,
 }
 
@@ -93,6 +94,7 @@ impl Engine {
             library: place_library(config.home.root()).map_err(home_error)?,
         });
         let (vault, outside) = (Vault::of(&config.home), Outside::new(&config.network));
+        let overlays = Overlays::new(config.home.snapshots());
         let engine = Arc::new(Self {
             config,
             vault,
@@ -107,6 +109,7 @@ impl Engine {
             shelves: Default::default(),
             sandboxes: Default::default(),
             sweeping: Default::default(),
+            overlays,
             held_snapshots: Default::default(),
             unsettled: Default::default(),
         });

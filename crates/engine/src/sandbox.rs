@@ -19,8 +19,9 @@ use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
 use crate::network::{Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
-use crate::snapshot::{Saving, SnapshotError, SnapshotId, Standing};
+use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::Listed;
+use crate::timeline::{Checkpoint, Mark, Timeline, TimelineError};
 
 /// A sandbox's id: a UUID, parsed once at the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -91,6 +92,9 @@ pub struct SandboxInfo {
     /// What it may reach.
     #[serde(default)]
     pub network: NetworkSettings,
+    /// Where it can go back to.
+    #[serde(default)]
+    pub timeline: Timeline,
 }
 
 /// Why a sandbox ended.
@@ -165,11 +169,31 @@ pub(crate) enum Command {
     Freeze {
         name: Option<String>,
         listed: Listed,
-        answer: oneshot::Sender<Result<Saving, SnapshotError>>,
+        /// It is to be a checkpoint.
+        mark: Option<Mark>,
+        answer: oneshot::Sender<Result<(Saving, Option<Checkpoint>), SnapshotError>>,
     },
     /// What was frozen has been written.
     Saved {
         snapshot: SnapshotId,
+        checkpoint: Option<Checkpoint>,
+        /// A checkpoint that must not go for it.
+        spared: Option<u64>,
+        answer: oneshot::Sender<()>,
+    },
+    /// Go on from a checkpoint. The answer is where it was.
+    Rewind {
+        to: Checkpoint,
+        answer: oneshot::Sender<Result<Option<u64>, ChangeError>>,
+    },
+    /// Its disk no longer stands on these layers.
+    Folded {
+        layers: Vec<SnapshotId>,
+    },
+    NameCheckpoint {
+        which: String,
+        name: Option<String>,
+        answer: oneshot::Sender<Result<Checkpoint, TimelineError>>,
     },
     /// Stop looking after the machine, which goes on by itself.
     LetGo,
@@ -209,8 +233,8 @@ pub struct Sandbox {
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) network: Arc<Network>,
-    /// One save at a time: each stores what changed since the one before.
-    pub(crate) saving: tokio::sync::Mutex<()>,
+    pub(crate) timeline: watch::Receiver<Timeline>,
+    pub(crate) saves: Saves,
 }
 
 impl Sandbox {
@@ -224,6 +248,7 @@ impl Sandbox {
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
             network: self.network.settings(),
+            timeline: self.timeline.borrow().clone(),
             ..self.info.clone()
         }
     }
@@ -257,6 +282,8 @@ impl Sandbox {
 
     /// Saves it and ends its machine: no memory is held until it is woken.
     pub async fn hibernate(&self) -> Result<(), ChangeError> {
+        // The copies that are being written end with the machine.
+        let _nothing_pending = self.saves.quiet().await;
         self.change(lifecycle::Request::Hibernate, EndReason::Requested).await
     }
 
@@ -289,6 +316,11 @@ impl Sandbox {
             // A task that ended in between has nothing left to expire.
             let _ = answered.await;
         }
+    }
+
+    /// Sends its task something that must be answered.
+    pub(crate) async fn ask_task(&self, command: Command) -> Result<(), UseError> {
+        self.commands.send(command).await.map_err(|_| Refused::Ended.into())
     }
 
     async fn change(&self, request: lifecycle::Request, reason: EndReason) -> Result<(), ChangeError> {

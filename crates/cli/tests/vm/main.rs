@@ -11,10 +11,12 @@ mod identity;
 mod lifecycle;
 #[path = "../../../network/tests/suite/namespace.rs"]
 mod namespace;
+mod many_forks;
 mod nested;
 mod network;
 mod recovery;
 mod remote;
+mod rewind;
 mod runs;
 mod served;
 #[path = "../../../network/tests/suite/servers.rs"]
