@@ -7,8 +7,8 @@ use clap_complete::Shell as CompletionShell;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Named, Network, Outside, Ports, Quota, Rewind, Rm,
-    Run, Secret, Shell, Snapshot, Template, Timeline, Token,
+    Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Named, Network, Outside, Ports, Quota, Rewind,
+    Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token,
 };
 
 /// A disposable computer for every AI agent.

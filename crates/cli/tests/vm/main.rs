@@ -9,9 +9,9 @@ mod harness;
 mod hostile;
 mod identity;
 mod lifecycle;
+mod many_forks;
 #[path = "../../../network/tests/suite/namespace.rs"]
 mod namespace;
-mod many_forks;
 mod nested;
 mod network;
 mod recovery;
