@@ -46,6 +46,13 @@ export interface CreateOptions {
   checkpoints?: "every-exec" | "never";
   /** How many checkpoints without a name are kept; 20 if absent. */
   checkpointsKept?: number;
+  /** What it may reach, such as `{ allow: ["pypi"], secrets: ["API_KEY"] }`; nothing if absent. */
+  network?: {
+    mode?: "deny" | "allow" | "open" | "learn";
+    allow?: string[];
+    tls?: "sealed" | "inspected";
+    secrets?: string[];
+  };
   volumes?: VolumeMount[];
   /** Stops waiting for capacity when it is aborted. */
   signal?: AbortSignal;
