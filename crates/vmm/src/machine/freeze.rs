@@ -1,7 +1,7 @@
 //! Saving a machine that goes on: it stands still for as long as it takes to write its device state, put a fresh
 //! overlay on its disk and copy its process; its memory is read from the copy afterwards.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -11,6 +11,10 @@ use super::error::MachineError;
 use super::handle::Machine;
 use crate::jail::FILES;
 use crate::memory::{FreezeTimes, Frozen, connect_copy};
+
+/// A machine that does not go on is told again, so often and after so long.
+const CONT_TRIES: u32 = 200;
+const CONT_AGAIN_AFTER: Duration = Duration::from_millis(25);
 
 /// How far a freeze got that failed. The guest runs again in either case.
 #[derive(Debug, thiserror::Error)]
@@ -44,10 +48,26 @@ impl Machine {
             _ => self.cont().await,
         };
         times.pause = begun.elapsed();
+        if let Err(error) = went_on {
+            drop(frozen);
+            return Err(self.go_on(error).await);
+        }
         let mut frozen = frozen?;
-        went_on.map_err(FreezeError::After)?;
         frozen.times = times;
         Ok(frozen)
+    }
+
+    /// Lets a machine go on that would not. A copy has its disks open, and locked; what a copy that has just ended
+    /// had locked is free in a moment.
+    async fn go_on(&self, mut error: MachineError) -> FreezeError {
+        for _ in 0..CONT_TRIES {
+            tokio::time::sleep(CONT_AGAIN_AFTER).await;
+            match self.cont().await {
+                Ok(()) => return FreezeError::After(error),
+                Err(again) => error = again,
+            }
+        }
+        FreezeError::After(error)
     }
 
     async fn freeze_stopped(
