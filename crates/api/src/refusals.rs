@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use sandling_engine::{
     BakeError, ChangeError, CheckpointError, CreateError, DiffError, ForkError, IdentifyError, LinkError, MakeError,
-    Refused, RunError, SnapshotError, StoreError, TemplateError, TimelineError, UseError,
+    NetworkError, Refused, RunError, SnapshotError, StoreError, TemplateError, TimelineError, UseError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
@@ -133,6 +133,7 @@ impl From<CreateError> for ApiError {
                 no_space("the server's disk is full")
             }
             CreateError::Store(error) => error.into(),
+            CreateError::Network(error) => error.into(),
             // A guest that is too slow on a host that is too busy; it is gone again.
             CreateError::Make(MakeError::Guest(LinkError::NoAnswer))
             | CreateError::Identify(IdentifyError::Guest(LinkError::NoAnswer) | IdentifyError::Clock) => {
@@ -141,6 +142,31 @@ impl From<CreateError> for ApiError {
             }
             CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
             CreateError::Make(_) | CreateError::Identify(_) | CreateError::GrowDisk(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<NetworkError> for ApiError {
+    fn from(error: NetworkError) -> Self {
+        let message = error.to_string();
+        match error {
+            NetworkError::NoSecret(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            NetworkError::NotAttached(_) => Self::conflict("secret_not_attached", message),
+            NetworkError::NoAuthority => Self::conflict("no_authority", message),
+            NetworkError::Full { .. } => Self::conflict("too_many_secrets", message),
+            NetworkError::TooMany { .. }
+            | NetworkError::TooLong { .. }
+            | NetworkError::SecretName
+            | NetworkError::SecretLength { .. }
+            | NetworkError::ReservedName
+            | NetworkError::Secret(_) => Self::bad_request(message),
+            NetworkError::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", message),
+            NetworkError::Store(error) => error.into(),
+            NetworkError::Guest(error) => error.into(),
+            NetworkError::Install { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_authority", message),
+            NetworkError::Key(_) | NetworkError::Authority(_) | NetworkError::Machine(_) | NetworkError::Start(_) => {
+                Self::internal(&error)
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::{request, routes, wire};
     modifiers(&BearerTokens),
     tags(
         (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"),
-        (name = "forks"), (name = "snapshots"), (name = "checkpoints"), (name = "logs"),
+        (name = "forks"), (name = "snapshots"), (name = "checkpoints"), (name = "network"), (name = "logs"),
         (name = "events"), (name = "metrics"), (name = "terminals"), (name = "templates"), (name = "access"),
         (name = "server"),
         (name = "previews", description = "A server on any port of a sandbox is reachable at \
@@ -87,6 +87,8 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::logs::router())
         .merge(routes::events::router())
         .merge(routes::metrics::router())
+        .merge(routes::network::router())
+        .merge(routes::secrets::router())
         .merge(routes::ports::router())
         .merge(routes::preview::router())
         .merge(routes::terminal::router())

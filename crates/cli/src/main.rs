@@ -45,6 +45,8 @@ async fn obey(Options { common, command }: &Options) -> anyhow::Result<ExitCode>
         Command::Cp(options) => commands::cp::cp(options).await,
         Command::Logs(options) => commands::logs::logs(options).await,
         Command::Events(options) => commands::events::events(options).await,
+        Command::Network(options) => commands::network::network(options).await,
+        Command::Secret(options) => commands::secret::secret(common, options).await,
         Command::Ports(options) => commands::ports::ports(options).await,
         Command::Pause(options) => commands::pause::pause(options).await,
         Command::Hibernate(options) => commands::hibernate::hibernate(options).await,

@@ -13,6 +13,7 @@ use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
 use crate::identify::{ClockError, identify};
+use crate::network::Prepared;
 use crate::sandbox::{BootMode, Sandbox, SandboxId, SandboxInfo, UseError};
 use crate::snapshot::{SaveTimes, SnapshotError, SnapshotInfo};
 use crate::store::Listed;
@@ -50,6 +51,8 @@ pub struct ForkSpec {
     pub labels: BTreeMap<String, String>,
     /// Variables for what is started in them, instead of the parent's; what runs already has its own.
     pub env: Option<BTreeMap<String, String>>,
+    /// Whether they may use the parent's secrets. They have its policy in any case.
+    pub secrets: bool,
 }
 
 /// What a restored sandbox is, beyond what its snapshot says.
@@ -62,6 +65,7 @@ pub(crate) struct Born {
     pub(crate) parent: Option<SandboxId>,
     /// How many checkpoints it keeps, if it makes them.
     pub(crate) checkpoints: Option<u32>,
+    pub(crate) network: Prepared,
 }
 
 /// A child, and how it came to be.
@@ -163,6 +167,11 @@ impl Engine {
             idle_seconds: spec.idle.map(|idle| idle.as_secs()),
             persistent: spec.persistent,
         };
+        let network = self.inherit_network(&parent.id, &parent.network, spec.secrets).map_err(CreateError::from)?;
+        let mut env = spec.env.clone();
+        if let Some(env) = &mut env {
+            env.extend(network.variables());
+        }
         let born = Born {
             pids: parent.pids,
             parent: Some(parent.id.clone()),
@@ -171,8 +180,9 @@ impl Engine {
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
             checkpoints: None,
+            network,
         };
-        let (sandbox, clock) = self.restore_snapshot(snapshot, born, spec.env.as_ref(), "forked").await?;
+        let (sandbox, clock) = self.restore_snapshot(snapshot, born, env.as_ref(), "forked").await?;
         let receipt = Receipt {
             parent: parent.id.clone(),
             snapshot: snapshot.id.to_string(),
@@ -206,6 +216,7 @@ impl Engine {
         let source = snapshot.source(self).await?;
         let made = self.maker.restore(&source).await?;
         let clock = identify(made.link(), &made.id, env, born.pids).await?;
+        born.network.settle(self, &made.id, made.link()).await?;
         let info = SandboxInfo {
             id: made.id.clone(),
             template: snapshot.template.clone(),
@@ -227,6 +238,7 @@ impl Engine {
             labels: born.labels,
             parent: born.parent,
             timeline: Timeline::keeping(born.checkpoints),
+            network: born.network.settings,
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });

@@ -11,6 +11,7 @@ use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Refused, Request, State, Verdict};
+use crate::network::{Network, NetworkChange, NetworkError, NetworkSettings};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
 use crate::snapshot::{Save, Saving, SnapshotError, Standing};
 use crate::store::Listed;
@@ -31,6 +32,7 @@ struct Keeper {
     lifetime: watch::Sender<Lifetime>,
     standing: watch::Sender<Standing>,
     timeline: watch::Sender<Timeline>,
+    network: Arc<Network>,
     /// Absent while it hibernates.
     live: Option<Arc<Live>>,
     activity: Arc<Activity>,
@@ -48,6 +50,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
     let (timeline, past) = watch::channel(info.timeline.clone());
+    let network = Network::new(info.network.clone());
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let stalled = Arc::new(watch::Sender::new(false));
@@ -63,6 +66,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         activity: activity.clone(),
         standing: stood,
         timeline: past,
+        network: network.clone(),
         saves: Default::default(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
@@ -74,6 +78,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         lifetime,
         standing,
         timeline,
+        network,
         live,
         activity,
         stalled,
@@ -118,6 +123,7 @@ async fn told<T: ToString>(receiver: &mut watch::Receiver<Option<T>>) -> String 
 
 impl Keeper {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        self.plug_in().await;
         loop {
             let live = self.live.clone();
             let over = self.lifetime.borrow().left(self.activity.idle_for());
@@ -154,6 +160,10 @@ impl Keeper {
                 let _ = answer.send(());
                 false
             }
+            Command::SetNetwork { change, answer } => {
+                let _ = answer.send(self.set_network(change));
+                false
+            }
             Command::Freeze { name, listed, mark, answer } => {
                 // Nobody may be waiting any more; then the copy of the machine is dropped, and ends.
                 let _ = answer.send(self.freeze(name, listed, mark).await);
@@ -184,7 +194,10 @@ impl Keeper {
                 let _ = answer.send(named);
                 false
             }
-            Command::LetGo => true,
+            Command::LetGo => {
+                self.network.detach();
+                true
+            }
             Command::Change { request, reason, answer } => {
                 let verdict = lifecycle::decide(self.phase.borrow().state(), request);
                 let (result, ended) = match verdict {
@@ -201,6 +214,28 @@ impl Keeper {
                 ended
             }
         }
+    }
+
+    /// Puts a gateway at the other end of the machine's card. Frames wait until then; without one they wait for ever,
+    /// and the sandbox has no network.
+    async fn plug_in(&self) {
+        let (Some(engine), Some(live)) = (self.engine.upgrade(), &self.live) else { return };
+        if let Err(error) = self.network.attach(&engine, &self.info, &live.machine).await {
+            tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "it has no network");
+            self.record("network_failed", serde_json::json!({ "why": error.to_string() }));
+        }
+    }
+
+    fn set_network(&mut self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
+        let engine = self.engine.upgrade().ok_or(NetworkError::Ended)?;
+        let settings = self.info.network.changed(change)?;
+        let detail = serde_json::json!({ "policy": settings.policy });
+        // Written down first: what was acknowledged holds after a crash, too.
+        engine.store.update_sandbox(&SandboxInfo { network: settings.clone(), ..self.info.clone() })?;
+        self.info.network = settings.clone();
+        self.network.apply(&engine, &self.info.workspace, settings.clone());
+        self.record("network_changed", detail);
+        Ok(settings)
     }
 
     fn write_down(&self) {
@@ -288,6 +323,7 @@ impl Keeper {
         self.live = None;
         self.told = None;
         self.is_now(Phase::Hibernated, "hibernated");
+        self.network.detach();
         made::end_and_remove(&live.machine, &self.dir).await;
         Ok(())
     }
@@ -296,6 +332,7 @@ impl Keeper {
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let live = Arc::new(hibernate::wake(&engine, &self.info).await?);
         self.live = Some(live.clone());
+        self.plug_in().await;
         stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
         self.info.state = State::Running;
         self.write_down();
@@ -327,6 +364,7 @@ impl Keeper {
         self.phase.send_replace(Phase::Hibernated);
         if let Some(live) = self.live.take() {
             live.link.hold(true);
+            self.network.detach();
             made::end_and_remove(&live.machine, &self.dir).await;
         }
         self.wake().await?;
@@ -352,6 +390,7 @@ impl Keeper {
 
     /// Ends the machine, removes its directory, writes it down, and only then says so.
     async fn finish(&mut self, reason: EndReason) {
+        self.network.detach();
         if let Some(live) = self.live.take() {
             made::end_and_remove(&live.machine, &self.dir).await;
         }

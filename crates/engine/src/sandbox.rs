@@ -18,6 +18,7 @@ use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
+use crate::network::{Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
 use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::Listed;
 use crate::timeline::{Checkpoint, Mark, Timeline, TimelineError};
@@ -91,6 +92,9 @@ pub struct SandboxInfo {
     /// Where it can go back to.
     #[serde(default)]
     pub timeline: Timeline,
+    /// What it may reach.
+    #[serde(default)]
+    pub network: NetworkSettings,
 }
 
 /// Why a sandbox ended.
@@ -117,6 +121,7 @@ pub struct SandboxUsage {
     pub host: HostUsage,
     /// Absent while it is paused or stands still.
     pub guest: Option<Usage>,
+    pub network: NetworkCounts,
 }
 
 /// A sandbox's machine and the link to its guest.
@@ -155,6 +160,10 @@ pub(crate) enum Command {
     SetLifetime {
         change: LifetimeChange,
         answer: oneshot::Sender<()>,
+    },
+    SetNetwork {
+        change: NetworkChange,
+        answer: oneshot::Sender<Result<NetworkSettings, NetworkError>>,
     },
     /// Stops the machine for a moment, to be saved behind it.
     Freeze {
@@ -224,6 +233,7 @@ pub struct Sandbox {
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) timeline: watch::Receiver<Timeline>,
+    pub(crate) network: Arc<Network>,
     pub(crate) saves: Saves,
 }
 
@@ -238,6 +248,7 @@ impl Sandbox {
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
             timeline: self.timeline.borrow().clone(),
+            network: self.network.settings(),
             ..self.info.clone()
         }
     }
@@ -344,12 +355,12 @@ impl Sandbox {
             Phase::Ended(reason) => return Err(UseError::Ended(reason)),
         };
         let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
-        let pid = live.machine.pid();
+        let (pid, network) = (live.machine.pid(), self.network_counts());
         if !runs {
-            return Ok(SandboxUsage { pid, host, guest: None });
+            return Ok(SandboxUsage { pid, host, guest: None, network });
         }
         match live.link.call(Request::Usage).await? {
-            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest) }),
+            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest), network }),
             _ => Err(LinkError::Unexpected.into()),
         }
     }

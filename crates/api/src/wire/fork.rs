@@ -35,6 +35,8 @@ pub(crate) struct ForkRequest {
     persistent: Option<bool>,
     /// The environment of what is started in the children.
     env: Option<BTreeMap<String, String>>,
+    /// Whether the children may use their parent's secrets; they have its network policy in any case.
+    inherit_secrets: Option<bool>,
 }
 
 impl ForkRequest {
@@ -58,6 +60,7 @@ impl ForkRequest {
             metadata,
             labels: self.labels.unwrap_or_default(),
             env: self.env,
+            secrets: self.inherit_secrets.unwrap_or_default(),
         })
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod exec;
 pub(crate) mod files;
 pub(crate) mod fork;
 pub(crate) mod metrics;
+pub(crate) mod network;
 pub(crate) mod preview;
 pub(crate) mod repl;
 pub(crate) mod sandbox;

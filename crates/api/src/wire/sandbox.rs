@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::network::{NetworkRequest, NetworkSummary};
 use super::seconds;
 use crate::error::ApiError;
 
@@ -43,6 +44,7 @@ pub struct SandboxView {
     workspace: String,
     /// How many checkpoints it keeps, if it makes one before each step.
     checkpoints_kept: Option<u32>,
+    network: NetworkSummary,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
     pub boundary: Value,
@@ -71,6 +73,7 @@ impl From<SandboxInfo> for SandboxView {
             expires_at: expires_at(&info.lifetime),
             workspace: info.workspace,
             checkpoints_kept: info.timeline.keep,
+            network: (&info.network).into(),
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }
     }
@@ -133,6 +136,10 @@ pub struct CreateSandbox {
     /// How many checkpoints without a name are kept; absent: 20.
     #[schema(minimum = 1, maximum = 100)]
     pub checkpoints_kept: Option<u32>,
+    /// What it may reach; absent: nothing.
+    pub network: Option<NetworkRequest>,
+    /// Names that it may reach, as the public clients write it; the same as `network.allow`.
+    pub egress_allowlist: Option<Vec<String>>,
 }
 
 /// When checkpoints are made.
@@ -176,6 +183,7 @@ impl CreateSandbox {
             check_map(field, map)?;
         }
         check_env(&env)?;
+        let network = self.network.unwrap_or_default().into_wish(self.egress_allowlist.unwrap_or_default())?;
         Ok(CreateSpec {
             template: self.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
             from_snapshot,
@@ -191,6 +199,7 @@ impl CreateSandbox {
             metadata,
             labels,
             checkpoints: kept(self.checkpoints, self.checkpoints_kept)?,
+            network,
         })
     }
 }

@@ -7,8 +7,8 @@ use clap_complete::Shell as CompletionShell;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Named, Ports, Quota, Rewind, Rm, Run, Shell,
-    Snapshot, Template, Timeline, Token,
+    Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Named, Network, Outside, Ports, Quota, Rewind,
+    Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token,
 };
 
 /// A disposable computer for every AI agent.
@@ -88,6 +88,12 @@ Examples:
   sandling events -f
   sandling events 3f2a --json";
 
+const NETWORK_EXAMPLES: &str = "\
+Examples:
+  sandling network -f 3f2a
+  sandling network 3f2a --allow pypi --allow api.example.com
+  sandling network 3f2a --set deny";
+
 const PORTS_EXAMPLES: &str = "\
 Examples:
   sandling ports 3f2a
@@ -139,6 +145,11 @@ pub enum Command {
     /// Show what happened to a sandbox, or in the whole workspace
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
+    /// Show, or change, what a sandbox may reach, and what its gateway decided
+    #[command(after_help = NETWORK_EXAMPLES)]
+    Network(Network),
+    /// Store, list and remove secrets that sandboxes can use and never see
+    Secret(Secret),
     /// List the TCP ports that are listened on in a sandbox, and make links to them
     #[command(after_help = PORTS_EXAMPLES)]
     Ports(Ports),
@@ -208,6 +219,8 @@ pub struct Serve {
     /// Machines kept ready per template, once it was used; 0 for none
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub standbys: usize,
+    #[command(flatten)]
+    pub outside: Outside,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::network::Reach;
 use super::parse;
 use super::run::Sizes;
 
@@ -35,6 +36,8 @@ pub struct Create {
     pub checkpoints_kept: Option<u32>,
     #[command(flatten)]
     pub sizes: Sizes,
+    #[command(flatten)]
+    pub reach: Reach,
     /// Print all that is known of it instead of its id alone
     #[arg(long)]
     pub json: bool,
