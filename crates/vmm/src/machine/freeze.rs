@@ -49,8 +49,10 @@ impl Machine {
         };
         times.pause = begun.elapsed();
         if let Err(error) = went_on {
-            drop(frozen);
-            return Err(self.go_on(error).await);
+            // Whether the disk has its new overlay is what the caller has to know.
+            let got = frozen.map(drop);
+            let error = self.go_on(error).await;
+            return Err(got.err().unwrap_or(FreezeError::After(error)));
         }
         let mut frozen = frozen?;
         frozen.times = times;
@@ -59,15 +61,15 @@ impl Machine {
 
     /// Lets a machine go on that would not. A copy has its disks open, and locked; what a copy that has just ended
     /// had locked is free in a moment.
-    async fn go_on(&self, mut error: MachineError) -> FreezeError {
+    async fn go_on(&self, mut error: MachineError) -> MachineError {
         for _ in 0..CONT_TRIES {
             tokio::time::sleep(CONT_AGAIN_AFTER).await;
             match self.cont().await {
-                Ok(()) => return FreezeError::After(error),
+                Ok(()) => return error,
                 Err(again) => error = again,
             }
         }
-        FreezeError::After(error)
+        error
     }
 
     async fn freeze_stopped(
