@@ -182,12 +182,6 @@ impl Saving {
         &self.info.id
     }
 
-    /// Names what it is to store the differences to, if that has changed since the machine was copied.
-    pub(crate) fn over(mut self, standing: &Standing) -> Self {
-        self.info.parent = standing.saved.clone().or_else(|| standing.restored.clone());
-        self
-    }
-
     /// The part behind the running machine. When this returns, the snapshot is whole and written down.
     pub(crate) async fn write(self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let writing = tokio::task::spawn_blocking(move || self.write_blocking());
