@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod agent;
 pub mod audit;
 pub mod completions;
 pub mod cp;
@@ -12,6 +13,7 @@ mod here;
 pub mod hibernate;
 pub mod logs;
 pub mod ls;
+pub mod mcp;
 pub mod pause;
 pub mod ports;
 pub mod quota;

@@ -1,6 +1,7 @@
 //! The command line: one definition that yields parsing, help and completions.
 
 mod access;
+mod agents;
 mod copies;
 mod parse;
 mod root;
@@ -10,6 +11,7 @@ mod template;
 mod work;
 
 pub use access::{Audit, Quota, Token, TokenCommand};
+pub use agents::{Agent, AgentBudget, Mcp};
 pub use copies::{Fork, Snapshot, SnapshotCommand};
 pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;
