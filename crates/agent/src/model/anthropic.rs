@@ -48,11 +48,11 @@ fn message(turn: &Turn) -> Value {
 }
 
 pub fn read(mut message: Value) -> Result<Reply, ModelError> {
-    let blocks = message["content"].as_array_mut().map(std::mem::take);
+    let blocks = message.get_mut("content").and_then(Value::as_array_mut).map(std::mem::take);
     let mut blocks = blocks.ok_or_else(|| ModelError::Strange("it has no content".to_owned()))?;
     let mut said = String::new();
     let mut calls = Vec::new();
-    for block in &mut blocks {
+    for block in blocks.iter_mut().filter(|block| block.is_object()) {
         match block["type"].as_str() {
             Some("text") => said += block["text"].as_str().unwrap_or_default(),
             Some("tool_use") => calls.push(call(block)),
@@ -89,15 +89,15 @@ pub async fn gather(mut events: EventStream, watch: Watch<'_>) -> Result<Value, 
         let data = data(&event.data)?;
         let index = usize::try_from(count(&data["index"])).unwrap_or(usize::MAX);
         match data["type"].as_str() {
-            Some("message_start") => message = data["message"].clone(),
-            Some("content_block_start") if index == blocks.len() => {
+            Some("message_start") if data["message"]["usage"].is_object() => message = data["message"].clone(),
+            Some("content_block_start") if index == blocks.len() && data["content_block"].is_object() => {
                 blocks.push(data["content_block"].clone());
                 inputs.push(String::new());
             }
             Some("content_block_delta") if index < blocks.len() => {
                 add(&mut blocks[index], &mut inputs[index], &data["delta"], watch);
             }
-            Some("message_delta") => {
+            Some("message_delta") if message.is_object() => {
                 message["stop_reason"] = data["delta"]["stop_reason"].clone();
                 if let Some(usage) = data["usage"].as_object() {
                     usage.iter().for_each(|(name, value)| message["usage"][name] = value.clone());

@@ -54,7 +54,7 @@ fn add(messages: &mut Vec<Value>, turn: &Turn) {
 }
 
 pub fn read(mut completion: Value) -> Result<Reply, ModelError> {
-    let choice = completion["choices"].get_mut(0).map(Value::take);
+    let choice = completion.get_mut("choices").and_then(|choices| choices.get_mut(0)).map(Value::take);
     let choice = choice.ok_or_else(|| ModelError::Strange("it has no choices".to_owned()))?;
     let message = &choice["message"];
     let calls: Vec<Call> = message["tool_calls"]

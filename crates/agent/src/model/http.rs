@@ -139,5 +139,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// What really went wrong; the errors above it only say where.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }

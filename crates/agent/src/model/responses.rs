@@ -48,7 +48,7 @@ fn add(input: &mut Vec<Value>, turn: &Turn) {
 }
 
 pub fn read(mut response: Value) -> Result<Reply, ModelError> {
-    let output = response["output"].as_array_mut().map(std::mem::take);
+    let output = response.get_mut("output").and_then(Value::as_array_mut).map(std::mem::take);
     let output = output.ok_or_else(|| ModelError::Strange("it has no output".to_owned()))?;
     let mut said = String::new();
     let mut calls = Vec::new();

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tempfile::NamedTempFile;
 
@@ -48,7 +48,7 @@ fn through_a_link(root: &Path, path: &Path) -> bool {
     above.into_iter().any(|above| fs::symlink_metadata(above).is_ok_and(|metadata| metadata.is_symlink()))
 }
 
-fn write(root: &Path, path: &PathBuf, node: Option<&Node>) -> io::Result<()> {
+fn write(root: &Path, path: &Path, node: Option<&Node>) -> io::Result<()> {
     if through_a_link(root, path) {
         return Err(io::Error::other("a directory above it is a link"));
     }

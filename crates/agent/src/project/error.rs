@@ -1,3 +1,5 @@
+//! What can go wrong between a project and a sandbox.
+
 use std::io;
 use std::path::PathBuf;
 

@@ -31,6 +31,7 @@ impl ProjectTree {
         let mut size = 0;
         let walk = WalkBuilder::new(root)
             .hidden(false)
+            .ignore(false)
             .require_git(false)
             .git_global(false)
             .git_exclude(false)
