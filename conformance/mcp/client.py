@@ -116,6 +116,21 @@ async def forks_are_machines_of_their_own(client: Client) -> None:
     assert "there is no fork" in await said(client, "run_code", code="1", sandbox="fork-2")
 
 
+async def what_was_done_can_be_undone(client: Client) -> None:
+    await client.call_tool("write_file", {"path": "/workspace/kept.txt", "content": "one\n"})
+    await client.call_tool("run_code", {"code": "colour = 'green'"})
+    await client.call_tool("run_command", {"command": "echo two >kept.txt"})
+    history = await said(client, "history")
+    step = next(line for line in history.splitlines() if "echo two" in line).split()[0]
+    patch = await said(client, "diff", **{"from": int(step)})
+    assert "-one\n+two" in patch, patch
+    await client.call_tool("run_code", {"code": "colour = 'black'"})
+    assert "takes it back" in await said(client, "rewind", to=int(step))
+    assert await said(client, "read_file", path="/workspace/kept.txt") == "one\n"
+    assert "'green'" in await said(client, "run_code", code="colour")
+    assert "error" in await said(client, "rewind", to=99999)
+
+
 async def a_server_can_be_previewed(client: Client) -> None:
     await said(client, "run_command", command="mkdir -p /srv/w && echo it works >/srv/w/index.html")
     serve = "cd /srv/w && nohup python3 -m http.server 8000 >/dev/null 2>&1 &"
@@ -184,6 +199,7 @@ CASES: list[Callable[[Client], Awaitable[None]]] = [
     pictures_are_pictures,
     files_are_resources,
     forks_are_machines_of_their_own,
+    what_was_done_can_be_undone,
     a_server_can_be_previewed,
     long_calls_show_progress,
     cancelling_kills_the_command,
@@ -208,7 +224,7 @@ async def main() -> int:
     failed = 0
     for name, transport in [("stdio", stdio), ("http", http)]:
         async with transport() as client:
-            for case in CASES if name == "stdio" else [*CASES[:3], *CASES[8:11]]:
+            for case in CASES if name == "stdio" else [*CASES[:3], *CASES[9:12]]:
                 failed += await tried(f"{name}: {case.__name__}", case(client))
     failed += await tried("http: strangers_are_turned_away", strangers_are_turned_away())
     failed += await tried("http: sessions_have_sandboxes_of_their_own", sessions_have_sandboxes_of_their_own())

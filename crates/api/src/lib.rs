@@ -37,6 +37,6 @@ pub use server::{ServerLimits, serve};
 pub use wire::access::{CreateToken, Limits, ScopeName};
 pub use wire::exec::{ExecRequest, LanguageName, OnLimitName};
 pub use wire::preview::CreatePreview;
-pub use wire::sandbox::{CreateSandbox, SandboxView, VolumeMount};
+pub use wire::sandbox::{CheckpointsName, CreateSandbox, SandboxView, VolumeMount};
 pub use wire::session::{SessionInput, SessionStart, WindowSize};
 pub use wire::template::{BuildRequest, TemplateView};

@@ -17,6 +17,7 @@ use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
 use crate::snapshot::{RestoreError, SnapshotId, Standing};
 use crate::store::StoreError;
 use crate::template::{Template, TemplateError};
+use crate::timeline::{MOST_CHECKPOINTS, Timeline};
 use crate::{keep, memory, space};
 
 /// Whose sandboxes are, where nobody is told apart.
@@ -46,6 +47,8 @@ pub struct CreateSpec {
     pub workspace: String,
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// Makes a checkpoint before everything that changes it, and keeps so many.
+    pub checkpoints: Option<u32>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +138,7 @@ impl Engine {
             bake: template.shape.key.clone(),
             standing: Standing::default(),
             parent: None,
+            timeline: Timeline::keeping(spec.checkpoints),
         };
         self.hand_out(made, info)
     }
@@ -152,6 +156,7 @@ impl Engine {
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
             parent: None,
+            checkpoints: spec.checkpoints,
         };
         let (sandbox, _) = self.restore_snapshot(&snapshot, born, Some(&spec.env), "restored").await?;
         Ok(sandbox)
@@ -217,7 +222,8 @@ impl CreateSpec {
         };
         within("vcpus", self.vcpus, 1, 16)?;
         within("memory_mib", self.memory_mib, 256, 65_536)?;
-        within("pids", self.pids, 16, 1_000_000)
+        within("pids", self.pids, 16, 1_000_000)?;
+        within("checkpoints_kept", self.checkpoints, 1, MOST_CHECKPOINTS)
     }
 
     fn disk_mib(&self, template: &Template) -> Result<u32, CreateError> {

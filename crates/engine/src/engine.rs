@@ -15,7 +15,7 @@ use crate::made::Maker;
 use crate::owner::Owner;
 use crate::recover;
 use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
-use crate::snapshot::SnapshotId;
+use crate::snapshot::{Overlays, SnapshotId};
 use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
@@ -47,6 +47,7 @@ pub struct Engine {
     /// Sandboxes of dead engines of which it is not yet known whether they can be taken over.
     unsettled: watch::Sender<BTreeSet<SandboxId>>,
     pub(crate) sweeping: tokio::sync::Mutex<()>,
+    pub(crate) overlays: Overlays,
     held_snapshots: Mutex<Vec<SnapshotId>>,
 }
 
@@ -89,6 +90,7 @@ impl Engine {
             launcher: config.launcher.clone(),
             library: place_library(config.home.root()).map_err(home_error)?,
         });
+        let overlays = Overlays::new(config.home.snapshots());
         let engine = Arc::new(Self {
             config,
             probe,
@@ -101,6 +103,7 @@ impl Engine {
             shelves: Default::default(),
             sandboxes: Default::default(),
             sweeping: Default::default(),
+            overlays,
             held_snapshots: Default::default(),
             unsettled: Default::default(),
         });

@@ -13,9 +13,10 @@ use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
 use crate::identify::{ClockError, identify};
-use crate::sandbox::{BootMode, Command, Sandbox, SandboxId, SandboxInfo, UseError};
+use crate::sandbox::{BootMode, Sandbox, SandboxId, SandboxInfo, UseError};
 use crate::snapshot::{SaveTimes, SnapshotError, SnapshotInfo};
 use crate::store::Listed;
+use crate::timeline::Timeline;
 
 /// How many children one fork can have.
 const MOST_CHILDREN: usize = 64;
@@ -59,6 +60,8 @@ pub(crate) struct Born {
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) parent: Option<SandboxId>,
+    /// How many checkpoints it keeps, if it makes them.
+    pub(crate) checkpoints: Option<u32>,
 }
 
 /// A child, and how it came to be.
@@ -108,30 +111,6 @@ impl Engine {
         let detail = serde_json::json!({ "snapshot": saved.0.id, "pause_ms": ms(saved.1.freeze.pause) });
         self.record(sandbox.id(), &sandbox.info.workspace, "snapshot", detail)?;
         Ok(saved)
-    }
-
-    async fn save(
-        self: &Arc<Self>,
-        sandbox: &Arc<Sandbox>,
-        name: Option<String>,
-        listed: Listed,
-    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let (engine, sandbox) = (self.clone(), sandbox.clone());
-        // In a task of its own: a caller that goes away must not leave the machine standing on half a snapshot.
-        let saving = tokio::spawn(async move {
-            let _one_at_a_time = sandbox.saving.lock().await;
-            let _in_use = sandbox.activity.begin();
-            let (answer, answered) = tokio::sync::oneshot::channel();
-            let command = Command::Freeze { name, listed, answer };
-            sandbox.commands.send(command).await.map_err(|_| SnapshotError::CutOff)?;
-            let saving = answered.await.map_err(|_| SnapshotError::CutOff)??;
-            let saved = saving.write().await?;
-            let _held = engine.hold_snapshot(&saved.0.id);
-            let known = Command::Saved { snapshot: saved.0.id.clone() };
-            sandbox.commands.send(known).await.map_err(|_| SnapshotError::CutOff)?;
-            Ok(saved)
-        });
-        saving.await.unwrap_or(Err(SnapshotError::CutOff))
     }
 
     /// Makes copies of a running sandbox. All of them, or none.
@@ -191,6 +170,7 @@ impl Engine {
             workspace: parent.workspace.clone(),
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
+            checkpoints: None,
         };
         let (sandbox, clock) = self.restore_snapshot(snapshot, born, spec.env.as_ref(), "forked").await?;
         let receipt = Receipt {
@@ -246,6 +226,7 @@ impl Engine {
             metadata: born.metadata,
             labels: born.labels,
             parent: born.parent,
+            timeline: Timeline::keeping(born.checkpoints),
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });

@@ -7,12 +7,14 @@ use std::time::{Duration, SystemTime};
 use sandling_vmm::machine::Afterwards;
 use tokio::sync::{mpsc, watch};
 
+use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Refused, Request, State, Verdict};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
 use crate::snapshot::{Save, Saving, SnapshotError, Standing};
 use crate::store::Listed;
+use crate::timeline::{Cause, Checkpoint, Mark, Timeline};
 use crate::{hibernate, made, stall};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
@@ -28,6 +30,7 @@ struct Keeper {
     phase: watch::Sender<Phase>,
     lifetime: watch::Sender<Lifetime>,
     standing: watch::Sender<Standing>,
+    timeline: watch::Sender<Timeline>,
     /// Absent while it hibernates.
     live: Option<Arc<Live>>,
     activity: Arc<Activity>,
@@ -44,6 +47,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (phase, observed) = watch::channel(live.clone().map_or(Phase::Hibernated, Phase::Running));
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
+    let (timeline, past) = watch::channel(info.timeline.clone());
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let stalled = Arc::new(watch::Sender::new(false));
@@ -58,7 +62,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         commands,
         activity: activity.clone(),
         standing: stood,
-        saving: Default::default(),
+        timeline: past,
+        saves: Default::default(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
     let mut keeper = Keeper {
@@ -68,6 +73,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         phase,
         lifetime,
         standing,
+        timeline,
         live,
         activity,
         stalled,
@@ -148,13 +154,34 @@ impl Keeper {
                 let _ = answer.send(());
                 false
             }
-            Command::Freeze { name, listed, answer } => {
+            Command::Freeze { name, listed, mark, answer } => {
                 // Nobody may be waiting any more; then the copy of the machine is dropped, and ends.
-                let _ = answer.send(self.freeze(name, listed).await);
+                let _ = answer.send(self.freeze(name, listed, mark).await);
                 false
             }
-            Command::Saved { snapshot } => {
+            Command::Saved { snapshot, checkpoint, spared, answer } => {
+                if let Some(checkpoint) = checkpoint {
+                    self.info.timeline.add(checkpoint, spared);
+                }
                 self.stand(Standing { saved: Some(snapshot), ..self.info.standing.clone() });
+                let _ = answer.send(());
+                false
+            }
+            Command::Rewind { to, answer } => {
+                // The caller may have gone; the change stands.
+                let _ = answer.send(self.rewind(&to).await);
+                false
+            }
+            Command::Folded { layers } => {
+                let mut standing = self.info.standing.clone();
+                standing.disk.retain(|layer| !layers.contains(layer));
+                self.stand(standing);
+                false
+            }
+            Command::NameCheckpoint { which, name, answer } => {
+                let named = self.info.timeline.rename(&which, name);
+                self.stand(self.info.standing.clone());
+                let _ = answer.send(named);
                 false
             }
             Command::LetGo => true,
@@ -184,14 +211,21 @@ impl Keeper {
         }
     }
 
+    /// Writes down what it stands on and where it can go back to.
     fn stand(&mut self, standing: Standing) {
         self.info.standing = standing;
         self.standing.send_replace(self.info.standing.clone());
+        self.timeline.send_replace(self.info.timeline.clone());
         self.write_down();
     }
 
     /// Stops the machine for as long as it takes to copy it. A machine that was paused stays so.
-    async fn freeze(&mut self, name: Option<String>, listed: Listed) -> Result<Saving, SnapshotError> {
+    async fn freeze(
+        &mut self,
+        name: Option<String>,
+        listed: Listed,
+        mark: Option<Mark>,
+    ) -> Result<(Saving, Option<Checkpoint>), SnapshotError> {
         let state = self.phase.borrow().state();
         lifecycle::decide(state, Request::Save)?;
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
@@ -202,9 +236,10 @@ impl Keeper {
         let saving = save.freeze().await;
         live.link.hold(state == State::Paused);
         let saving = saving?;
+        let checkpoint = mark.map(|mark| self.info.timeline.begin(mark, saving.id().clone()));
         // The disk stands on the new layer already, whatever becomes of the rest.
         self.stand(saving.standing.clone());
-        Ok(saving)
+        Ok((saving, checkpoint))
     }
 
     async fn switch(&mut self, request: Request) -> Result<(), ChangeError> {
@@ -266,6 +301,36 @@ impl Keeper {
         self.write_down();
         self.is_now(Phase::Running(live), "woken");
         Ok(())
+    }
+
+    /// Falls asleep where a checkpoint was made, and wakes there. Where it was is a checkpoint already, unless it
+    /// slept. One that cannot be woken is left asleep, to be woken later.
+    async fn rewind(&mut self, to: &Checkpoint) -> Result<Option<u64>, ChangeError> {
+        lifecycle::decide(self.phase.borrow().state(), Request::Hibernate)?;
+        let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
+        let found = engine.store.snapshot(&to.snapshot).map_err(SnapshotError::from)?;
+        let (snapshot, _) = found.ok_or(SnapshotError::Unknown)?;
+        // While there is still a machine to lose.
+        snapshot.source(&engine).await.map_err(CreateError::from)?;
+        let slept = self.info.standing.restored.clone().filter(|_| self.live.is_none());
+        if let Some(slept) = slept.filter(|slept| !self.info.timeline.snapshots().any(|known| known == slept)) {
+            let mark = Mark::new(Cause::Rewind, &format!("rewind to {}", to.number));
+            let checkpoint = self.info.timeline.begin(mark, slept);
+            self.info.timeline.add(checkpoint, Some(to.number));
+        }
+        let was = self.info.timeline.current;
+        self.info.timeline.went_to(to.number);
+        self.info.state = State::Hibernated;
+        self.stand(snapshot.standing());
+        self.record("rewound", serde_json::json!({ "to": to.number, "was": was }));
+        self.told = None;
+        self.phase.send_replace(Phase::Hibernated);
+        if let Some(live) = self.live.take() {
+            live.link.hold(true);
+            made::end_and_remove(&live.machine, &self.dir).await;
+        }
+        self.wake().await?;
+        Ok(was)
     }
 
     /// How long until a persistent sandbox hibernates; nothing if it never does by itself.

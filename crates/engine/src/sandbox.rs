@@ -18,8 +18,9 @@ use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
-use crate::snapshot::{Saving, SnapshotError, SnapshotId, Standing};
+use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::Listed;
+use crate::timeline::{Checkpoint, Mark, Timeline, TimelineError};
 
 /// A sandbox's id: a UUID, parsed once at the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,6 +88,9 @@ pub struct SandboxInfo {
     /// The sandbox that it was forked from.
     #[serde(default)]
     pub parent: Option<SandboxId>,
+    /// Where it can go back to.
+    #[serde(default)]
+    pub timeline: Timeline,
 }
 
 /// Why a sandbox ended.
@@ -156,11 +160,31 @@ pub(crate) enum Command {
     Freeze {
         name: Option<String>,
         listed: Listed,
-        answer: oneshot::Sender<Result<Saving, SnapshotError>>,
+        /// It is to be a checkpoint.
+        mark: Option<Mark>,
+        answer: oneshot::Sender<Result<(Saving, Option<Checkpoint>), SnapshotError>>,
     },
     /// What was frozen has been written.
     Saved {
         snapshot: SnapshotId,
+        checkpoint: Option<Checkpoint>,
+        /// A checkpoint that must not go for it.
+        spared: Option<u64>,
+        answer: oneshot::Sender<()>,
+    },
+    /// Go on from a checkpoint. The answer is where it was.
+    Rewind {
+        to: Checkpoint,
+        answer: oneshot::Sender<Result<Option<u64>, ChangeError>>,
+    },
+    /// Its disk no longer stands on these layers.
+    Folded {
+        layers: Vec<SnapshotId>,
+    },
+    NameCheckpoint {
+        which: String,
+        name: Option<String>,
+        answer: oneshot::Sender<Result<Checkpoint, TimelineError>>,
     },
     /// Stop looking after the machine, which goes on by itself.
     LetGo,
@@ -199,8 +223,8 @@ pub struct Sandbox {
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
-    /// One save at a time: each stores what changed since the one before.
-    pub(crate) saving: tokio::sync::Mutex<()>,
+    pub(crate) timeline: watch::Receiver<Timeline>,
+    pub(crate) saves: Saves,
 }
 
 impl Sandbox {
@@ -213,6 +237,7 @@ impl Sandbox {
             state: self.phase.borrow().state(),
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
+            timeline: self.timeline.borrow().clone(),
             ..self.info.clone()
         }
     }
@@ -246,6 +271,8 @@ impl Sandbox {
 
     /// Saves it and ends its machine: no memory is held until it is woken.
     pub async fn hibernate(&self) -> Result<(), ChangeError> {
+        // The copies that are being written end with the machine.
+        let _nothing_pending = self.saves.quiet().await;
         self.change(lifecycle::Request::Hibernate, EndReason::Requested).await
     }
 
@@ -278,6 +305,11 @@ impl Sandbox {
             // A task that ended in between has nothing left to expire.
             let _ = answered.await;
         }
+    }
+
+    /// Sends its task something that must be answered.
+    pub(crate) async fn ask_task(&self, command: Command) -> Result<(), UseError> {
+        self.commands.send(command).await.map_err(|_| Refused::Ended.into())
     }
 
     async fn change(&self, request: lifecycle::Request, reason: EndReason) -> Result<(), ChangeError> {

@@ -11,12 +11,12 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use sandling_client::ClientError;
-use sandling_tools::{BadCall, Doing, Observation, ToolError};
+use sandling_tools::{BadCall, Doing, Observation, ToolError, is_mendable};
 use serde_json::Value;
 
 use crate::progress::{self, LastLine};
 use crate::session::{Found, Server, Session};
-use crate::{resources, specs};
+use crate::{past, resources, specs};
 
 const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own, made when a tool first needs it and \
     thrown away at the end of the session. Run anything in it; it has none of the user's files and, unless it was \
@@ -121,9 +121,13 @@ impl Handler {
         let Found { toolbox, note } = self.session.find(sandbox.as_deref()).await?;
         let done = match name {
             "fork" => self.session.fork(&toolbox, arguments).await,
+            "history" => past::history(&toolbox, arguments).await,
+            "rewind" => past::rewind(&toolbox, arguments).await,
+            "diff" => past::diff(&toolbox, arguments).await,
             "preview" => self.session.preview(&toolbox, arguments).await,
             _ => toolbox.call(name, arguments, doing).await,
         };
+        let done = mended(done);
         match &done {
             Err(ToolError::Gone) => self.session.forget(toolbox.sandbox(), Server::There).await,
             Err(ToolError::Client(ClientError::Unreachable { .. })) => {
@@ -136,6 +140,14 @@ impl Handler {
             observation.text = format!("{note}\n{}", observation.text);
         }
         Ok(observation)
+    }
+}
+
+/// What a model can mend is an answer.
+fn mended(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
+    match done {
+        Err(ToolError::Client(error)) if is_mendable(&error) => Ok(Observation::error(error.to_string())),
+        other => other,
     }
 }
 

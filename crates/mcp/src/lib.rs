@@ -6,6 +6,7 @@
 
 mod handler;
 mod http;
+mod past;
 mod progress;
 mod resources;
 mod session;
@@ -13,5 +14,5 @@ mod specs;
 mod stdio;
 
 pub use http::{HttpError, serve_http};
-pub use session::SessionSettings;
+pub use session::{Checkpoints, SessionSettings};
 pub use stdio::{StdioError, serve_stdio};

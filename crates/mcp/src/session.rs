@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_api::{CreatePreview, CreateSandbox};
+use sandling_api::{CheckpointsName, CreatePreview, CreateSandbox};
 use sandling_client::{Client, ClientError, Preview, Sandbox};
 use sandling_tools::{BadCall, Observation, Settings, ToolError, Toolbox, read_arguments};
 use serde::Deserialize;
@@ -20,7 +20,15 @@ pub struct SessionSettings {
     pub template: String,
     /// A sandbox that nobody has used for so long ends by itself.
     pub idle: Duration,
+    /// Whether there is a checkpoint before every step.
+    pub checkpoints: Checkpoints,
     pub tools: Settings,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpoints {
+    EveryStep,
+    None,
 }
 
 /// Made without a sandbox; dropped, it ends those that it has.
@@ -191,6 +199,7 @@ impl Machines {
             idle_seconds: Some(settings.idle.as_secs()),
             ttl_seconds: Some(LONGEST.as_secs()),
             labels: Some([("made-by".to_owned(), "mcp".to_owned())].into()),
+            checkpoints: (settings.checkpoints == Checkpoints::EveryStep).then_some(CheckpointsName::EveryExec),
             ..CreateSandbox::default()
         };
         let created = client.post::<Sandbox>("/v1/sandboxes", &wish).await;

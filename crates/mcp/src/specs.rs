@@ -32,6 +32,30 @@ pub const OWN: &[ToolSpec] = &[
         required: 1,
     },
     ToolSpec {
+        name: "history",
+        description: "List the sandbox's checkpoints: one is made before every step, with what was about to be run.",
+        arguments: &[SANDBOX],
+        required: 0,
+    },
+    ToolSpec {
+        name: "rewind",
+        description: "Put the sandbox back to a checkpoint: files, processes and Python's variables are as they were \
+            before that step. It can be taken back by a rewind to where it was.",
+        arguments: &[("to", "integer", "The checkpoint's number, from `history`."), SANDBOX],
+        required: 1,
+    },
+    ToolSpec {
+        name: "diff",
+        description: "Show what changed in the files since a checkpoint, as a patch.",
+        arguments: &[
+            ("from", "integer", "The checkpoint's number, from `history`."),
+            ("to", "integer", "Another checkpoint; now unless given."),
+            ("path", "string", "The directory to compare; the working directory unless given."),
+            SANDBOX,
+        ],
+        required: 1,
+    },
+    ToolSpec {
         name: "preview",
         description: "Make a link that opens a server in the sandbox in the user's browser. Start the server in the \
             background first, on any port.",
@@ -45,7 +69,7 @@ pub const OWN: &[ToolSpec] = &[
 ];
 
 /// Tools that change nothing.
-const READ_ONLY: [&str; 2] = ["read_file", "list_files"];
+const READ_ONLY: [&str; 4] = ["read_file", "list_files", "history", "diff"];
 
 pub fn tools() -> Vec<Tool> {
     let shared = SPECS.iter().map(|spec| tool(spec, true));

@@ -26,6 +26,11 @@ struct RunCode {
     timeout_seconds: Option<f64>,
 }
 
+fn is_unknown_context(error: &ClientError) -> bool {
+    matches!(error, ClientError::Refused { status, message, .. }
+        if status.as_u16() == 404 && message == "session not found")
+}
+
 #[derive(Deserialize)]
 struct Cell {
     exit_code: i32,
@@ -50,6 +55,22 @@ impl Toolbox {
     async fn run_cell(
         &self,
         code: String,
+        timeout_seconds: Option<f64>,
+        doing: &Doing<'_>,
+    ) -> Result<Observation, ToolError> {
+        match self.try_cell(&code, timeout_seconds, doing).await {
+            // After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
+            Err(ToolError::Client(error)) if is_unknown_context(&error) => {
+                *self.python.lock().await = None;
+                self.try_cell(&code, timeout_seconds, doing).await
+            }
+            other => other,
+        }
+    }
+
+    async fn try_cell(
+        &self,
+        code: &str,
         timeout_seconds: Option<f64>,
         doing: &Doing<'_>,
     ) -> Result<Observation, ToolError> {

@@ -91,6 +91,10 @@ impl Toolbox {
         &self.sandbox
     }
 
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }

@@ -1,6 +1,8 @@
 //! The routes: one file per resource.
 
 pub(crate) mod audit;
+pub(crate) mod context_forks;
+pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod exec_session;
@@ -26,5 +28,6 @@ pub(crate) mod snapshots;
 pub(crate) mod template_builds;
 pub(crate) mod templates;
 pub(crate) mod terminal;
+pub(crate) mod timeline;
 pub(crate) mod tokens;
 pub(crate) mod workspaces;

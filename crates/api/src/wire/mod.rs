@@ -1,6 +1,7 @@
 //! What goes over the wire: one file per resource, names and units as the public clients have them.
 
 pub(crate) mod access;
+pub(crate) mod diff;
 pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod exec;
@@ -14,3 +15,4 @@ pub(crate) mod seconds;
 pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod template;
+pub(crate) mod timeline;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sandling_engine::{BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, SnapshotId, State};
+use sandling_engine::{
+    BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, SnapshotId, State, USUAL_CHECKPOINTS,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -39,6 +41,8 @@ pub struct SandboxView {
     /// When its time to live is over, if it has one.
     expires_at: Option<String>,
     workspace: String,
+    /// How many checkpoints it keeps, if it makes one before each step.
+    checkpoints_kept: Option<u32>,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
     pub boundary: Value,
@@ -66,6 +70,7 @@ impl From<SandboxInfo> for SandboxView {
             idle_seconds: info.lifetime.idle_seconds,
             expires_at: expires_at(&info.lifetime),
             workspace: info.workspace,
+            checkpoints_kept: info.timeline.keep,
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }
     }
@@ -123,6 +128,30 @@ pub struct CreateSandbox {
     pub pids: Option<u32>,
     pub from_snapshot: Option<String>,
     pub volumes: Option<Vec<VolumeMount>>,
+    /// `every-exec`: a checkpoint before each command, cell and change of files, to rewind to.
+    pub checkpoints: Option<CheckpointsName>,
+    /// How many checkpoints without a name are kept; absent: 20.
+    #[schema(minimum = 1, maximum = 100)]
+    pub checkpoints_kept: Option<u32>,
+}
+
+/// When checkpoints are made.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointsName {
+    EveryExec,
+    /// Only those that are asked for.
+    Never,
+}
+
+fn kept(when: Option<CheckpointsName>, kept: Option<u32>) -> Result<Option<u32>, ApiError> {
+    match (when.unwrap_or(CheckpointsName::Never), kept) {
+        (CheckpointsName::EveryExec, kept) => Ok(Some(kept.unwrap_or(USUAL_CHECKPOINTS))),
+        (CheckpointsName::Never, None) => Ok(None),
+        (CheckpointsName::Never, Some(_)) => {
+            Err(ApiError::bad_request("checkpoints_kept needs checkpoints to be `every-exec`"))
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -161,6 +190,7 @@ impl CreateSandbox {
             workspace: workspace.to_owned(),
             metadata,
             labels,
+            checkpoints: kept(self.checkpoints, self.checkpoints_kept)?,
         })
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use sandling_mcp::SessionSettings;
+use sandling_mcp::{Checkpoints, SessionSettings};
 use sandling_tools::Settings;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,7 +20,8 @@ pub async fn mcp(options: &Mcp) -> anyhow::Result<ExitCode> {
         ..Settings::default()
     };
     let idle = Duration::from_secs(options.idle);
-    let settings = SessionSettings { template: options.template.clone(), idle, tools };
+    let checkpoints = if options.no_checkpoints { Checkpoints::None } else { Checkpoints::EveryStep };
+    let settings = SessionSettings { template: options.template.clone(), idle, checkpoints, tools };
     let stop = stop_on_signals()?;
     let Some(address) = options.http else {
         sandling_mcp::serve_stdio(settings, stop).await?;

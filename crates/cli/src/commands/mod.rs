@@ -5,6 +5,7 @@ pub mod audit;
 pub mod completions;
 pub mod cp;
 pub mod create;
+pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod exec;
@@ -24,6 +25,7 @@ pub mod serve;
 pub mod shell;
 pub mod snapshot;
 pub mod template;
+pub mod timeline;
 pub mod token;
 pub mod wake;
 
