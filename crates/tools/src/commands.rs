@@ -82,7 +82,8 @@ impl Toolbox {
     }
 
     async fn kill(&self, exec: &str) {
-        let killed = self.client.tell(&self.path(&format!("execs/{exec}/signal")), &json!({ "signal": "KILL" }));
+        let (path, signal) = (self.path(&format!("execs/{exec}/signal")), json!({ "signal": "KILL" }));
+        let killed = self.client.tell(&path, &signal);
         // One that has ended meanwhile needs no killing, and one that nobody can reach ends by its deadline.
         let _ = tokio::time::timeout(DEAD_WITHIN, killed).await;
     }
