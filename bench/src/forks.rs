@@ -69,9 +69,8 @@ async fn answers(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
 
 async fn fork(engine: &Arc<Engine>, parent: &Arc<Sandbox>, children: usize) -> anyhow::Result<Vec<Fork>> {
     let forks = engine.fork(parent, ForkSpec { children, ..ForkSpec::default() }).await?;
-    let answering = forks.iter().map(|fork| fork.sandbox.clone()).map(|child| {
-        tokio::spawn(async move { answers(&child).await })
-    });
+    let answering =
+        forks.iter().map(|fork| fork.sandbox.clone()).map(|child| tokio::spawn(async move { answers(&child).await }));
     for answered in answering.collect::<Vec<_>>() {
         answered.await??;
     }

@@ -15,14 +15,14 @@ clients=("$@")
 installed=${CARGO_TARGET_DIR:-$here/../../target}/mcp-conformance
 . "$here/../server.sh"
 http=
-finish() {
-  # Before anything else: clean_up looks at how we ended.
+# Tells how we ended, for clean_up to look at.
+end_http() {
   local status=$?
   [ -z "$http" ] || kill -TERM "$http" 2>/dev/null || true
-  (exit "$status")
-  clean_up "$here/../../target/mcp-conformance/server.log"
+  return "$status"
 }
-trap finish EXIT
+trap 'if end_http; then clean_up "$log"; else clean_up "$log"; fi' EXIT
+log=$installed/server.log
 
 install_python() {
   [ -x "$installed/python/bin/python" ] || python3 -m venv "$installed/python"

@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn only_the_same_call_with_the_same_result_is_a_repetition() {
-        let call = |code: &str| Call { id: "1".into(), name: "run_code".into(), arguments: Ok(json!({ "code": code })) };
+        let call =
+            |code: &str| Call { id: "1".into(), name: "run_code".into(), arguments: Ok(json!({ "code": code })) };
         let mut repeats = Repeats::default();
         let result = Observation::text("x");
         assert_eq!(repeats.count(&call("a"), &result), 1);

@@ -62,11 +62,7 @@ async fn drain(mut execution: Execution, mut recorder: Recorder) {
 }
 
 /// Starts a command and gives it its input; before that comes a checkpoint, if the sandbox is to have one.
-pub(crate) async fn start(
-    app: &App,
-    sandbox: &Arc<Sandbox>,
-    mut request: ExecRequest,
-) -> Result<Execution, ApiError> {
+pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRequest) -> Result<Execution, ApiError> {
     let input = request.stdin.as_mut().map(std::mem::take);
     let text = request.text();
     let spec = request.into_spec()?;

@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use sandling_engine::{
-    BakeError, ChangeError, CheckpointError, CreateError, DiffError, ForkError, IdentifyError, LinkError, MakeError, Refused, RunError,
-    SnapshotError, StoreError, TemplateError, TimelineError, UseError,
+    BakeError, ChangeError, CheckpointError, CreateError, DiffError, ForkError, IdentifyError, LinkError, MakeError,
+    Refused, RunError, SnapshotError, StoreError, TemplateError, TimelineError, UseError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};

@@ -42,7 +42,9 @@ pub use checkpoint::{CheckpointError, Rewound};
 pub use config::EngineConfig;
 pub use contexts::{Cell, CellOutput};
 pub use create::{CreateError, CreateSpec, DEFAULT_WORKSPACE, GrowError};
-pub use diff::{Change as DiffChange, Diff, DiffError, FileChange, FilePatch, FileState, LeftOut, Point, SKIPPED, TarStream};
+pub use diff::{
+    Change as DiffChange, Diff, DiffError, FileChange, FilePatch, FileState, LeftOut, Point, SKIPPED, TarStream,
+};
 pub use engine::{Engine, OpenError};
 pub use exec::{Collected, Execution, Output, RunError, RunSpec};
 pub use expiry::{Lifetime, LifetimeChange};
@@ -56,5 +58,5 @@ pub use made::MakeError;
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
 pub use snapshot::{RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing};
 pub use store::{Event, StoreError};
-pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
+pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};

@@ -121,6 +121,7 @@ impl Handler {
         let Found { toolbox, note } = self.session.find(sandbox.as_deref()).await?;
         let done = match name {
             "fork" => self.session.fork(&toolbox, arguments).await,
+            "checkpoint" => past::checkpoint(&toolbox, arguments).await,
             "history" => past::history(&toolbox, arguments).await,
             "rewind" => past::rewind(&toolbox, arguments).await,
             "diff" => past::diff(&toolbox, arguments).await,

@@ -41,9 +41,20 @@ struct Checkpoint {
 }
 
 #[derive(Deserialize)]
+struct Made {
+    number: u64,
+}
+
+#[derive(Deserialize)]
 struct Rewound {
     to: u64,
     was: Option<u64>,
+}
+
+pub async fn checkpoint(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
+    let Nothing {} = read_arguments(arguments)?;
+    let made: Made = toolbox.client().post(&path(toolbox, "checkpoints"), &json!({})).await?;
+    Ok(Observation::text(format!("checkpoint {}", made.number)))
 }
 
 pub async fn history(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {

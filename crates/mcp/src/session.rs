@@ -20,15 +20,15 @@ pub struct SessionSettings {
     pub template: String,
     /// A sandbox that nobody has used for so long ends by itself.
     pub idle: Duration,
-    /// Whether there is a checkpoint before every step.
     pub checkpoints: Checkpoints,
     pub tools: Settings,
 }
 
+/// When checkpoints are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoints {
     EveryStep,
-    None,
+    OnRequest,
 }
 
 /// Made without a sandbox; dropped, it ends those that it has.
@@ -134,7 +134,10 @@ impl Session {
         let mut machines = self.machines.lock().await;
         if count == 0 || count + machines.forks.len() > MOST_FORKS {
             let there = machines.forks.len();
-            return Err(BadCall(format!("count must be at least 1, and there may be {MOST_FORKS} forks at once; there are {there}")).into());
+            return Err(BadCall(format!(
+                "count must be at least 1, and there may be {MOST_FORKS} forks at once; there are {there}"
+            ))
+            .into());
         }
         let wish = json!({ "count": count, "idle_seconds": self.settings.idle.as_secs() });
         let path = format!("/v1/sandboxes/{}/fork-tree", parent.sandbox());

@@ -32,15 +32,22 @@ pub const OWN: &[ToolSpec] = &[
         required: 1,
     },
     ToolSpec {
+        name: "checkpoint",
+        description: "Remember the whole sandbox as it is now: files, processes, Python's variables. Do it before \
+            something risky. Gives the number for `rewind` and `diff`.",
+        arguments: &[SANDBOX],
+        required: 0,
+    },
+    ToolSpec {
         name: "history",
-        description: "List the sandbox's checkpoints: one is made before every step, with what was about to be run.",
+        description: "List the sandbox's checkpoints, and what was about to be run when each was made.",
         arguments: &[SANDBOX],
         required: 0,
     },
     ToolSpec {
         name: "rewind",
         description: "Put the sandbox back to a checkpoint: files, processes and Python's variables are as they were \
-            before that step. It can be taken back by a rewind to where it was.",
+            then. It can be taken back by a rewind to where it was.",
         arguments: &[("to", "integer", "The checkpoint's number, from `history`."), SANDBOX],
         required: 1,
     },

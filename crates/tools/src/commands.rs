@@ -97,7 +97,6 @@ fn ran(ended: &Ended, timeout_seconds: f64, stdout: Excerpt, stderr: Excerpt) ->
         }
         other => vec![format!("ended by: {other}")],
     };
-    let observation =
-        Observation::of_run(Some(ended.exit_code), &notes, &stdout.into_text(), &stderr.into_text());
+    let observation = Observation::of_run(Some(ended.exit_code), &notes, &stdout.into_text(), &stderr.into_text());
     Observation { is_error: ended.reason == "timeout", ..observation }
 }

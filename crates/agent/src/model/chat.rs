@@ -33,9 +33,9 @@ fn add(messages: &mut Vec<Value>, turn: &Turn) {
         Turn::User(text) => messages.push(json!({ "role": "user", "content": text })),
         Turn::Model(raw) => messages.push(raw.clone()),
         Turn::Answers(answers) => {
-            messages.extend(answers.iter().map(|(call, observation)| {
-                json!({ "role": "tool", "tool_call_id": call.id, "content": observation.text })
-            }));
+            messages.extend(answers.iter().map(
+                |(call, observation)| json!({ "role": "tool", "tool_call_id": call.id, "content": observation.text }),
+            ));
             // Tool messages hold text only.
             let mut content: Vec<Value> = answers
                 .iter()
@@ -65,7 +65,8 @@ pub fn read(mut completion: Value) -> Result<Reply, ModelError> {
         .map(|call| {
             let function = &call["function"];
             // Some servers send the arguments as the object that they are.
-            let arguments = function["arguments"].as_str().map_or_else(|| function["arguments"].to_string(), str::to_owned);
+            let arguments =
+                function["arguments"].as_str().map_or_else(|| function["arguments"].to_string(), str::to_owned);
             Call::of_text(text(&call["id"]), text(&function["name"]), &arguments)
         })
         .collect();

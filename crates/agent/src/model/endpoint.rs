@@ -121,7 +121,8 @@ mod tests {
     use super::*;
 
     fn from(variables: &[(&str, &str)], api: Option<Api>) -> Result<Endpoint, EndpointError> {
-        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         choose(api, Some("m".to_owned()), find)
     }
 

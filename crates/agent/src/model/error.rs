@@ -31,11 +31,7 @@ impl ModelError {
             Self::Unreachable(_) | Self::Broken(_) | Self::Strange(_) => true,
             // 529 is Anthropic's "overloaded".
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504 | 529),
-            Self::BadAddress(_)
-            | Self::BadKey
-            | Self::Certificates(_)
-            | Self::GaveUp { .. }
-            | Self::OutOfTime => false,
+            Self::BadAddress(_) | Self::BadKey | Self::Certificates(_) | Self::GaveUp { .. } | Self::OutOfTime => false,
         }
     }
 

@@ -56,7 +56,8 @@ impl Http {
                 .map_err(|error| failed(&error))?;
             builder.with_tls_config(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
         };
-        let client = Client::builder(TokioExecutor::new()).build(builder.https_or_http().enable_http1().wrap_connector(http));
+        let client =
+            Client::builder(TokioExecutor::new()).build(builder.https_or_http().enable_http1().wrap_connector(http));
         Ok(Self { client })
     }
 

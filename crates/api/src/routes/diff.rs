@@ -69,10 +69,8 @@ async fn of_any(
     Params(params): Params<AnyDiffParams>,
 ) -> Result<Response, ApiError> {
     let workspace = caller.workspace().as_str();
-    let points = [
-        app.engine.point(workspace, None, &params.from).await?,
-        app.engine.point(workspace, None, &params.to).await?,
-    ];
+    let points =
+        [app.engine.point(workspace, None, &params.from).await?, app.engine.point(workspace, None, &params.to).await?];
     let wish = Wish { names: [params.from, params.to], path: params.path, format: params.format.unwrap_or_default() };
     answer(&app, points, wish).await
 }

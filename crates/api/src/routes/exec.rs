@@ -70,12 +70,7 @@ async fn run(
     .await
 }
 
-async fn wait(
-    app: &App,
-    sandbox: &Arc<Sandbox>,
-    request: ExecRequest,
-    recorder: Recorder,
-) -> Result<Answer, ApiError> {
+async fn wait(app: &App, sandbox: &Arc<Sandbox>, request: ExecRequest, recorder: Recorder) -> Result<Answer, ApiError> {
     let timeout = request.timeout_seconds;
     let execution = follow::start(app, sandbox, request).await?;
     let id = execution.id().to_owned();

@@ -90,10 +90,5 @@ async fn rewind(
     let turn = app.turns.take().await?;
     let rewound = app.engine.rewind(&sandbox, &body.value.to).await?;
     drop(turn);
-    Ok(Json(RewindView {
-        id: sandbox.id().to_string(),
-        to: rewound.to.number,
-        was: rewound.was,
-        status: "running",
-    }))
+    Ok(Json(RewindView { id: sandbox.id().to_string(), to: rewound.to.number, was: rewound.was, status: "running" }))
 }

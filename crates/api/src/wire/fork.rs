@@ -114,7 +114,8 @@ pub(crate) struct ContextForkView {
 
 impl ContextForkView {
     pub(crate) fn new(forks: &[Fork], contexts: Vec<ContextInfo>) -> Self {
-        let sessions = forks.iter().zip(contexts).map(|(fork, info)| SessionView::new(fork.sandbox.id().as_str(), info));
+        let sessions =
+            forks.iter().zip(contexts).map(|(fork, info)| SessionView::new(fork.sandbox.id().as_str(), info));
         Self { fork: ForkView::new(forks), contexts: sessions.collect() }
     }
 }

@@ -86,7 +86,8 @@ fn list(answer: Value, json: bool) -> anyhow::Result<()> {
         };
         let kind = file.after.or(file.before).map(|state| state.kind).unwrap_or_default();
         // A name in a guest may hold anything, and a terminal would obey it.
-        let name: String = file.path.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect();
+        let name: String =
+            file.path.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect();
         show::line(format!("{letter} {name}{}", if kind == "directory" { "/" } else { "" }))?;
     }
     eprintln!("{} added, {} changed, {} removed", answer.added, answer.changed, answer.removed);

@@ -20,7 +20,7 @@ pub async fn mcp(options: &Mcp) -> anyhow::Result<ExitCode> {
         ..Settings::default()
     };
     let idle = Duration::from_secs(options.idle);
-    let checkpoints = if options.no_checkpoints { Checkpoints::None } else { Checkpoints::EveryStep };
+    let checkpoints = if options.checkpoints { Checkpoints::EveryStep } else { Checkpoints::OnRequest };
     let settings = SessionSettings { template: options.template.clone(), idle, checkpoints, tools };
     let stop = stop_on_signals()?;
     let Some(address) = options.http else {

@@ -79,8 +79,7 @@ pub async fn checkpoint(options: &Checkpoint) -> anyhow::Result<ExitCode> {
 pub async fn rewind(options: &Rewind) -> anyhow::Result<ExitCode> {
     let client = Client::need()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
-    let answer: Value =
-        client.post(&format!("/v1/sandboxes/{sandbox}/rewind"), &json!({ "to": options.to })).await?;
+    let answer: Value = client.post(&format!("/v1/sandboxes/{sandbox}/rewind"), &json!({ "to": options.to })).await?;
     if options.json {
         show::json(&answer)?;
     } else {

@@ -22,9 +22,9 @@ pub struct Mcp {
     /// A sandbox that nobody has used for so long ends
     #[arg(long, default_value = "30m", value_name = "TIME", value_parser = parse::seconds)]
     pub idle: u64,
-    /// Make no checkpoint before every step; there is nothing to rewind to then
+    /// Make a checkpoint before every step, so that each can be undone; without it, a model makes its own
     #[arg(long)]
-    pub no_checkpoints: bool,
+    pub checkpoints: bool,
     /// Bytes of each stream that a model is shown; the middle of more is cut
     #[arg(long, default_value_t = 20_000, value_name = "BYTES")]
     pub max_output: usize,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sandling_engine::{
-    Cause, CheckpointError, CreateSpec, Diff, DiffChange, DiffError, Engine, EngineConfig, FilePatch, ForkSpec, Sandbox,
-    TimelineError,
+    Cause, CheckpointError, CreateSpec, Diff, DiffChange, DiffError, Engine, EngineConfig, FilePatch, ForkSpec,
+    Sandbox, TimelineError,
 };
 use sandling_protocol::{ContextSpec, Language, WriteMode};
 
@@ -176,7 +176,11 @@ async fn a_diff_tells_what_changed_and_can_be_taken_home() {
     // The whole machine: the same, and what lies elsewhere.
     let all = diff(&engine, &sandbox, "2", "now", "/").await.unwrap();
     assert!(told(&all).contains(&("etc/motd", Removed)), "{:?}", told(&all));
-    assert!(!told(&all).iter().any(|(path, _)| path.starts_with("proc/") || path.starts_with("usr/")), "{:?}", told(&all));
+    assert!(
+        !told(&all).iter().any(|(path, _)| path.starts_with("proc/") || path.starts_with("usr/")),
+        "{:?}",
+        told(&all)
+    );
 
     // A patch, taken home: git makes of the old what is there now.
     let patch = changed.patch().await.unwrap();
@@ -215,8 +219,12 @@ async fn copy_home(engine: &Arc<Engine>, sandbox: &Arc<Sandbox>, home: &std::pat
     let was = home.join("was");
     std::fs::create_dir(&was).unwrap();
     let line = "base64 -d | tar -xf -";
-    let mut unpack =
-        std::process::Command::new("sh").args(["-c", line]).current_dir(&was).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut unpack = std::process::Command::new("sh")
+        .args(["-c", line])
+        .current_dir(&was)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     std::io::Write::write_all(&mut unpack.stdin.take().unwrap(), packed.as_bytes()).unwrap();
     assert!(unpack.wait().unwrap().success());
     engine.rewind(sandbox, "3").await.unwrap();
@@ -242,7 +250,9 @@ async fn a_parent_and_its_fork_can_be_compared_and_strangers_cannot() {
     let slept = diff(&engine, &parent, snapshot.id.as_str(), child.id().as_str(), "/root/").await.unwrap();
     assert_eq!(told(&slept).len(), 2);
     assert!(child.hibernates());
-    for (from, to, path) in [("nonsense", "now", "/"), ("now", "7", "/"), ("now", "now", "/../etc"), ("now", "now", "x")] {
+    for (from, to, path) in
+        [("nonsense", "now", "/"), ("now", "7", "/"), ("now", "now", "/../etc"), ("now", "now", "x")]
+    {
         assert!(diff(&engine, &parent, from, to, path).await.is_err(), "{from} {to} {path}");
     }
     drop(slept);

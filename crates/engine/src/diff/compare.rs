@@ -96,8 +96,9 @@ pub(super) fn compare(from: &Manifest, to: &Manifest) -> Vec<FileChange> {
 /// Copies of one disk have a file in common exactly if nothing has happened to it since they parted. Of directories
 /// and links, what they are says it all.
 fn same(before: &Walked, after: &Walked) -> bool {
-    let untouched =
-        || (before.inode, before.changed_unix_nanos, before.size) == (after.inode, after.changed_unix_nanos, after.size);
+    let untouched = || {
+        (before.inode, before.changed_unix_nanos, before.size) == (after.inode, after.changed_unix_nanos, after.size)
+    };
     let alike = FileState::from(before).same_but_for_content(&FileState::from(after));
     alike && (before.kind != EntryKind::File || untouched())
 }

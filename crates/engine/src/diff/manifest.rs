@@ -86,7 +86,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn line(path: &str, kind: &str) -> String {
-        format!("{}\n", serde_json::json!({ "p": path, "k": kind, "s": 1, "m": 420, "u": 0, "g": 0, "i": 1, "c": 1, "t": 1 }))
+        format!(
+            "{}\n",
+            serde_json::json!({ "p": path, "k": kind, "s": 1, "m": 420, "u": 0, "g": 0, "i": 1, "c": 1, "t": 1 })
+        )
     }
 
     fn paths(lines: &str, root: &str) -> Vec<String> {

@@ -188,8 +188,7 @@ fn file_patch(path: &str, old: Option<Blob>, new: Option<Blob>, binaries: Binari
         (Some(old), Some(new)) if old.bytes == new.bytes => return FilePatch::Text(String::new()),
         _ => {}
     }
-    let [old_bytes, new_bytes] =
-        [&old, &new].map(|blob| blob.as_ref().map_or(&[][..], |blob| blob.bytes.as_slice()));
+    let [old_bytes, new_bytes] = [&old, &new].map(|blob| blob.as_ref().map_or(&[][..], |blob| blob.bytes.as_slice()));
     if old_bytes == new_bytes && old.is_some() && new.is_some() {
         return FilePatch::Text(out);
     }

@@ -167,8 +167,11 @@ mod tests {
             (path, entry.size(), entry.header().uid().unwrap(), link)
         });
         let entries: Vec<_> = entries.collect();
-        let expected =
-            [("dir/".to_owned(), 0, 1000, None), (long.clone(), 3, 1000, None), ("link".to_owned(), 0, 1000, Some(long))];
+        let expected = [
+            ("dir/".to_owned(), 0, 1000, None),
+            (long.clone(), 3, 1000, None),
+            ("link".to_owned(), 0, 1000, Some(long)),
+        ];
         assert_eq!(entries, expected);
     }
 }

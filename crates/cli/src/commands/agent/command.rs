@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sandling_agent::{
-    Agent as Loop, Attempt, Budget, Endpoint, EndedBy, Model, Prices, Project, Race, Transcript, Winner, race,
+    Agent as Loop, Attempt, Budget, EndedBy, Endpoint, Model, Prices, Project, Race, Transcript, Winner, race,
 };
 use sandling_engine::Home;
 use sandling_tools::Toolbox;
