@@ -7,6 +7,7 @@ use sandling_engine::Engine;
 use sandling_engine::access::Access;
 use tokio::sync::watch;
 
+use crate::activity::Activity;
 use crate::builds::Builds;
 use crate::meter::Meter;
 use crate::preview::Ledger;
@@ -23,6 +24,7 @@ pub struct App {
     pub(crate) builds: Builds,
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
+    pub(crate) activity: Activity,
     closing: watch::Sender<bool>,
 }
 
@@ -37,6 +39,7 @@ impl App {
             builds: Builds::default(),
             meter: Meter::new(),
             turns: Turns::new(),
+            activity: Activity::new(),
             closing: watch::Sender::new(false),
         }))
     }

@@ -4,6 +4,7 @@
 //! of who may do what; this crate translates. It speaks the wire of the public PandaStack clients and more under the
 //! same paths.
 
+mod activity;
 mod app;
 mod audit;
 mod auth;

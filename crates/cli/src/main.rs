@@ -1,7 +1,5 @@
 //! `sandling`: a disposable computer for every AI agent.
 
-mod announce;
-mod client;
 mod commands;
 mod each;
 mod follow;
@@ -14,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use options::{Command, Options};
+use sandling_client as client;
 
 fn main() -> ExitCode {
     // Before anything else, and before any thread: this process may be asked to become a machine's jail.
@@ -64,6 +63,8 @@ async fn obey(Options { common, command }: &Options) -> anyhow::Result<ExitCode>
         Command::Quota(options) => commands::quota::quota(options).await,
         Command::Audit(options) => commands::audit::audit(options).await,
         Command::Template(options) => commands::template::template(common, options).await,
+        Command::Agent(options) => commands::agent::agent(options).await,
+        Command::Mcp(options) => commands::mcp::mcp(options).await,
         Command::Serve(options) => commands::serve::serve(common, options).await,
         Command::Doctor(options) => commands::doctor::doctor(common, options).await,
         Command::Completions { shell } => commands::completions::completions(*shell),

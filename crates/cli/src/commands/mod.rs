@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod agent;
 pub mod audit;
 pub mod completions;
 pub mod cp;
@@ -13,6 +14,7 @@ mod here;
 pub mod hibernate;
 pub mod logs;
 pub mod ls;
+pub mod mcp;
 pub mod network;
 pub mod pause;
 pub mod ports;

@@ -1,6 +1,7 @@
 //! The command line: one definition that yields parsing, help and completions.
 
 mod access;
+mod agents;
 mod copies;
 mod network;
 mod parse;
@@ -13,6 +14,7 @@ mod volumes;
 mod work;
 
 pub use access::{Audit, Quota, Token, TokenCommand};
+pub use agents::{Agent, AgentBudget, Mcp};
 pub use copies::{Fork, Snapshot, SnapshotCommand};
 pub use past::{Checkpoint, CheckpointCommand, Diff, Rewind, Timeline};
 pub use network::{ModeChoice, Network, Outside, Secret, SecretCommand};

@@ -46,7 +46,7 @@ impl Client {
         Self::find()?.ok_or(ClientError::NoServer)
     }
 
-    fn new(server: Server) -> Result<Self, ClientError> {
+    pub fn new(server: Server) -> Result<Self, ClientError> {
         let mut authorization =
             HeaderValue::from_str(&format!("Bearer {}", server.token)).map_err(|_| ClientError::BadToken)?;
         authorization.set_sensitive(true);
@@ -118,6 +118,11 @@ impl Client {
         body: Body,
     ) -> Result<T, ClientError> {
         read(self.answer(self.request(method, path, body)?).await?).await
+    }
+
+    /// Puts bytes that are there as a whole.
+    pub async fn upload(&self, path: &str, bytes: Vec<u8>) -> Result<(), ClientError> {
+        self.send(Method::PUT, path, whole(bytes)).await
     }
 
     /// A request that can be added to. The path is what follows the server's address, already encoded.
@@ -218,11 +223,11 @@ async fn refusal(response: Response<Incoming>) -> ClientError {
         Err(error) => return error,
     };
     // Something on the way that is no Sandling server says it in its own form, or not at all.
-    let Some(message) = body["error"].as_str() else {
+    let Some(message) = body["error"].as_str().map(str::to_owned) else {
         return ClientError::Strange(format!("status {status}"));
     };
     let code = body["code"].as_str().unwrap_or_default().to_owned();
-    ClientError::Refused { status, code, message: message.to_owned(), retry_after }
+    ClientError::Refused { status, code, message, retry_after, body }
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<u64> {
