@@ -8,6 +8,7 @@ use sandling_engine::access::Access;
 use tokio::sync::watch;
 
 use crate::builds::Builds;
+use crate::e2b::Memory;
 use crate::meter::Meter;
 use crate::preview::Ledger;
 use crate::turns::Turns;
@@ -23,6 +24,7 @@ pub struct App {
     pub(crate) builds: Builds,
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
+    pub(crate) e2b: Memory,
     closing: watch::Sender<bool>,
 }
 
@@ -37,6 +39,7 @@ impl App {
             builds: Builds::default(),
             meter: Meter::new(),
             turns: Turns::new(),
+            e2b: Memory::default(),
             closing: watch::Sender::new(false),
         }))
     }

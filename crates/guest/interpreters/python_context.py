@@ -52,7 +52,7 @@ class Context:
             if "reseed" in message:
                 self.reseed(bytes.fromhex(message["reseed"]))
             elif "cell" in message:
-                self.run(message["cell"], message["code"])
+                self.run(message["cell"], message["code"], message.get("env"))
 
     def prepare_process(self):
         # Nobody types here: a read must end at once, whatever descriptor 0 was.
@@ -72,15 +72,17 @@ class Context:
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETOWN, self.pid)
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETSIG, signal.SIGURG)
 
-    def run(self, number, source):
-        """One cell, from its code to its `done`."""
+    def run(self, number, source, environment=None):
+        """One cell, from its code to its `done`. `environment` is there while it runs, and gone afterwards."""
         answers, problem = [], None
+        before = {name: os.environ.get(name) for name in environment or ()}
+        os.environ.update(environment or {})
         self.begin()
         try:
             value = self.evaluate(f"<cell {number}>", source)
             self.leave_if_forked(None)
             if value is not None:
-                answers.append({"result": python_results.bundle(value)})
+                answers.append({"result": python_results.bundle(value), "value": True})
         except BaseException as caught:
             problem = caught
         self.leave_if_forked(problem)
@@ -90,6 +92,7 @@ class Context:
             problem = problem or caught
         self.running = False
         self.finish()
+        restore_environment(before)
         error = problem and describe(problem)
         status = "interrupted" if isinstance(problem, KeyboardInterrupt) else "error" if problem else "ok"
         self.control.send(*answers, {"done": number, "status": status, "error": error})
@@ -221,6 +224,14 @@ class Context:
             report(problem)
         flush(sys.stdout, sys.stderr)
         os._exit(status)
+
+
+def restore_environment(before):
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def is_silenced(source, last):
