@@ -137,8 +137,11 @@ fn api_key(headers: &HeaderMap) -> Option<String> {
 fn from_hex(digits: &str) -> Option<String> {
     let digit = |at: usize| (digits.as_bytes()[at] as char).to_digit(16);
     let byte = |at: usize| Some((digit(at)? << 4 | digit(at + 1)?) as u8);
-    let bytes: Vec<u8> = (digits.len() % 2 == 0).then(|| (0..digits.len()).step_by(2).map(byte).collect())??;
-    let text = String::from_utf8(bytes).ok()?;
+    if digits.len() % 2 == 1 {
+        return None;
+    }
+    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+    let text = String::from_utf8(bytes?).ok()?;
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)
 }
 

@@ -9,6 +9,6 @@ mod steps;
 mod uploads;
 
 pub(super) use begin::begin;
-pub(super) use builds::{Build, Builds};
+pub(super) use builds::Builds;
 pub(super) use steps::Plan;
 pub(super) use uploads::{has, keep};

@@ -12,7 +12,6 @@ mod upload;
 mod watch;
 
 pub(super) use files::router as files;
-pub(super) use paths::home_of;
 pub(super) use sample::{Sample, metrics};
 pub(super) use start::Started;
 pub(super) use watch::Watcher;

@@ -10,7 +10,7 @@ use crate::wire::files::checked;
 const LARGEST_PASSWD: usize = 1024 * 1024;
 
 /// The home of a user, as the sandbox's own list of users has it.
-pub(in crate::e2b) async fn home_of(sandbox: &Arc<Sandbox>, user: &str) -> Result<String, ApiError> {
+pub(super) async fn home_of(sandbox: &Arc<Sandbox>, user: &str) -> Result<String, ApiError> {
     if user == "root" {
         return Ok("/root".to_owned());
     }
