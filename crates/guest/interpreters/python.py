@@ -3,6 +3,7 @@
     python3 python.py zygote     imports once, then forks a spare for every request
     python3 python.py script     one script, without a zygote
     python3 python.py context    one context, without a zygote
+    python3 python.py script N   the same, told what to be by the file open as descriptor N
 
 The peer (the guest agent) speaks JSON lines on file descriptor 3; README.md is the contract. Whatever runs here
 after activation is the user's: it finds a `__main__` of its own, standard streams of its own, and no trace of
@@ -21,6 +22,7 @@ import sys
 import time
 from itertools import takewhile
 
+import python_packages
 from python_reseed import reseed
 from python_traceback import DRIVER_FOLDER, report, show_source
 
@@ -38,10 +40,10 @@ registered_by_zygote = None
 class Control:
     """The socket to the agent: one JSON object per line, both ways."""
 
-    def __init__(self, fd):
+    def __init__(self, fd, *messages):
         self.socket = socket.socket(fileno=fd)
         self.fds = []
-        self._messages = []
+        self._messages = list(messages)
         self._partial = bytearray()
 
     def receive(self):
@@ -94,7 +96,9 @@ def zygote():
     request = control.receive()
     if request is None:
         return
-    control.send({"ready": True, "failed_imports": warm(request["imports"])})
+    failed_imports = warm(request["imports"])
+    python_packages.note()
+    control.send({"ready": True, "failed_imports": failed_imports})
     gc.collect()
     gc.freeze()
     pool = os.urandom(32)
@@ -205,6 +209,8 @@ def become(control):
     except OSError as problem:
         control.send({"failed": str(problem)})
         os._exit(1)
+    if python_packages.loaded_are_replaced(message["env"].get("HOME")):
+        start_over(control, message)
     last_import = next(reversed(sys.modules))
     main = fresh_main()
     if message["become"] == "context":
@@ -223,6 +229,17 @@ def become(control):
     status = run_script(message["code"], main.__dict__)
     del main
     end(status, last_import, report_end)
+
+
+def start_over(control, message):
+    """Goes on as a new interpreter, which loads what is installed now and is told the same."""
+    os.dup2(control.socket.fileno(), CONTROL_FD)
+    told = os.memfd_create("activation", 0)
+    os.write(told, json.dumps(message).encode())
+    os.lseek(told, 0, os.SEEK_SET)
+    command = [sys.executable, os.path.join(DRIVER_FOLDER, "python.py"), message["become"], str(told)]
+    environment = {name: value for name, value in message["env"].items() if name in ("HOME", "LANG", "PATH")}
+    os.execve(sys.executable, command, {"LANG": "C.UTF-8", **environment})
 
 
 def end_reporter(control):
@@ -388,5 +405,9 @@ if __name__ == "__main__":
         zygote()
     elif sys.argv[1:] in (["script"], ["context"]):
         become(Control(CONTROL_FD))
+    elif sys.argv[1:2] in (["script"], ["context"]):
+        with open(int(sys.argv[2]), "rb") as told:
+            message = json.load(told)
+        become(Control(CONTROL_FD, message))
     else:
         sys.exit(__doc__)

@@ -18,8 +18,9 @@ pub struct Run {
     /// Arguments for the code
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
-    #[arg(short, long, default_value = "base", value_name = "NAME")]
-    pub template: String,
+    /// [default: `base`, or `code-interpreter` for Node]
+    #[arg(short, long, value_name = "NAME")]
+    pub template: Option<String>,
     /// By default the one that the file's name says, else Python
     #[arg(short, long, value_enum)]
     pub language: Option<LanguageChoice>,

@@ -161,8 +161,8 @@ class Cell:
 
 
 class Zygote(Process):
-    def __init__(self, imports=()):
-        super().__init__([PYTHON, os.path.join(FOLDER, "python.py"), "zygote"])
+    def __init__(self, imports=(), environment=None):
+        super().__init__([PYTHON, os.path.join(FOLDER, "python.py"), "zygote"], environment)
         self.send({"imports": list(imports)})
         self.ready = self.receive()
 
@@ -199,8 +199,8 @@ class InterpreterTest(unittest.TestCase):
         self.assertEqual(process.activate("context", **fields), {"activated": True})
         return process
 
-    def zygote(self, imports=()):
-        return self.opened(Zygote(imports))
+    def zygote(self, imports=(), environment=None):
+        return self.opened(Zygote(imports, environment))
 
     def opened(self, process):
         self.addCleanup(process.close)

@@ -1,6 +1,7 @@
 import os
 import resource
 import socket
+import sys
 import unittest
 
 from support import ENVIRONMENT, InterpreterTest, Process
@@ -66,6 +67,35 @@ class ZygoteTest(InterpreterTest):
             self.assertEqual(spare.run_script(code), 0)
             spare.drain()
             self.assertEqual(sorted(spare.stdout.split()), [b"exit", b"finalized", b"thread"])
+
+    def test_what_is_installed_later_is_found_and_replaces_what_was_loaded(self):
+        environment = {**ENVIRONMENT, "HOME": self.temporary_folder()}
+        packages = os.path.join(environment["HOME"], ".local/lib/python%d.%d/site-packages" % sys.version_info[:2])
+
+        def install(name, version):
+            os.makedirs(packages, exist_ok=True)
+            with open(os.path.join(packages, f".{name}"), "w") as file:
+                file.write(f"VERSION = {version}")
+            os.rename(file.name, os.path.join(packages, f"{name}.py"))
+
+        install("loaded", 1)
+        zygote = self.zygote(["loaded"], environment)
+        self.assertEqual(zygote.ready["failed_imports"], [])
+        code = "import sys\nwarm = 'loaded' in sys.modules\nimport loaded\nprint(warm, loaded.VERSION, %s)"
+
+        def printed(what):
+            spare = self.opened(zygote.fork(environment))
+            self.assertEqual(spare.run_script(code % what, env=environment, report_end=True), 0, spare.stderr)
+            return spare.stdout.decode().strip()
+
+        self.assertEqual(printed("0"), "True 1 0")
+        install("later", 7)
+        self.assertEqual(printed("__import__('later').VERSION"), "True 1 7")
+        install("loaded", 2)
+        self.assertEqual(printed("__import__('later').VERSION"), "False 2 7")
+        context = self.opened(zygote.fork(environment))
+        self.assertEqual(context.activate("context", env=environment), {"activated": True})
+        self.assertEqual(context.cell("import loaded; loaded.VERSION").text, "2")
 
     def test_it_keeps_no_descriptor_and_no_child(self):
         zygote = self.zygote()

@@ -127,11 +127,12 @@ async fn a_long_line_of_forks_is_folded_and_remembers_everything() {
 #[tokio::test]
 async fn a_second_save_of_one_machine_stores_only_what_changed() {
     let (machine, mut guest) = running("twice").await;
-    guest.ask("asked").await;
+    assert_eq!(guest.ask("fill 16000000").await, "filled");
     let first = save(&machine, None, "twice-first").await;
     guest.ask("asked").await;
     let second =
         save(&machine, Some(&Saved { top: "twice-first-top.qcow2".to_owned(), ..first }), "twice-second").await;
+    assert!(second.below_bytes > 16_000_000);
     assert!(second.stored_bytes * 2 < second.below_bytes, "{} after {}", second.stored_bytes, second.below_bytes);
     let (last, mut last_guest) = child(&second, "twice-child").await;
     assert_eq!(last_guest.ask("echo here").await, "here");

@@ -15,6 +15,7 @@ const MAX_CODE: u64 = 1024 * 1024;
 pub struct Code {
     pub text: String,
     pub language: Language,
+    pub template: String,
     pub advice: Vec<Finding>,
 }
 
@@ -22,7 +23,16 @@ impl Code {
     pub fn read(options: &Run) -> anyhow::Result<Self> {
         let (text, language) = (read(options)?, language(options));
         let advice = if options.scan { scan::scan(language, &text) } else { Vec::new() };
-        Ok(Self { text, language, advice })
+        let template = options.template.clone().unwrap_or_else(|| default_template(language).to_owned());
+        Ok(Self { text, language, template, advice })
+    }
+}
+
+/// The smallest that has the language.
+fn default_template(language: Language) -> &'static str {
+    match language {
+        Language::Node => "code-interpreter",
+        Language::Python | Language::Bash => "base",
     }
 }
 

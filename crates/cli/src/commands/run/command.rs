@@ -26,7 +26,7 @@ pub async fn run(common: &Common, options: &Run) -> anyhow::Result<ExitCode> {
             eprintln!("sandling: advice: line {}: {} ({:?})", finding.line, finding.what, finding.risk);
         }
     }
-    if let Some(note) = sandling_engine::alias_note(&options.template) {
+    if let Some(note) = sandling_engine::alias_note(&code.template) {
         eprintln!("sandling: {note}");
     }
     let mut report = match somewhere(common, options, &code).await? {

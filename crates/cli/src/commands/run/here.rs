@@ -24,7 +24,7 @@ pub const TTL_SLACK: Duration = Duration::from_secs(60);
 
 pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
     let engine = open_engine(common).await?;
-    let sandbox = match create(&engine, options).await {
+    let sandbox = match create(&engine, options, code).await {
         Ok(sandbox) => sandbox,
         Err(error) => {
             engine.close().await;
@@ -42,9 +42,9 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     Ok(Done::Ran(report))
 }
 
-async fn create(engine: &Arc<Engine>, options: &Run) -> anyhow::Result<Arc<Sandbox>> {
+async fn create(engine: &Arc<Engine>, options: &Run, code: &Code) -> anyhow::Result<Arc<Sandbox>> {
     let spec = CreateSpec {
-        template: options.template.clone(),
+        template: code.template.clone(),
         vcpus: options.sizes.cpus,
         memory_mib: options.sizes.memory,
         disk_mib: options.sizes.disk,

@@ -22,7 +22,7 @@ const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<Done> {
     // From the beginning: interrupted while the sandbox is made, we wait for it and remove it.
     let mut signals = Signals::catch().context("signals cannot be caught")?;
-    let (sandbox, caught) = create(client, options, &mut signals).await?;
+    let (sandbox, caught) = create(client, options, code, &mut signals).await?;
     let id = sandbox["id"].as_str().ok_or_else(|| ClientError::Strange("a sandbox has no id".to_owned()))?.to_owned();
     let mut report = Report::default();
     report.sandbox = sandbox;
@@ -42,9 +42,14 @@ pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<
 }
 
 /// Makes the sandbox; also tells whether somebody wanted us to end meanwhile.
-async fn create(client: &Client, options: &Run, signals: &mut Signals) -> anyhow::Result<(Value, Option<Caught>)> {
+async fn create(
+    client: &Client,
+    options: &Run,
+    code: &Code,
+    signals: &mut Signals,
+) -> anyhow::Result<(Value, Option<Caught>)> {
     let wish = CreateSandbox {
-        template: Some(options.template.clone()),
+        template: Some(code.template.clone()),
         ttl_seconds: Some(options.timeout + TTL_SLACK.as_secs()),
         cpu: options.sizes.cpus,
         memory_mb: options.sizes.memory,

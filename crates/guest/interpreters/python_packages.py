@@ -1,0 +1,60 @@
+"""Packages that come after the zygote has loaded its own: found, and never hidden by an older one that is loaded."""
+
+import os
+import site
+import sys
+from importlib.machinery import PathFinder
+
+# What `note` saw; nothing in an interpreter that was not forked.
+_folders = {}
+_loaded = {}
+
+
+def note():
+    """Remembers what is installed, and which of it is loaded."""
+    _folders.update((folder, _modified(folder)) for folder in _site_folders(os.environ.get("HOME")))
+    for name, module in list(sys.modules.items()):
+        origin = getattr(getattr(module, "__spec__", None), "origin", None)
+        if "." not in name and origin is not None and origin.startswith(tuple(_folders)):
+            _loaded[name] = (origin, _modified(origin))
+
+
+def loaded_are_replaced(home):
+    """Whether something that is loaded would not be what an interpreter started now finds. If not, all that has come
+    since is found too, in the order in which such an interpreter looks."""
+    if not _folders:
+        return False
+    # What this user cannot look into has nothing for it.
+    changed = [folder for folder in _site_folders(home) if _modified(folder) not in (None, _folders.get(folder))]
+    if not changed:
+        return False
+    for folder in changed:
+        before = set(sys.path)
+        site.addsitedir(folder)  # Also reads the `.pth` files of what is installed in place.
+        if folder not in before and folder in sys.path:
+            sys.path.remove(folder)
+            sys.path.insert(_first_site_folder(), folder)
+    return any(_found(name) != loaded for name, loaded in _loaded.items())
+
+
+def _site_folders(home):
+    version = "python%d.%d" % sys.version_info[:2]
+    own = [os.path.join(home, ".local", "lib", version, "site-packages")] if home else []
+    return own + site.getsitepackages()
+
+
+def _first_site_folder():
+    places = [place for place, folder in enumerate(sys.path) if folder in _folders]
+    return min(places, default=len(sys.path))
+
+
+def _found(name):
+    spec = PathFinder.find_spec(name)
+    return spec and (spec.origin, _modified(spec.origin))
+
+
+def _modified(path):
+    try:
+        return os.stat(path).st_mtime_ns
+    except (OSError, TypeError):
+        return None
