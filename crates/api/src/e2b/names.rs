@@ -7,8 +7,11 @@ use crate::app::App;
 use crate::error::ApiError;
 
 /// E2B's names of templates, and ours.
-const STANDS_FOR: [(&str, &str); 3] =
-    [("code-interpreter-v1", "code-interpreter"), ("e2bdev/code-interpreter", "code-interpreter"), ("e2bdev/base", "base")];
+const STANDS_FOR: [(&str, &str); 3] = [
+    ("code-interpreter-v1", "code-interpreter"),
+    ("e2bdev/code-interpreter", "code-interpreter"),
+    ("e2bdev/base", "base"),
+];
 
 /// Snapshots that were built as templates have this before their name.
 const BUILT: &str = "e2b-template:";
@@ -49,7 +52,9 @@ impl Name {
         if plain(name) && plain(tag) {
             return Ok(Self { name: name.to_owned(), tag: tag.to_owned() });
         }
-        Err(ApiError::bad_request("a template's name has letters, digits, dots, dashes or underscores, and perhaps a tag"))
+        Err(ApiError::bad_request(
+            "a template's name has letters, digits, dots, dashes or underscores, and perhaps a tag",
+        ))
     }
 
     /// The name of the snapshot that holds it.

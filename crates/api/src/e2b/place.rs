@@ -207,7 +207,8 @@ impl Envd {
         app.engine.settled().await;
         let signed = Signed { path: &path, operation, user: &user, expires };
         let fits = |id: &SandboxId| token::same(&signed.signature(&token::access(app, id)), &signature);
-        let candidates = named.map_or_else(|| app.engine.list().into_iter().map(|info| info.id).collect(), |id| vec![id]);
+        let candidates =
+            named.map_or_else(|| app.engine.list().into_iter().map(|info| info.id).collect(), |id| vec![id]);
         let id = candidates.into_iter().find(fits).ok_or_else(wrong)?;
         Self::enter(app, parts, &id, user_name).await
     }

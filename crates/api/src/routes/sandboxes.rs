@@ -66,11 +66,7 @@ async fn create(
 }
 
 /// Makes a sandbox, if the workspace's quota has room for it and a turn comes.
-pub(crate) async fn make(
-    app: &Arc<App>,
-    workspace: &WorkspaceName,
-    spec: CreateSpec,
-) -> Result<SandboxInfo, ApiError> {
+pub(crate) async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxInfo, ApiError> {
     app.engine.settled().await;
     let wish = match &spec.from_snapshot {
         None => wish(app, workspace, &spec)?,

@@ -218,7 +218,8 @@ impl Host {
             ToHost::Data { stream, part, offset } => {
                 assert!(body.len() <= sandling_protocol::CHUNK && !body.is_empty());
                 let heard = self.open_stream(stream);
-                let is_exec = matches!(part, Part::Stdout | Part::Stderr | Part::Terminal | Part::Results | Part::Value);
+                let is_exec =
+                    matches!(part, Part::Stdout | Part::Stderr | Part::Terminal | Part::Results | Part::Value);
                 if !is_exec || heard.next_offset != 0 {
                     assert!(offset >= heard.next_offset, "offsets go back");
                 }

@@ -103,7 +103,9 @@ impl Workshop {
         let (mut out, mut err) = (Lines::default(), Lines::default());
         loop {
             match execution.next().await? {
-                Output::Bytes { part: Part::Stderr, bytes, .. } => err.take(&bytes, |line| self.build.say(line, "warn", number)),
+                Output::Bytes { part: Part::Stderr, bytes, .. } => {
+                    err.take(&bytes, |line| self.build.say(line, "warn", number))
+                }
                 Output::Bytes { bytes, .. } => out.take(&bytes, |line| self.build.say(line, "info", number)),
                 Output::Started { .. } | Output::Dropped(_) => {}
                 Output::Exited(exit) => {

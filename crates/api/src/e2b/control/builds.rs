@@ -76,10 +76,8 @@ async fn link(
     let present = build::has(&app, workspace, &hash)?;
     let token = token::upload(&app, workspace, &hash);
     // The upload comes without a key, so its address must be enough.
-    let url = format!(
-        "http://{}/templates/upload/files/{hash}?workspace={workspace}&token={token}",
-        host::of(&headers)
-    );
+    let url =
+        format!("http://{}/templates/upload/files/{hash}?workspace={workspace}&token={token}", host::of(&headers));
     Ok((StatusCode::CREATED, Json(json!({ "present": present, "url": url }))))
 }
 

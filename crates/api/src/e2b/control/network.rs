@@ -42,7 +42,9 @@ pub(super) fn check(network: &Network) -> Result<(), ApiError> {
         return Err(unsupported("nothing leaves a sandbox: there is no network for DNS servers or a proxy yet"));
     }
     match network.mask_request_host {
-        Some(_) => Err(unsupported("a server in a sandbox sees `localhost` as its host; maskRequestHost changes nothing")),
+        Some(_) => {
+            Err(unsupported("a server in a sandbox sees `localhost` as its host; maskRequestHost changes nothing"))
+        }
         None => Ok(()),
     }
 }

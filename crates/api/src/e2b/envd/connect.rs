@@ -194,7 +194,6 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,8 @@
 
 mod connect;
 mod entries;
-mod filesystem;
 mod files;
+mod filesystem;
 mod paths;
 mod process;
 mod sample;

@@ -281,7 +281,10 @@ fn signal_name(signal: i32) -> String {
         (13, "broken pipe"),
         (15, "terminated"),
     ];
-    known.iter().find(|(number, _)| *number == signal).map_or_else(|| signal.to_string(), |(_, name)| (*name).to_owned())
+    known
+        .iter()
+        .find(|(number, _)| *number == signal)
+        .map_or_else(|| signal.to_string(), |(_, name)| (*name).to_owned())
 }
 
 #[cfg(test)]

@@ -93,7 +93,8 @@ struct Sink {
 
 impl Sink {
     fn new(upload: Upload, headers: &HeaderMap) -> Result<Self, ApiError> {
-        let encoding = headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("identity");
+        let encoding =
+            headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("identity");
         let unpack = match encoding {
             "identity" | "" => None,
             "gzip" => Some(GzDecoder::new(Vec::new())),

@@ -43,7 +43,8 @@ impl Tongue {
             "javascript" | "js" => Ok(Self::JavaScript),
             "bash" => Ok(Self::Bash),
             other => {
-                let message = format!("there is no interpreter for {other:?} here; there are python, javascript and bash");
+                let message =
+                    format!("there is no interpreter for {other:?} here; there are python, javascript and bash");
                 Err(ApiError::bad_request(message))
             }
         }
