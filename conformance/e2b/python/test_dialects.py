@@ -16,9 +16,8 @@ def test_a_sandbox_is_the_same_in_both(make):
     assert own["id"].replace("-", "") == made.sandbox_id and own["metadata"] == {"from": "e2b"}
     native.call("POST", f"/v1/sandboxes/{own['id']}/exec", {"cmd": "echo native >/tmp/from"})
     assert made.files.read("/tmp/from") == "native\n"
-    audited = native.call("GET", "/v1/audit?limit=200")
-    entries = audited["entries"] if isinstance(audited, dict) else audited
-    assert any(e["action"] == "sandbox.create" and e["object"] == own["id"] for e in entries)
+    audited = native.call("GET", "/v1/audit?limit=1000")["items"]
+    assert any(e["action"] == "sandbox.create" and e["object"] == own["id"] for e in audited)
 
 
 def test_a_sandbox_of_the_other_dialect_is_connected_to():

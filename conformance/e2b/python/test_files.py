@@ -1,10 +1,11 @@
 """Files and directories."""
 
 import io
+import urllib.error
 import urllib.request
 
 import pytest
-from e2b import FileType, InvalidArgumentException, NotFoundException, WriteEntry
+from e2b import FileType, InvalidArgumentException, NotFoundException
 from support.waiting import until
 
 
@@ -20,7 +21,7 @@ def test_bytes_go_both_ways_unchanged(sandbox, place):
 
 
 def test_several_files_at_once_and_below_the_home(sandbox, place):
-    files = [WriteEntry(path=f"{place}/{name}", data=name.encode() * 10) for name in "abc"]
+    files = [{"path": f"{place}/{name}", "data": name.encode() * 10} for name in "abc"]
     assert [entry.name for entry in sandbox.files.write_files(files)] == ["a", "b", "c"]
     assert sandbox.files.read(f"{place}/b") == "b" * 10
     sandbox.files.write("relative.txt", "here")

@@ -38,6 +38,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/sandboxes", post(create).get(super::list::first))
         .route("/v2/sandboxes", post(create).get(super::list::page))
         .route("/sandboxes/{id}", get(look).delete(kill))
+        .route("/health", get(async || StatusCode::NO_CONTENT))
 }
 
 /// What the clients send. What they may send one day is not a mistake.
