@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures Sandling beside bubblewrap and gVisor in one run; writes bench/out/sandboxes.{json,svg}.
-# Arguments go to the bench program: --rounds N, --creates N, --alive N.
+# Arguments go to the bench program: --rounds N, --creates N, --alive N. With --forks it measures forks, sleep and
+# checkpoints instead, and writes bench/out/forks.{json,svg}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh

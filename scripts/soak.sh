@@ -27,5 +27,7 @@ conformance/faults/run.sh "$sandling" "$kills" || status=$?
 target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
+SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
+  cargo test --package sandling-cli --test vm no_two_children_draw_the_same || status=$?
 scripts/leftovers.sh || status=$?
 exit "$status"

@@ -56,6 +56,7 @@ target/debug/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TE
 
 step "hostile bytes"
 scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"
+scripts/fuzz.sh "${SANDLING_NETWORK_FUZZ_SECONDS:-20}" fuzz/network
 
 step "nothing is left behind"
 scripts/leftovers.sh

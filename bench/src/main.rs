@@ -3,6 +3,7 @@
 
 mod contenders;
 mod endurance;
+mod forks;
 mod plot;
 mod profile;
 mod report;
@@ -35,6 +36,9 @@ struct Options {
     /// Only print where the time of a create and of the first commands goes
     #[arg(long)]
     profile: bool,
+    /// Only measure forks, sleep and checkpoints; written to `forks.json` and `forks.svg`
+    #[arg(long)]
+    forks: bool,
     /// Where `sandboxes.json` and `sandboxes.svg` go
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
@@ -47,11 +51,17 @@ async fn main() -> anyhow::Result<()> {
         return profile::print(&options).await;
     }
     let mut report = Report::new();
-    contenders::measure(&options, &mut report).await?;
-    endurance::measure(&options, &mut report).await?;
+    let name = if options.forks {
+        forks::measure(&options, &mut report).await?;
+        "forks"
+    } else {
+        contenders::measure(&options, &mut report).await?;
+        endurance::measure(&options, &mut report).await?;
+        "sandboxes"
+    };
     std::fs::create_dir_all(&options.out)?;
-    std::fs::write(options.out.join("sandboxes.json"), serde_json::to_vec_pretty(&report)?)?;
-    std::fs::write(options.out.join("sandboxes.svg"), plot::svg(&report))?;
+    std::fs::write(options.out.join(format!("{name}.json")), serde_json::to_vec_pretty(&report)?)?;
+    std::fs::write(options.out.join(format!("{name}.svg")), plot::svg(&report))?;
     print!("{}", report.table());
     println!("\nwritten to {}", options.out.display());
     Ok(())

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 from e2b import AuthenticationException, NotFoundException, Sandbox, SandboxException, SandboxQuery, SandboxState
+from support import native
 
 MISSING = "0" * 12 + "4" + "0" * 3 + "8" + "0" * 15
 
@@ -69,10 +70,18 @@ def test_a_wrong_key_and_a_wrong_template_are_refused():
 
 
 def test_what_cannot_be_had_is_refused_with_a_sentence():
-    with pytest.raises(SandboxException, match="nothing leaves"):
-        Sandbox.create(network={"allow_out": ["example.org"], "deny_out": ["0.0.0.0/0"]})
+    with pytest.raises(SandboxException, match="cannot be denied"):
+        Sandbox.create(network={"allow_out": ["0.0.0.0/0"], "deny_out": ["192.0.2.0/24"]})
     with pytest.raises(SandboxException, match="volumes"):
         Sandbox.create(volume_mounts={"/data": "mine"})
+
+
+def test_rules_of_the_network_are_kept(make):
+    made = make(network={"allow_out": ["example.org"], "deny_out": ["0.0.0.0/0"]})
+    assert native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network")["allow"] == ["example.org"]
+    assert made.get_info().network["allow_out"] == ["example.org"]
+    made.update_network({"deny_out": ["0.0.0.0/0"]})
+    assert native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network")["mode"] == "deny"
 
 
 def test_an_idempotency_key_makes_one_sandbox(make):

@@ -77,11 +77,12 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
 }
 
 /// What is asked of a sandbox's machine, and not only about the sandbox.
-const USES: [&str; 12] = [
+const USES: [&str; 13] = [
     "exec",
     "execs",
     "fs",
     "repl",
+    "contexts",
     "ports",
     "proxy",
     "fork",

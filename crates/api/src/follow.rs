@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use sandling_engine::{Collected, Execution, Output, RunError, Sandbox};
+use sandling_engine::{Cause, Collected, Execution, Output, RunError, Sandbox};
 use sandling_protocol::{Exit, ExitReason, Part};
 use serde::Serialize;
 
+use crate::app::App;
 use crate::error::{ApiError, command_timeout_text};
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
@@ -37,11 +38,12 @@ pub(crate) async fn gather(mut execution: Execution, mut recorder: Recorder) -> 
 
 /// Starts a command that runs on by itself.
 pub(crate) async fn detach(
+    app: &App,
     sandbox: &Arc<Sandbox>,
     request: ExecRequest,
     recorder: Recorder,
 ) -> Result<Detached, ApiError> {
-    let mut execution = start(sandbox, request)?;
+    let mut execution = start(app, sandbox, request).await?;
     let id = execution.id().to_owned();
     let (pid, existing) = first(&mut execution).await?;
     // Followed all the same: so its sandbox is not idle, and its deadline holds even if the guest breaks it.
@@ -59,10 +61,13 @@ async fn drain(mut execution: Execution, mut recorder: Recorder) {
     }
 }
 
-/// Starts a command and gives it its input.
-pub(crate) fn start(sandbox: &Arc<Sandbox>, mut request: ExecRequest) -> Result<Execution, ApiError> {
+/// Starts a command and gives it its input; before that comes a checkpoint, if the sandbox is to have one.
+pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRequest) -> Result<Execution, ApiError> {
     let input = request.stdin.as_mut().map(std::mem::take);
-    let execution = sandbox.run(request.into_spec()?)?;
+    let text = request.text();
+    let spec = request.into_spec()?;
+    app.engine.before(sandbox, Cause::Exec, &text).await?;
+    let execution = sandbox.run(spec)?;
     if let Some(input) = input {
         let sender = execution.stdin();
         // Beside the reading of output, or a command that prints while it reads would block both. One that ends

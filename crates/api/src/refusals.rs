@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use sandling_engine::{
-    BakeError, ChangeError, CreateError, ForkError, IdentifyError, LinkError, MakeError, Refused, RunError,
-    SnapshotError, StoreError, TemplateError, UseError,
+    BakeError, ChangeError, CheckpointError, CreateError, DiffError, ForkError, IdentifyError, LinkError, MakeError,
+    NetworkError, Refused, RunError, SnapshotError, StoreError, TemplateError, TimelineError, UseError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
@@ -133,6 +133,7 @@ impl From<CreateError> for ApiError {
                 no_space("the server's disk is full")
             }
             CreateError::Store(error) => error.into(),
+            CreateError::Network(error) => error.into(),
             // A guest that is too slow on a host that is too busy; it is gone again.
             CreateError::Make(MakeError::Guest(LinkError::NoAnswer))
             | CreateError::Identify(IdentifyError::Guest(LinkError::NoAnswer) | IdentifyError::Clock) => {
@@ -141,6 +142,31 @@ impl From<CreateError> for ApiError {
             }
             CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
             CreateError::Make(_) | CreateError::Identify(_) | CreateError::GrowDisk(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<NetworkError> for ApiError {
+    fn from(error: NetworkError) -> Self {
+        let message = error.to_string();
+        match error {
+            NetworkError::NoSecret(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            NetworkError::NotAttached(_) => Self::conflict("secret_not_attached", message),
+            NetworkError::NoAuthority => Self::conflict("no_authority", message),
+            NetworkError::Full { .. } => Self::conflict("too_many_secrets", message),
+            NetworkError::TooMany { .. }
+            | NetworkError::TooLong { .. }
+            | NetworkError::SecretName
+            | NetworkError::SecretLength { .. }
+            | NetworkError::ReservedName
+            | NetworkError::Secret(_) => Self::bad_request(message),
+            NetworkError::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", message),
+            NetworkError::Store(error) => error.into(),
+            NetworkError::Guest(error) => error.into(),
+            NetworkError::Install { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_authority", message),
+            NetworkError::Key(_) | NetworkError::Authority(_) | NetworkError::Machine(_) | NetworkError::Start(_) => {
+                Self::internal(&error)
+            }
         }
     }
 }
@@ -162,6 +188,49 @@ impl From<SnapshotError> for ApiError {
             | SnapshotError::Hostile
             | SnapshotError::Map(_)
             | SnapshotError::Store(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<TimelineError> for ApiError {
+    fn from(error: TimelineError) -> Self {
+        let message = error.to_string();
+        match error {
+            TimelineError::Unknown => Self::new(StatusCode::NOT_FOUND, "no_such_checkpoint", message),
+            TimelineError::NameTaken => Self::conflict("name_taken", message),
+            TimelineError::Name => Self::bad_request(message),
+            TimelineError::TooManyNames => Self::conflict("too_many_names", message),
+        }
+    }
+}
+
+impl From<CheckpointError> for ApiError {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Timeline(error) => error.into(),
+            CheckpointError::Use(error) => error.into(),
+            CheckpointError::Save(error) => error.into(),
+            CheckpointError::Restore(error) => error.into(),
+            CheckpointError::Change(error) => error.into(),
+        }
+    }
+}
+
+impl From<DiffError> for ApiError {
+    fn from(error: DiffError) -> Self {
+        let message = error.to_string();
+        match error {
+            DiffError::Point(_) => Self::new(StatusCode::NOT_FOUND, "no_such_moment", message),
+            DiffError::Strangers => Self::conflict("no_kin", message),
+            DiffError::TooMany(_) | DiffError::TooLarge | DiffError::PatchTooLarge(_) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+            }
+            DiffError::Path => Self::bad_request(message),
+            DiffError::Timeline(error) => error.into(),
+            DiffError::Use(error) => error.into(),
+            DiffError::Snapshot(error) => error.into(),
+            DiffError::Create(error) => error.into(),
+            DiffError::Store(error) => error.into(),
         }
     }
 }

@@ -21,11 +21,13 @@ use crate::{e2b, request, routes, wire};
 #[openapi(
     info(title = "Sandling", description = "A disposable computer for every AI agent."),
     components(schemas(
-        wire::error::ErrorBody, wire::files::WriteName, crate::flag::Flag, routes::logs::StreamName
+        wire::error::ErrorBody, wire::files::WriteName, crate::flag::Flag, routes::logs::StreamName,
+        wire::diff::DiffFormat
     )),
     modifiers(&BearerTokens),
     tags(
-        (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"), (name = "logs"),
+        (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"),
+        (name = "forks"), (name = "snapshots"), (name = "checkpoints"), (name = "network"), (name = "logs"),
         (name = "events"), (name = "metrics"), (name = "terminals"), (name = "templates"), (name = "access"),
         (name = "server"),
         (name = "previews", description = "A server on any port of a sandbox is reachable at \
@@ -78,10 +80,15 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::files_change::router())
         .merge(routes::lifecycle::router())
         .merge(routes::forks::router())
+        .merge(routes::context_forks::router())
         .merge(routes::snapshots::router())
+        .merge(routes::timeline::router())
+        .merge(routes::diff::router())
         .merge(routes::logs::router())
         .merge(routes::events::router())
         .merge(routes::metrics::router())
+        .merge(routes::network::router())
+        .merge(routes::secrets::router())
         .merge(routes::ports::router())
         .merge(routes::preview::router())
         .merge(routes::terminal::router())

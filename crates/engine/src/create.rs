@@ -13,10 +13,12 @@ use crate::fork::Born;
 use crate::identify::{IdentifyError, identify};
 use crate::link::LinkError;
 use crate::made::{Made, MakeError};
+use crate::network::{NetworkError, NetworkWish, Prepared};
 use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
 use crate::snapshot::{RestoreError, SnapshotId, Standing};
 use crate::store::StoreError;
 use crate::template::{Template, TemplateError};
+use crate::timeline::{MOST_CHECKPOINTS, Timeline};
 use crate::{keep, memory, space};
 
 /// Whose sandboxes are, where nobody is told apart.
@@ -47,6 +49,9 @@ pub struct CreateSpec {
     pub workspace: String,
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// Makes a checkpoint before everything that changes it, and keeps so many.
+    pub checkpoints: Option<u32>,
+    pub network: NetworkWish,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +77,8 @@ pub enum CreateError {
     #[error("the disk could not be grown")]
     GrowDisk(#[source] GrowError),
     #[error(transparent)]
+    Network(#[from] NetworkError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the engine is closing")]
     Closing,
@@ -94,11 +101,13 @@ impl Engine {
         making.await.unwrap_or(Err(CreateError::Closing))
     }
 
-    async fn create_inner(self: Arc<Self>, spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
+    async fn create_inner(self: Arc<Self>, mut spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
         let asked = Instant::now();
         spec.check()?;
+        let network = self.prepare_network(&spec.workspace, &spec.network)?;
+        spec.env.extend(network.variables());
         if let Some(id) = &spec.from_snapshot {
-            return self.create_from(id, &spec).await;
+            return self.create_from(id, &spec, network).await;
         }
         let template = self.template(&spec.workspace, &spec.template, spec.vcpus, spec.memory_mib).await?;
         let disk_mib = spec.disk_mib(&template)?;
@@ -112,6 +121,7 @@ impl Engine {
                 (made, BootMode::Restore)
             }
         };
+        network.settle(&self, &made.id, made.link()).await?;
         if disk_mib != template.disk_mib() {
             grow(&made, disk_mib).await.map_err(CreateError::GrowDisk)?;
         }
@@ -136,12 +146,19 @@ impl Engine {
             bake: template.shape.key.clone(),
             standing: Standing::default(),
             parent: None,
+            timeline: Timeline::keeping(spec.checkpoints),
+            network: network.settings,
         };
         self.hand_out(made, info)
     }
 
     /// A sandbox that goes on where a snapshot was made.
-    async fn create_from(self: &Arc<Self>, id: &SnapshotId, spec: &CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
+    async fn create_from(
+        self: &Arc<Self>,
+        id: &SnapshotId,
+        spec: &CreateSpec,
+        network: Prepared,
+    ) -> Result<Arc<Sandbox>, CreateError> {
         if spec.vcpus.is_some() || spec.memory_mib.is_some() || spec.disk_mib.is_some() {
             return Err(CreateError::SizeOfSnapshot);
         }
@@ -153,6 +170,8 @@ impl Engine {
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
             parent: None,
+            checkpoints: spec.checkpoints,
+            network,
         };
         let (sandbox, _) = self.restore_snapshot(&snapshot, born, Some(&spec.env), "restored").await?;
         Ok(sandbox)
@@ -219,7 +238,8 @@ impl CreateSpec {
         };
         within("vcpus", self.vcpus, 1, 16)?;
         within("memory_mib", self.memory_mib, 256, 65_536)?;
-        within("pids", self.pids, 16, 1_000_000)
+        within("pids", self.pids, 16, 1_000_000)?;
+        within("checkpoints_kept", self.checkpoints, 1, MOST_CHECKPOINTS)
     }
 
     fn disk_mib(&self, template: &Template) -> Result<u32, CreateError> {

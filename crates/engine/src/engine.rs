@@ -12,10 +12,11 @@ use tokio::sync::{broadcast, watch};
 use crate::config::EngineConfig;
 use crate::create::DEFAULT_WORKSPACE;
 use crate::made::Maker;
+use crate::network::{Outside, Vault};
 use crate::owner::Owner;
 use crate::recover;
 use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
-use crate::snapshot::SnapshotId;
+use crate::snapshot::{Overlays, SnapshotId};
 use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
@@ -40,6 +41,8 @@ pub struct Engine {
     pub(crate) owner: Owner,
     pub(crate) images: ImageStore,
     pub(crate) maker: Arc<Maker>,
+    pub(crate) vault: Vault,
+    pub(crate) outside: Outside,
     pub(crate) templates: tokio::sync::Mutex<HashMap<Shape, Arc<Template>>>,
     events: broadcast::Sender<Event>,
     shelves: Mutex<HashMap<Shape, Arc<Shelf>>>,
@@ -47,6 +50,7 @@ pub struct Engine {
     /// Sandboxes of dead engines of which it is not yet known whether they can be taken over.
     unsettled: watch::Sender<BTreeSet<SandboxId>>,
     pub(crate) sweeping: tokio::sync::Mutex<()>,
+    pub(crate) overlays: Overlays,
     held_snapshots: Mutex<Vec<SnapshotId>>,
 }
 
@@ -89,8 +93,12 @@ impl Engine {
             launcher: config.launcher.clone(),
             library: place_library(config.home.root()).map_err(home_error)?,
         });
+        let overlays = Overlays::new(config.home.snapshots());
+        let (vault, outside) = (Vault::of(&config.home), Outside::new(&config.network));
         let engine = Arc::new(Self {
             config,
+            vault,
+            outside,
             probe,
             store,
             owner,
@@ -101,6 +109,7 @@ impl Engine {
             shelves: Default::default(),
             sandboxes: Default::default(),
             sweeping: Default::default(),
+            overlays,
             held_snapshots: Default::default(),
             unsettled: Default::default(),
         });
@@ -116,6 +125,10 @@ impl Engine {
 
     pub fn get(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
         self.registry().living.get(id).cloned()
+    }
+
+    pub(crate) fn living(&self) -> Vec<Arc<Sandbox>> {
+        self.registry().living.values().cloned().collect()
     }
 
     /// The sandboxes of this engine, oldest first.

@@ -13,9 +13,11 @@ use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
 use crate::identify::{ClockError, identify};
-use crate::sandbox::{BootMode, Command, Sandbox, SandboxId, SandboxInfo, UseError};
+use crate::network::Prepared;
+use crate::sandbox::{BootMode, Sandbox, SandboxId, SandboxInfo, UseError};
 use crate::snapshot::{SaveTimes, SnapshotError, SnapshotInfo};
 use crate::store::Listed;
+use crate::timeline::Timeline;
 
 /// How many children one fork can have.
 const MOST_CHILDREN: usize = 64;
@@ -49,6 +51,8 @@ pub struct ForkSpec {
     pub labels: BTreeMap<String, String>,
     /// Variables for what is started in them, instead of the parent's; what runs already has its own.
     pub env: Option<BTreeMap<String, String>>,
+    /// Whether they may use the parent's secrets. They have its policy in any case.
+    pub secrets: bool,
 }
 
 /// What a restored sandbox is, beyond what its snapshot says.
@@ -59,6 +63,9 @@ pub(crate) struct Born {
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) parent: Option<SandboxId>,
+    /// How many checkpoints it keeps, if it makes them.
+    pub(crate) checkpoints: Option<u32>,
+    pub(crate) network: Prepared,
 }
 
 /// A child, and how it came to be.
@@ -108,30 +115,6 @@ impl Engine {
         let detail = serde_json::json!({ "snapshot": saved.0.id, "pause_ms": ms(saved.1.freeze.pause) });
         self.record(sandbox.id(), &sandbox.info.workspace, "snapshot", detail)?;
         Ok(saved)
-    }
-
-    async fn save(
-        self: &Arc<Self>,
-        sandbox: &Arc<Sandbox>,
-        name: Option<String>,
-        listed: Listed,
-    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let (engine, sandbox) = (self.clone(), sandbox.clone());
-        // In a task of its own: a caller that goes away must not leave the machine standing on half a snapshot.
-        let saving = tokio::spawn(async move {
-            let _one_at_a_time = sandbox.saving.lock().await;
-            let _in_use = sandbox.activity.begin();
-            let (answer, answered) = tokio::sync::oneshot::channel();
-            let command = Command::Freeze { name, listed, answer };
-            sandbox.commands.send(command).await.map_err(|_| SnapshotError::CutOff)?;
-            let saving = answered.await.map_err(|_| SnapshotError::CutOff)??;
-            let saved = saving.write().await?;
-            let _held = engine.hold_snapshot(&saved.0.id);
-            let known = Command::Saved { snapshot: saved.0.id.clone() };
-            sandbox.commands.send(known).await.map_err(|_| SnapshotError::CutOff)?;
-            Ok(saved)
-        });
-        saving.await.unwrap_or(Err(SnapshotError::CutOff))
     }
 
     /// Makes copies of a running sandbox. All of them, or none.
@@ -185,6 +168,11 @@ impl Engine {
             persistent: spec.persistent,
             sleep: parent.lifetime.sleep,
         };
+        let network = self.inherit_network(&parent.id, &parent.network, spec.secrets).map_err(CreateError::from)?;
+        let mut env = spec.env.clone();
+        if let Some(env) = &mut env {
+            env.extend(network.variables());
+        }
         let born = Born {
             pids: parent.pids,
             parent: Some(parent.id.clone()),
@@ -192,8 +180,10 @@ impl Engine {
             workspace: parent.workspace.clone(),
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
+            checkpoints: None,
+            network,
         };
-        let (sandbox, clock) = self.restore_snapshot(snapshot, born, spec.env.as_ref(), "forked").await?;
+        let (sandbox, clock) = self.restore_snapshot(snapshot, born, env.as_ref(), "forked").await?;
         let receipt = Receipt {
             parent: parent.id.clone(),
             snapshot: snapshot.id.to_string(),
@@ -227,6 +217,7 @@ impl Engine {
         let source = snapshot.source(self).await?;
         let made = self.maker.restore(&source).await?;
         let clock = identify(made.link(), &made.id, env, born.pids).await?;
+        born.network.settle(self, &made.id, made.link()).await?;
         let info = SandboxInfo {
             id: made.id.clone(),
             template: snapshot.template.clone(),
@@ -247,6 +238,8 @@ impl Engine {
             metadata: born.metadata,
             labels: born.labels,
             parent: born.parent,
+            timeline: Timeline::keeping(born.checkpoints),
+            network: born.network.settings,
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });

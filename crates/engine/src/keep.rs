@@ -7,12 +7,15 @@ use std::time::{Duration, SystemTime};
 use sandling_vmm::machine::Afterwards;
 use tokio::sync::{mpsc, watch};
 
+use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Refused, Request, State, Verdict};
+use crate::network::{Network, NetworkChange, NetworkError, NetworkSettings};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
 use crate::snapshot::{Save, Saving, SnapshotError, Standing};
 use crate::store::Listed;
+use crate::timeline::{Cause, Checkpoint, Mark, Timeline};
 use crate::{hibernate, made, stall};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
@@ -30,6 +33,8 @@ struct Keeper {
     phase: watch::Sender<Phase>,
     lifetime: watch::Sender<Lifetime>,
     standing: watch::Sender<Standing>,
+    timeline: watch::Sender<Timeline>,
+    network: Arc<Network>,
     /// Absent while it hibernates.
     live: Option<Arc<Live>>,
     activity: Arc<Activity>,
@@ -46,6 +51,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (phase, observed) = watch::channel(live.clone().map_or(Phase::Hibernated, Phase::Running));
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
+    let (timeline, past) = watch::channel(info.timeline.clone());
+    let network = Network::new(info.network.clone());
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let stalled = Arc::new(watch::Sender::new(false));
@@ -60,7 +67,9 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         commands,
         activity: activity.clone(),
         standing: stood,
-        saving: Default::default(),
+        timeline: past,
+        network: network.clone(),
+        saves: Default::default(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
     let mut keeper = Keeper {
@@ -70,6 +79,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         phase,
         lifetime,
         standing,
+        timeline,
+        network,
         live,
         activity,
         stalled,
@@ -114,6 +125,7 @@ async fn told<T: ToString>(receiver: &mut watch::Receiver<Option<T>>) -> String 
 
 impl Keeper {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        self.plug_in().await;
         loop {
             let live = self.live.clone();
             let over = self.time_left();
@@ -154,16 +166,44 @@ impl Keeper {
                 let _ = answer.send(());
                 false
             }
-            Command::Freeze { name, listed, answer } => {
+            Command::SetNetwork { change, answer } => {
+                let _ = answer.send(self.set_network(change));
+                false
+            }
+            Command::Freeze { name, listed, mark, answer } => {
                 // Nobody may be waiting any more; then the copy of the machine is dropped, and ends.
-                let _ = answer.send(self.freeze(name, listed).await);
+                let _ = answer.send(self.freeze(name, listed, mark).await);
                 false
             }
-            Command::Saved { snapshot } => {
+            Command::Saved { snapshot, checkpoint, spared, answer } => {
+                if let Some(checkpoint) = checkpoint {
+                    self.info.timeline.add(checkpoint, spared);
+                }
                 self.stand(Standing { saved: Some(snapshot), ..self.info.standing.clone() });
+                let _ = answer.send(());
                 false
             }
-            Command::LetGo => true,
+            Command::Rewind { to, answer } => {
+                // The caller may have gone; the change stands.
+                let _ = answer.send(self.rewind(&to).await);
+                false
+            }
+            Command::Folded { layers } => {
+                let mut standing = self.info.standing.clone();
+                standing.disk.retain(|layer| !layers.contains(layer));
+                self.stand(standing);
+                false
+            }
+            Command::NameCheckpoint { which, name, answer } => {
+                let named = self.info.timeline.rename(&which, name);
+                self.stand(self.info.standing.clone());
+                let _ = answer.send(named);
+                false
+            }
+            Command::LetGo => {
+                self.network.detach();
+                true
+            }
             Command::Change { request, reason, answer } => {
                 let verdict = lifecycle::decide(self.phase.borrow().state(), request);
                 let (result, ended) = match verdict {
@@ -182,6 +222,28 @@ impl Keeper {
         }
     }
 
+    /// Puts a gateway at the other end of the machine's card. Frames wait until then; without one they wait for ever,
+    /// and the sandbox has no network.
+    async fn plug_in(&self) {
+        let (Some(engine), Some(live)) = (self.engine.upgrade(), &self.live) else { return };
+        if let Err(error) = self.network.attach(&engine, &self.info, &live.machine).await {
+            tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "it has no network");
+            self.record("network_failed", serde_json::json!({ "why": error.to_string() }));
+        }
+    }
+
+    fn set_network(&mut self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
+        let engine = self.engine.upgrade().ok_or(NetworkError::Ended)?;
+        let settings = self.info.network.changed(change)?;
+        let detail = serde_json::json!({ "policy": settings.policy });
+        // Written down first: what was acknowledged holds after a crash, too.
+        engine.store.update_sandbox(&SandboxInfo { network: settings.clone(), ..self.info.clone() })?;
+        self.info.network = settings.clone();
+        self.network.apply(&engine, &self.info.workspace, settings.clone());
+        self.record("network_changed", detail);
+        Ok(settings)
+    }
+
     fn write_down(&self) {
         if let Some(engine) = self.engine.upgrade()
             && let Err(error) = engine.store.update_sandbox(&self.info)
@@ -190,14 +252,21 @@ impl Keeper {
         }
     }
 
+    /// Writes down what it stands on and where it can go back to.
     fn stand(&mut self, standing: Standing) {
         self.info.standing = standing;
         self.standing.send_replace(self.info.standing.clone());
+        self.timeline.send_replace(self.info.timeline.clone());
         self.write_down();
     }
 
     /// Stops the machine for as long as it takes to copy it. A machine that was paused stays so.
-    async fn freeze(&mut self, name: Option<String>, listed: Listed) -> Result<Saving, SnapshotError> {
+    async fn freeze(
+        &mut self,
+        name: Option<String>,
+        listed: Listed,
+        mark: Option<Mark>,
+    ) -> Result<(Saving, Option<Checkpoint>), SnapshotError> {
         let state = self.phase.borrow().state();
         lifecycle::decide(state, Request::Save)?;
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
@@ -208,9 +277,10 @@ impl Keeper {
         let saving = save.freeze().await;
         live.link.hold(state == State::Paused);
         let saving = saving?;
+        let checkpoint = mark.map(|mark| self.info.timeline.begin(mark, saving.id().clone()));
         // The disk stands on the new layer already, whatever becomes of the rest.
         self.stand(saving.standing.clone());
-        Ok(saving)
+        Ok((saving, checkpoint))
     }
 
     async fn switch(&mut self, request: Request) -> Result<(), ChangeError> {
@@ -259,6 +329,7 @@ impl Keeper {
         self.live = None;
         self.told = None;
         self.is_now(Phase::Hibernated, "hibernated");
+        self.network.detach();
         made::end_and_remove(&live.machine, &self.dir).await;
         Ok(())
     }
@@ -267,6 +338,7 @@ impl Keeper {
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let live = Arc::new(hibernate::wake(&engine, &self.info).await?);
         self.live = Some(live.clone());
+        self.plug_in().await;
         stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
         self.info.state = State::Running;
         if self.info.lifetime.sleep.is_free {
@@ -304,6 +376,37 @@ impl Keeper {
         self.fall_asleep().await;
     }
 
+    /// Falls asleep where a checkpoint was made, and wakes there. Where it was is a checkpoint already, unless it
+    /// slept. One that cannot be woken is left asleep, to be woken later.
+    async fn rewind(&mut self, to: &Checkpoint) -> Result<Option<u64>, ChangeError> {
+        lifecycle::decide(self.phase.borrow().state(), Request::Hibernate)?;
+        let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
+        let found = engine.store.snapshot(&to.snapshot).map_err(SnapshotError::from)?;
+        let (snapshot, _) = found.ok_or(SnapshotError::Unknown)?;
+        // While there is still a machine to lose.
+        snapshot.source(&engine).await.map_err(CreateError::from)?;
+        let slept = self.info.standing.restored.clone().filter(|_| self.live.is_none());
+        if let Some(slept) = slept.filter(|slept| !self.info.timeline.snapshots().any(|known| known == slept)) {
+            let mark = Mark::new(Cause::Rewind, &format!("rewind to {}", to.number));
+            let checkpoint = self.info.timeline.begin(mark, slept);
+            self.info.timeline.add(checkpoint, Some(to.number));
+        }
+        let was = self.info.timeline.current;
+        self.info.timeline.went_to(to.number);
+        self.info.state = State::Hibernated;
+        self.stand(snapshot.standing());
+        self.record("rewound", serde_json::json!({ "to": to.number, "was": was }));
+        self.told = None;
+        self.phase.send_replace(Phase::Hibernated);
+        if let Some(live) = self.live.take() {
+            live.link.hold(true);
+            self.network.detach();
+            made::end_and_remove(&live.machine, &self.dir).await;
+        }
+        self.wake().await?;
+        Ok(was)
+    }
+
     /// How long until a persistent sandbox hibernates; nothing if it never does by itself.
     fn sleepy(&self) -> Option<Duration> {
         let after = self.engine.upgrade()?.config.hibernate_after?;
@@ -323,6 +426,7 @@ impl Keeper {
 
     /// Ends the machine, removes its directory, writes it down, and only then says so.
     async fn finish(&mut self, reason: EndReason) {
+        self.network.detach();
         if let Some(live) = self.live.take() {
             made::end_and_remove(&live.machine, &self.dir).await;
         }

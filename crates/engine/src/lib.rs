@@ -6,9 +6,11 @@
 
 pub mod access;
 mod bake;
+mod checkpoint;
 mod config;
 mod contexts;
 mod create;
+mod diff;
 mod engine;
 mod exec;
 mod expiry;
@@ -22,6 +24,7 @@ mod lifecycle;
 mod link;
 mod made;
 mod memory;
+pub mod network;
 mod owner;
 mod ports;
 mod recover;
@@ -33,11 +36,16 @@ mod stall;
 mod standby;
 mod store;
 mod template;
+mod timeline;
 
 pub use bake::BakeError;
+pub use checkpoint::{CheckpointError, Rewound};
 pub use config::EngineConfig;
 pub use contexts::{Cell, CellOutput};
 pub use create::{CreateError, CreateSpec, DEFAULT_WORKSPACE, GrowError};
+pub use diff::{
+    Change as DiffChange, Diff, DiffError, FileChange, FilePatch, FileState, LeftOut, Point, SKIPPED, TarStream,
+};
 pub use engine::{Engine, OpenError};
 pub use exec::{Collected, Execution, Output, RunError, RunSpec};
 pub use expiry::{Lifetime, LifetimeChange, Sleep};
@@ -48,7 +56,9 @@ pub use identify::IdentifyError;
 pub use lifecycle::{Refused, State};
 pub use link::{LinkError, StreamSender};
 pub use made::MakeError;
+pub use network::{NetworkChange, NetworkConfig, NetworkError, NetworkSettings, NetworkWish};
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
 pub use snapshot::{RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing};
 pub use store::{Event, StoreError};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
+pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};

@@ -18,8 +18,10 @@ use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
-use crate::snapshot::{Saving, SnapshotError, SnapshotId, Standing};
+use crate::network::{Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
+use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::Listed;
+use crate::timeline::{Checkpoint, Mark, Timeline, TimelineError};
 
 /// A sandbox's id: a UUID, parsed once at the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -94,6 +96,12 @@ pub struct SandboxInfo {
     /// The sandbox that it was forked from.
     #[serde(default)]
     pub parent: Option<SandboxId>,
+    /// Where it can go back to.
+    #[serde(default)]
+    pub timeline: Timeline,
+    /// What it may reach.
+    #[serde(default)]
+    pub network: NetworkSettings,
 }
 
 /// Why a sandbox ended.
@@ -120,6 +128,7 @@ pub struct SandboxUsage {
     pub host: HostUsage,
     /// Absent while it is paused or stands still.
     pub guest: Option<Usage>,
+    pub network: NetworkCounts,
 }
 
 /// A sandbox's machine and the link to its guest.
@@ -159,15 +168,39 @@ pub(crate) enum Command {
         change: LifetimeChange,
         answer: oneshot::Sender<()>,
     },
+    SetNetwork {
+        change: NetworkChange,
+        answer: oneshot::Sender<Result<NetworkSettings, NetworkError>>,
+    },
     /// Stops the machine for a moment, to be saved behind it.
     Freeze {
         name: Option<String>,
         listed: Listed,
-        answer: oneshot::Sender<Result<Saving, SnapshotError>>,
+        /// It is to be a checkpoint.
+        mark: Option<Mark>,
+        answer: oneshot::Sender<Result<(Saving, Option<Checkpoint>), SnapshotError>>,
     },
     /// What was frozen has been written.
     Saved {
         snapshot: SnapshotId,
+        checkpoint: Option<Checkpoint>,
+        /// A checkpoint that must not go for it.
+        spared: Option<u64>,
+        answer: oneshot::Sender<()>,
+    },
+    /// Go on from a checkpoint. The answer is where it was.
+    Rewind {
+        to: Checkpoint,
+        answer: oneshot::Sender<Result<Option<u64>, ChangeError>>,
+    },
+    /// Its disk no longer stands on these layers.
+    Folded {
+        layers: Vec<SnapshotId>,
+    },
+    NameCheckpoint {
+        which: String,
+        name: Option<String>,
+        answer: oneshot::Sender<Result<Checkpoint, TimelineError>>,
     },
     /// Stop looking after the machine, which goes on by itself.
     LetGo,
@@ -206,8 +239,9 @@ pub struct Sandbox {
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
-    /// One save at a time: each stores what changed since the one before.
-    pub(crate) saving: tokio::sync::Mutex<()>,
+    pub(crate) timeline: watch::Receiver<Timeline>,
+    pub(crate) network: Arc<Network>,
+    pub(crate) saves: Saves,
 }
 
 impl Sandbox {
@@ -220,6 +254,8 @@ impl Sandbox {
             state: self.phase.borrow().state(),
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
+            timeline: self.timeline.borrow().clone(),
+            network: self.network.settings(),
             ..self.info.clone()
         }
     }
@@ -253,6 +289,8 @@ impl Sandbox {
 
     /// Saves it and ends its machine: no memory is held until it is woken.
     pub async fn hibernate(&self) -> Result<(), ChangeError> {
+        // The copies that are being written end with the machine.
+        let _nothing_pending = self.saves.quiet().await;
         self.change(lifecycle::Request::Hibernate, EndReason::Requested).await
     }
 
@@ -287,6 +325,11 @@ impl Sandbox {
         }
     }
 
+    /// Sends its task something that must be answered.
+    pub(crate) async fn ask_task(&self, command: Command) -> Result<(), UseError> {
+        self.commands.send(command).await.map_err(|_| Refused::Ended.into())
+    }
+
     async fn change(&self, request: lifecycle::Request, reason: EndReason) -> Result<(), ChangeError> {
         let (answer, answered) = oneshot::channel();
         let gone = || lifecycle::decide(State::Ended, request).map(|_| ()).map_err(ChangeError::from);
@@ -319,12 +362,12 @@ impl Sandbox {
             Phase::Ended(reason) => return Err(UseError::Ended(reason)),
         };
         let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
-        let pid = live.machine.pid();
+        let (pid, network) = (live.machine.pid(), self.network_counts());
         if !runs {
-            return Ok(SandboxUsage { pid, host, guest: None });
+            return Ok(SandboxUsage { pid, host, guest: None, network });
         }
         match live.link.call(Request::Usage).await? {
-            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest) }),
+            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest), network }),
             _ => Err(LinkError::Unexpected.into()),
         }
     }

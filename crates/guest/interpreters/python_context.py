@@ -11,6 +11,7 @@ import _ast
 import builtins
 import fcntl
 import os
+import re
 import signal
 import socket
 import sys
@@ -21,6 +22,8 @@ from python_traceback import describe, is_driver, report, show_source
 ONLY_AST = 0x400
 ALLOW_TOP_LEVEL_AWAIT = 0x2000
 CO_COROUTINE = 0x80
+# `!command` and `%pip install …`, as notebooks have them.
+SHELL_LINE = re.compile(r"^([ \t]*)(?:!|%(pip)[ \t]+)(.*)$", re.MULTILINE)
 FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
 
@@ -128,7 +131,7 @@ class Context:
     def evaluate(self, name, source):
         """Runs the code and answers the value of a last expression that no `;` follows."""
         show_source(name, source)
-        tree = compile(source, name, "exec", self.compiler_flags | ONLY_AST, True)
+        source, tree = self.parse(name, source)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
         steps = []
         if tree.body:
@@ -144,6 +147,17 @@ class Context:
             for step in steps:
                 value = eval(step, self.namespace)
         return None if ";" in source and last is not None and is_silenced(source, last) else value
+
+    def parse(self, name, source):
+        """The code and what it means. Lines that notebooks give to the shell are understood where Python has no meaning."""
+        flags = self.compiler_flags | ONLY_AST
+        try:
+            return source, compile(source, name, "exec", flags, True)
+        except SyntaxError:
+            with_shell = SHELL_LINE.sub(as_call, source)
+            if with_shell == source:
+                raise
+            return with_shell, compile(with_shell, name, "exec", flags, True)
 
     def run_in_loop(self, steps):
         """Runs a cell that awaits, in the one event loop of this context."""
@@ -224,6 +238,13 @@ class Context:
             report(problem)
         flush(sys.stdout, sys.stderr)
         os._exit(status)
+
+
+def as_call(line):
+    """A line for the shell as a call that says whether it went well, and shows no value."""
+    indent, pip, command = line.groups()
+    command = f"{sys.executable} -m {pip} {command}" if pip else command
+    return f"{indent}_exit_code = __import__('subprocess').run({command!r}, shell=True).returncode"
 
 
 def restore_environment(before):

@@ -77,6 +77,10 @@ def ask(value, method, **arguments):
 def fit(found):
     """The bundle as text, or a note about what was too large for one line."""
     texts = {mime: as_text(mime, content) for mime, content in found.items() if content is not None}
+    for extra in (TABLE, CHART):
+        # What is shown matters more than what it says as data.
+        if len(texts.get(extra, "")) * 6 > LIMIT // 4:
+            del texts[extra]
     # One character takes six bytes at most, so small bundles are not measured.
     if sum(map(len, texts.values())) * 6 <= LIMIT:
         return texts

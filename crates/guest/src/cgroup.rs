@@ -66,6 +66,14 @@ impl Cgroups {
         fs::write(user.join("pids.max"), pids.map_or("max".to_owned(), |pids| pids.to_string()))
     }
 
+    /// Stops every process of the user.
+    pub fn freeze(&self) -> io::Result<()> {
+        let Some(user) = &self.user else {
+            return Ok(());
+        };
+        fs::write(user.join("cgroup.freeze"), "1")
+    }
+
     /// An empty group, or nothing where there are none.
     pub fn take(&mut self) -> Option<Cgroup> {
         if self.ready.is_empty() {

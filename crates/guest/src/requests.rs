@@ -98,6 +98,7 @@ impl Agent {
             Request::ListContexts => Answer(self.list_contexts()),
             Request::Connect { port } => self.connect(stream, port).map(|()| GoesOn)?,
             Request::ListPorts => Answer(Response::Ports { ports: ports::listening() }),
+            Request::StandStill => Answer(self.stand_still()?),
             Request::Usage => Answer(Response::Usage(usage::now())),
             Request::Sync => self.work(stream, |work| {
                 rustix::fs::sync();
@@ -110,6 +111,11 @@ impl Agent {
             }
             file => self.work(stream, move |work| files::serve(file, work))?,
         })
+    }
+
+    fn stand_still(&mut self) -> Result<Response, Failure> {
+        self.cgroups.freeze().map_err(|error| io_failure("stopping the processes", &error))?;
+        Ok(Response::Done)
     }
 
     /// Hands a stream to a worker thread.

@@ -36,6 +36,34 @@ pub enum EntryKind {
     Other,
 }
 
+/// An entry of a tree, with what tells whether it is the same as in another copy of the same disk. Short names: a
+/// machine has tens of thousands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Walked {
+    #[serde(rename = "p")]
+    pub path: String,
+    #[serde(rename = "k")]
+    pub kind: EntryKind,
+    #[serde(rename = "s")]
+    pub size: u64,
+    #[serde(rename = "m")]
+    pub mode: u32,
+    #[serde(rename = "u")]
+    pub uid: u32,
+    #[serde(rename = "g")]
+    pub gid: u32,
+    #[serde(rename = "i")]
+    pub inode: u64,
+    /// When anything about it last changed, which no program can set.
+    #[serde(rename = "c")]
+    pub changed_unix_nanos: i64,
+    #[serde(rename = "t")]
+    pub modified_unix_seconds: i64,
+    /// Where a symbolic link points.
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+}
+
 /// Something changed under a watched path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {

@@ -16,7 +16,7 @@ mod message;
 
 pub use context::{CellReport, CellSpec, CellStatus, ContextInfo, ContextSpec, Language, Traceback};
 pub use exec::{ExecInfo, ExecSpec, ExecState, Exit, ExitReason, OnLimit, Program, Stdin, TerminalSize};
-pub use files::{Change, ChangeKind, Entry, EntryKind, WriteMode};
+pub use files::{Change, ChangeKind, Entry, EntryKind, Walked, WriteMode};
 pub use identity::{Identity, Limits, Proof, Usage};
 pub use message::{Event, Failure, FailureKind, Outcome, Part, Request, Response, StreamId, ToGuest, ToHost};
 

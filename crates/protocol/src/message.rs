@@ -58,7 +58,7 @@ pub enum Part {
     Value,
     /// File contents, or a tunnel's bytes.
     Bytes,
-    /// Directory entries: one [`Entry`] as JSON per line.
+    /// Directory entries: one [`Entry`] or [`crate::Walked`] as JSON per line.
     Entries,
 }
 
@@ -120,6 +120,14 @@ pub enum Request {
         path: String,
         depth: u32,
     },
+    /// Sends everything below `path` on its file system as `Part::Entries`, one [`crate::Walked`] as JSON per line, in
+    /// no order; without what is at or below a path of `skip`. Ends with `Listed`.
+    Walk {
+        path: String,
+        skip: Vec<String>,
+    },
+    /// Stops all of the user's processes for good: the machine is only to be looked at.
+    StandStill,
     Stat {
         path: String,
     },

@@ -33,6 +33,7 @@ class Runner:
         self._client_class = getattr(sandling, f"{prefix}Client")
         self.sandbox_class = getattr(sandling, f"{prefix}Sandbox")
         self.volume_class = getattr(sandling, f"{prefix}Volume")
+        self.context_class = getattr(sandling, f"{prefix}CodeContext")
         self.client = self._client_class()
         self._shared: Any = None
 

@@ -363,6 +363,37 @@ async def snapshot(_: Any, sandbox: Any) -> Any:
     return {"id": await settle(sandbox.snapshot())}
 
 
+simple("checkpoint", lambda sandbox, name: sandbox.checkpoint(name))
+simple("name_checkpoint", lambda sandbox, checkpoint, name: sandbox.name_checkpoint(checkpoint, name))
+simple("diff", lambda sandbox, **arguments: sandbox.diff(**arguments))
+
+
+@verb("timeline")
+async def timeline(_: Any, sandbox: Any) -> Any:
+    told = await settle(sandbox.timeline())
+    return {"current": told.current, "checkpoints": list(told)}
+
+
+@verb("rewind")
+async def rewind(_: Any, sandbox: Any, to: Any) -> Any:
+    return {"was": await settle(sandbox.rewind(to))}
+
+
+@verb("diff_patch")
+async def diff_patch(_: Any, sandbox: Any, **arguments: Any) -> Any:
+    return {"text": await settle(sandbox.diff_patch(**arguments))}
+
+
+@verb("diff_tar")
+async def diff_tar(_: Any, sandbox: Any, **arguments: Any) -> Any:
+    return {"bytes": len(await settle(sandbox.diff_tar(**arguments)))}
+
+
+@verb("context.fork")
+async def fork_context(runner: Any, sandbox: Any, id: str, count: int) -> Any:
+    return await settle(runner.context_class(sandbox, id).fork(count))
+
+
 @verb("explore")
 async def explore(_: Any, sandbox: Any, candidates: List[str]) -> Any:
     result = await settle(sandbox.explore(candidates))

@@ -231,6 +231,14 @@ const ofTheMachine = {
   fork_many: (sandbox, { count }) => sandbox.fork(count),
   promote: (sandbox, given) => sandbox.promote(options(given)),
   snapshot: (sandbox) => sandbox.snapshot(),
+  timeline: (sandbox) => sandbox.timeline(),
+  checkpoint: (sandbox, { name }) => sandbox.checkpoint(name),
+  name_checkpoint: (sandbox, { checkpoint, name }) => sandbox.nameCheckpoint(checkpoint, name),
+  rewind: async (sandbox, { to }) => ({ was: await sandbox.rewind(to) }),
+  diff: (sandbox, { since, ...given }) => sandbox.diff(since, given),
+  diff_patch: async (sandbox, { since, ...given }) => ({ text: await sandbox.diffPatch(since, given) }),
+  diff_tar: async (sandbox, { since, ...given }) => ({ bytes: (await sandbox.diffTar(since, given)).length }),
+  "context.fork": (sandbox, { id, count }) => sandbox.forkContext(id, { count }),
   explore: async (sandbox, { candidates }) => {
     const { winner, winnerOutcome, reaped } = await sandbox.explore(candidates);
     return { winner, winner_label: winnerOutcome.label, files_changed: winnerOutcome.filesChanged, reaped };

@@ -12,7 +12,7 @@ export * from "./filesystem.js";
 export { ensureLocalServer, stopLocalServer } from "./local.js";
 export * from "./models.js";
 export type { CreateOptions, ExecOptions, Listeners, VolumeMount } from "./options.js";
-export { Sandbox } from "./sandbox.js";
+export { type DiffOptions, type Moment, Sandbox } from "./sandbox.js";
 export { type BuildOptions, Template, Templates } from "./templates.js";
 export { Terminal, type TerminalOptions } from "./terminal.js";
 export { VERSION } from "./version.js";

@@ -170,6 +170,62 @@ export interface Promotion {
   failures: Record<string, string>;
 }
 
+/** Where a sandbox was at one moment, and can go back to. */
+export interface Checkpoint {
+  number: number;
+  /** One with a name is kept until the name is taken away. */
+  name: string | null;
+  at: string;
+  /** What was about to happen: `exec`, `cell`, `files`, `rewind` or `request`. */
+  cause: string;
+  /** What was about to be run or changed, cut off. */
+  text: string;
+  /** The checkpoint that the sandbox had come from. */
+  after: number | null;
+  sizeBytes: number;
+}
+
+/** A sandbox's checkpoints. */
+export interface Timeline {
+  /** Oldest first. */
+  checkpoints: Checkpoint[];
+  /** The checkpoint that the sandbox has come from. */
+  current: number | null;
+}
+
+/** What a file is at one of two moments. */
+export interface FileState {
+  kind: "file" | "directory" | "symlink" | "other";
+  size: number;
+  /** Permission bits in octal, such as `0644`. */
+  mode: string;
+  uid: number;
+  gid: number;
+  /** Where a link points. */
+  target: string | null;
+}
+
+/** A file that is not the same at two moments. */
+export interface FileDiff {
+  path: string;
+  change: "added" | "changed" | "removed";
+  before: FileState | null;
+  after: FileState | null;
+  /** The text diff, as it stands in a patch. */
+  patch: string | null;
+  /** Why there is none: `binary`, `too_large`, `special` or `unreadable`. */
+  noPatch: string | null;
+}
+
+/** What changed between two moments. */
+export interface Diff {
+  added: number;
+  changed: number;
+  removed: number;
+  /** In the order of their paths, which are relative to the directory that was compared. */
+  files: FileDiff[];
+}
+
 /** A saved machine. */
 export interface SnapshotInfo {
   id: string;

@@ -32,6 +32,10 @@ export interface CreateOptions {
   /** Its time to live does not apply, and `close` does not end it. */
   persistent?: boolean;
   fromSnapshot?: string;
+  /** `every-exec` makes a checkpoint before each command, cell and change of files; see `rewind`. */
+  checkpoints?: "every-exec" | "never";
+  /** How many checkpoints without a name are kept; 20 if absent. */
+  checkpointsKept?: number;
   volumes?: VolumeMount[];
   /** Stops waiting for capacity when it is aborted. */
   signal?: AbortSignal;

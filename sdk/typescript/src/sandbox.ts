@@ -1,13 +1,13 @@
 /** A sandbox: one virtual machine of your own. */
 
 import { type Client, getDefaultClient } from "./client.js";
-import { type CodeContext, Contexts } from "./contexts.js";
+import { CodeContext, Contexts } from "./contexts.js";
 import { CommandFailed, NotFoundError } from "./errors.js";
 import { Commands, type Exec, ExecStream, run } from "./exec.js";
 import { type Candidate, explore, type ExploreOptions, type ExploreResult } from "./explore.js";
 import { Filesystem } from "./filesystem.js";
 import type { Event, ExecResult, GuestMetrics, Lifecycle, Metrics, Preview, Promotion } from "./models.js";
-import type { SandboxInfo, SnapshotInfo } from "./models.js";
+import type { Checkpoint, Diff, FileDiff, SandboxInfo, SnapshotInfo, Timeline } from "./models.js";
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
 import { codeBody, createBody, execBody } from "./options.js";
 import type { CreateOptions, ExecOptions, Listeners } from "./options.js";
@@ -16,6 +16,22 @@ import { Terminal, type TerminalOptions } from "./terminal.js";
 
 /** Saving and restoring a whole machine takes longer than an ordinary request may. */
 const MACHINE_WITHIN_MS = 300_000;
+
+/** A checkpoint's number or name, `now`, another sandbox's id, `SANDBOX@CHECKPOINT`, or a snapshot's id. */
+export type Moment = number | string;
+
+export interface DiffOptions {
+  /** `now` if absent. */
+  to?: Moment;
+  /** The directory that is compared, `/` if absent; paths start there. */
+  path?: string;
+}
+
+function diffRequest(since: Moment, options: DiffOptions, format?: string) {
+  const { to = "now", path = "/" } = options;
+  const query = { from: String(since), to: String(to), path, ...(format ? { format } : {}) };
+  return { query, timeoutMs: MACHINE_WITHIN_MS };
+}
 
 /** A virtual machine of your own. `await using` ends it at the end of its block, unless it is persistent. */
 export class Sandbox {
@@ -252,6 +268,63 @@ export class Sandbox {
   /** Tries every candidate in a fork of its own and keeps the best. */
   explore(candidates: ReadonlyArray<Candidate | string>, options: ExploreOptions = {}): Promise<ExploreResult> {
     return explore(this, candidates, options);
+  }
+
+  /** Where it can go back to. */
+  async timeline(): Promise<Timeline> {
+    const data = await this.#requests.request("GET", "/timeline", { timeoutMs: MACHINE_WITHIN_MS });
+    const { current } = data as { current: number | null };
+    return { current, checkpoints: listOf(data, "checkpoints").map((item) => fromWire<Checkpoint>(item)) };
+  }
+
+  /** Makes a checkpoint of this moment; one with a name is kept. */
+  async checkpoint(name?: string): Promise<Checkpoint> {
+    const how = { body: toWire({ name }), timeoutMs: MACHINE_WITHIN_MS };
+    return fromWire(await this.#requests.request("POST", "/checkpoints", how));
+  }
+
+  /** Gives a checkpoint a name, which keeps it, or takes its name away. */
+  async nameCheckpoint(checkpoint: number | string, name: string | null): Promise<Checkpoint> {
+    const path = `/checkpoints/${encodeURIComponent(checkpoint)}`;
+    return fromWire(await this.#requests.request("PATCH", path, { body: { name }, timeoutMs: MACHINE_WITHIN_MS }));
+  }
+
+  /**
+   * Puts it back to a checkpoint, by number or name: memory, disk, processes and variables are those of then. Where it
+   * was becomes a checkpoint, too; its number is what is given, to take the rewind back.
+   */
+  async rewind(to: number | string): Promise<number | null> {
+    const data = await this.#requests.request("POST", "/rewind", { body: { to }, timeoutMs: MACHINE_WITHIN_MS });
+    this.#info.status = "running";
+    return (data as { was: number | null }).was;
+  }
+
+  /** What changed: files that were added, changed and removed, with the text diff. */
+  async diff(since: Moment, options: DiffOptions = {}): Promise<Diff> {
+    const data = await this.#requests.request("GET", "/diff", diffRequest(since, options));
+    return { ...fromWire<Diff>(data), files: listOf(data, "files").map((item) => fromWire<FileDiff>(item)) };
+  }
+
+  /** The same as a patch, for `git apply` or `patch -p1`. */
+  async diffPatch(since: Moment, options: DiffOptions = {}): Promise<string> {
+    return (await this.#requests.fetch("GET", "/diff", diffRequest(since, options, "patch"))).toString("utf8");
+  }
+
+  /** What was added and changed, as a tar. */
+  diffTar(since: Moment, options: DiffOptions = {}): Promise<Buffer> {
+    return this.#requests.fetch("GET", "/diff", diffRequest(since, options, "tar"));
+  }
+
+  /** Copies of one of its contexts, each in a sandbox of its own, where it goes on with its variables. */
+  async forkContext(
+    contextId: string,
+    options: { count?: number; metadata?: Record<string, string> } = {},
+  ): Promise<CodeContext[]> {
+    const path = this.#requests.path(`/contexts/${encodeURIComponent(contextId)}/fork`);
+    const data = await this.#client.make(path, toWire(options), { keyed: false });
+    const sessions = listOf(data, "contexts") as { id: string; language: string }[];
+    const children = listOf(data, "children").map((child) => this.#child(child));
+    return children.map((child, at) => new CodeContext(child.#requests, contextId, sessions[at]?.language ?? "python"));
   }
 
   /** How long it may live. */

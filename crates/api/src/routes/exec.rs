@@ -58,20 +58,21 @@ async fn run(
         body: &body.bytes,
     };
     let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.text());
+    let app = &app;
     once.answer(|mark| async move {
         if body.value.detached.unwrap_or_default() {
-            let detached = follow::detach(&sandbox, body.value, recorder).await?;
+            let detached = follow::detach(app, &sandbox, body.value, recorder).await?;
             mark.made(&detached.id);
             return Ok(Answer::json(StatusCode::ACCEPTED, &detached));
         }
-        wait(&sandbox, body.value, recorder).await
+        wait(app, &sandbox, body.value, recorder).await
     })
     .await
 }
 
-async fn wait(sandbox: &Arc<Sandbox>, request: ExecRequest, recorder: Recorder) -> Result<Answer, ApiError> {
+async fn wait(app: &App, sandbox: &Arc<Sandbox>, request: ExecRequest, recorder: Recorder) -> Result<Answer, ApiError> {
     let timeout = request.timeout_seconds;
-    let execution = follow::start(sandbox, request)?;
+    let execution = follow::start(app, sandbox, request).await?;
     let id = execution.id().to_owned();
     let collected = follow::gather(execution, recorder).await?;
     let timed_out = collected.exit.reason == ExitReason::Timeout;

@@ -19,7 +19,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use sandling_engine::{Execution, Output, RunError, RunSpec, Sandbox, StreamSender, scan};
+use sandling_engine::{Cause, Execution, Output, RunError, RunSpec, Sandbox, StreamSender, scan};
 use sandling_protocol::{Part, Program, Stdin, TerminalSize};
 use serde_json::{Value, json};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -90,7 +90,8 @@ impl Session {
     }
 
     async fn start(&self, start: SessionStart) -> Result<Running, ApiError> {
-        let recorder = Recorder::new(&self.app, &self.context, self.sandbox.id(), start.run.text());
+        let text = start.run.text();
+        let recorder = Recorder::new(&self.app, &self.context, self.sandbox.id(), text.clone());
         let terminal = start.terminal.map(TerminalSize::from);
         // Nothing is gathered here, so no output is too much.
         let (mut request, advise) = (start.run, start.scan.unwrap_or_default());
@@ -102,6 +103,7 @@ impl Session {
         if advise {
             self.advise(&spec)?;
         }
+        self.app.engine.before(&self.sandbox, Cause::Exec, &text).await?;
         let mut execution = self.sandbox.run(spec)?;
         let (pid, existing) = follow::first(&mut execution).await?;
         let greeting = json!({ "start": { "id": execution.id(), "pid": pid, "existing": existing } });

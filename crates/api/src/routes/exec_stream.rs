@@ -40,7 +40,7 @@ async fn run(
     let sandbox = caller.sandbox(&app, &id).await?;
     let timeout_seconds = body.value.timeout_seconds;
     let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.text());
-    let mut execution = follow::start(&sandbox, body.value)?;
+    let mut execution = follow::start(&app, &sandbox, body.value).await?;
     // A command that cannot start is refused with a status, not with an event.
     let (pid, existing) = follow::first(&mut execution).await?;
     Ok(sse::finite(move |events| async move {

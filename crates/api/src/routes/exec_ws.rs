@@ -137,7 +137,8 @@ impl Session {
         }
         let cmd = frame.cmd.unwrap_or_default();
         let recorder = Recorder::new(&self.app, &self.context, self.sandbox.id(), cmd.clone());
-        let execution = follow::start(&self.sandbox, ExecRequest::line(cmd, frame.timeout_seconds))?;
+        let request = ExecRequest::line(cmd, frame.timeout_seconds);
+        let execution = follow::start(&self.app, &self.sandbox, request).await?;
         self.running.insert(key, execution.id().to_owned());
         let command = Command { id: frame.id, timeout_seconds: frame.timeout_seconds, answers: self.answers.clone() };
         tokio::spawn(command.relay(execution, recorder));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use sandling_engine::Cause;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -32,7 +33,9 @@ async fn remove(
     Params(params): Params<RemoveParams>,
 ) -> Result<StatusCode, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    sandbox.remove(&checked(params.path)?, params.recursive.unwrap_or(true)).await?;
+    let path = checked(params.path)?;
+    app.engine.before(&sandbox, Cause::Files, &format!("remove {path}")).await?;
+    sandbox.remove(&path, params.recursive.unwrap_or(true)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -51,7 +54,9 @@ async fn make_dir(
     let sandbox = caller.sandbox(&app, &id).await?;
     let request = body.value;
     let mode = request.mode.as_deref().map(permissions).transpose()?;
-    sandbox.make_dir(&checked(request.path)?, mode, request.parents.unwrap_or(true)).await?;
+    let path = checked(request.path)?;
+    app.engine.before(&sandbox, Cause::Files, &format!("make {path}")).await?;
+    sandbox.make_dir(&path, mode, request.parents.unwrap_or(true)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -68,7 +73,9 @@ async fn move_path(
     body: JsonBody<MoveRequest>,
 ) -> Result<StatusCode, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    sandbox.move_path(&checked(body.value.from)?, &checked(body.value.to)?).await?;
+    let (from, to) = (checked(body.value.from)?, checked(body.value.to)?);
+    app.engine.before(&sandbox, Cause::Files, &format!("move {from} to {to}")).await?;
+    sandbox.move_path(&from, &to).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -85,6 +92,8 @@ async fn chmod(
     body: JsonBody<ChmodRequest>,
 ) -> Result<StatusCode, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    sandbox.chmod(&checked(body.value.path)?, permissions(&body.value.mode)?).await?;
+    let (path, mode) = (checked(body.value.path)?, permissions(&body.value.mode)?);
+    app.engine.before(&sandbox, Cause::Files, &format!("change {path}")).await?;
+    sandbox.chmod(&path, mode).await?;
     Ok(StatusCode::NO_CONTENT)
 }

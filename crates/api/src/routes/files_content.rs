@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
-use sandling_engine::{Download, Sandbox, Upload, UseError};
+use sandling_engine::{Cause, Download, Sandbox, Upload, UseError};
 use sandling_protocol::{EntryKind, WriteMode};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -109,6 +109,7 @@ async fn write(
     let path = checked(params.path)?;
     let mode = params.mode.as_deref().map(permissions).transpose()?;
     let write = params.write.map_or(WriteMode::Replace, WriteMode::from);
+    app.engine.before(&sandbox, Cause::Files, &format!("write {path}")).await?;
     let upload = sandbox.write_file(&path, write, mode, params.user)?;
     send(&upload, request.into_body()).await?;
     let bytes = upload.finish().await?;

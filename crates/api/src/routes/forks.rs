@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::{EndReason, FORK_TREE, SandboxInfo};
+use sandling_engine::{EndReason, FORK_TREE, Fork, ForkSpec, Sandbox, SandboxInfo};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -66,15 +66,25 @@ async fn make(
 ) -> Result<(StatusCode, Json<ForkView>), ApiError> {
     app.engine.settled().await;
     let parent = caller.sandbox(app, id).await?;
-    let spec = request.into_spec(usual)?;
+    let forks = children(app, caller, &parent, request.into_spec(usual)?).await?;
+    Ok((StatusCode::CREATED, Json(ForkView::new(&forks))))
+}
+
+/// Makes the children, if the workspace may have them.
+pub(crate) async fn children(
+    app: &Arc<App>,
+    caller: &Caller<Run>,
+    parent: &Arc<Sandbox>,
+    spec: ForkSpec,
+) -> Result<Vec<Fork>, ApiError> {
     let info = parent.info();
     let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
     let wish = taken(count, info.vcpus, info.memory_mib, info.disk_mib);
     let place = app.access.admit(caller.workspace(), &wish, || living(app, caller.workspace()))?;
     let turn = app.turns.take().await?;
-    let forks = app.engine.fork(&parent, spec).await?;
+    let forks = app.engine.fork(parent, spec).await?;
     drop((turn, place));
-    Ok((StatusCode::CREATED, Json(ForkView::new(&forks))))
+    Ok(forks)
 }
 
 /// Choose one child of a fork

@@ -1,6 +1,8 @@
 //! The routes: one file per resource.
 
 pub(crate) mod audit;
+pub(crate) mod context_forks;
+pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod exec_session;
@@ -16,15 +18,18 @@ pub(crate) mod lifecycle;
 pub(crate) mod logs;
 pub(crate) mod me;
 pub(crate) mod metrics;
+pub(crate) mod network;
 pub(crate) mod openapi;
 pub(crate) mod ports;
 pub(crate) mod preview;
 pub(crate) mod quota;
 pub(crate) mod repl;
 pub(crate) mod sandboxes;
+pub(crate) mod secrets;
 pub(crate) mod snapshots;
 pub(crate) mod template_builds;
 pub(crate) mod templates;
 pub(crate) mod terminal;
+pub(crate) mod timeline;
 pub(crate) mod tokens;
 pub(crate) mod workspaces;

@@ -6,7 +6,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts as HttpParts;
 use axum::{Extension, Json};
-use sandling_engine::{Cell, CellOutput, LinkError, Sandbox, UseError};
+use sandling_engine::{Cause, Cell, CellOutput, LinkError, Sandbox, UseError};
 use sandling_protocol::{CellStatus, ContextSpec, FailureKind};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -90,10 +90,11 @@ async fn run(
     body: JsonBody<RunCell>,
 ) -> Result<Json<CellResult>, ApiError> {
     let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.code.clone());
-    cell(&sandbox, &id, body.value, recorder).await
+    cell(&app, &sandbox, &id, body.value, recorder).await
 }
 
 async fn cell(
+    app: &App,
     sandbox: &Arc<Sandbox>,
     session: &str,
     request: RunCell,
@@ -102,6 +103,7 @@ async fn cell(
     let seconds = request.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS) as f64 / 1e3;
     let timeout = seconds::deadline("timeout_ms / 1000", Some(seconds))?;
     let limit = output_limit(request.output_limit)?;
+    app.engine.before(sandbox, Cause::Cell, &request.code).await?;
     let cell = sandbox.run_cell(session, &request.code, timeout, limit)?;
     let (result, status) = gather(cell, recorder).await?;
     if status == CellStatus::Timeout {
@@ -190,7 +192,7 @@ async fn run_once(
     let spec = ContextSpec { id: crate::random::hex::<8>(), language, cwd: None, env: Default::default(), user: None };
     let session = sandbox.create_context(spec).await?.id;
     let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());
-    let result = cell(&sandbox, &session, RunCell { code, timeout_ms, output_limit: None }, recorder).await;
+    let result = cell(&app, &sandbox, &session, RunCell { code, timeout_ms, output_limit: None }, recorder).await;
     // The answer is known; an interpreter that would not close ends with its sandbox.
     let _ = sandbox.close_context(&session).await;
     Ok(Json(OnceResult { language: language_name(language), result: result?.0 }))

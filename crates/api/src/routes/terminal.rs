@@ -11,7 +11,7 @@ use axum::extract::FromRequestParts;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::request::Parts as HttpParts;
 use axum::response::Response;
-use sandling_engine::{Execution, Output, RunSpec, Sandbox, StreamSender};
+use sandling_engine::{Cause, Execution, Output, RunSpec, Sandbox, StreamSender};
 use sandling_protocol::{OnLimit, Program, Stdin, TerminalSize};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -55,7 +55,7 @@ struct TerminalParams {
     responses((status = 101, description = "The terminal")),
 )]
 async fn ssh(opening: Opening) -> Result<Response, ApiError> {
-    opening.open()
+    opening.open().await
 }
 
 /// A terminal in a sandbox, under its other name
@@ -64,7 +64,7 @@ async fn ssh(opening: Opening) -> Result<Response, ApiError> {
     responses((status = 101, description = "The terminal")),
 )]
 async fn pty(opening: Opening) -> Result<Response, ApiError> {
-    opening.open()
+    opening.open().await
 }
 
 /// A request for a terminal, whichever of its names it was asked for by.
@@ -92,12 +92,13 @@ impl FromRequestParts<Arc<App>> for Opening {
 }
 
 impl Opening {
-    fn open(self) -> Result<Response, ApiError> {
+    async fn open(self) -> Result<Response, ApiError> {
         let Self { app, context, sandbox, params, upgrade } = self;
         no_nul("cmd", params.cmd.as_deref().unwrap_or_default())?;
         let line = params.cmd.unwrap_or_else(|| "exec \"${SHELL:-/bin/bash}\" -l".to_owned());
         let recorder = Recorder::new(&app, &context, sandbox.id(), line.clone());
         let size = TerminalSize { rows: params.rows.unwrap_or(24).max(1), cols: params.cols.unwrap_or(80).max(1) };
+        app.engine.before(&sandbox, Cause::Exec, &line).await?;
         let execution = sandbox.run(RunSpec {
             env: [("TERM".to_owned(), "xterm-256color".to_owned())].into(),
             user: params.user,

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use sandling_engine::{Fork, ForkSpec, Receipt};
+use sandling_protocol::ContextInfo;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::repl::SessionView;
 use super::sandbox::SandboxView;
 use super::seconds;
 use crate::error::ApiError;
@@ -33,6 +35,8 @@ pub(crate) struct ForkRequest {
     persistent: Option<bool>,
     /// The environment of what is started in the children.
     env: Option<BTreeMap<String, String>>,
+    /// Whether the children may use their parent's secrets; they have its network policy in any case.
+    inherit_secrets: Option<bool>,
 }
 
 impl ForkRequest {
@@ -56,6 +60,7 @@ impl ForkRequest {
             metadata,
             labels: self.labels.unwrap_or_default(),
             env: self.env,
+            secrets: self.inherit_secrets.unwrap_or_default(),
         })
     }
 }
@@ -98,6 +103,23 @@ impl ForkView {
             receipts: forks.iter().map(|fork| receipt(&fork.receipt)).collect(),
             at: jiff::Timestamp::now().to_string(),
         }
+    }
+}
+
+/// The children of a fork of a context.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ContextForkView {
+    #[serde(flatten)]
+    fork: ForkView,
+    /// The interpreter in each child, in the order of the children.
+    contexts: Vec<SessionView>,
+}
+
+impl ContextForkView {
+    pub(crate) fn new(forks: &[Fork], contexts: Vec<ContextInfo>) -> Self {
+        let sessions =
+            forks.iter().zip(contexts).map(|(fork, info)| SessionView::new(fork.sandbox.id().as_str(), info));
+        Self { fork: ForkView::new(forks), contexts: sessions.collect() }
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use sandling_engine::{BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, SnapshotId, State};
+use sandling_engine::{
+    BootMode, CreateSpec, Lifetime, LifetimeChange, SandboxInfo, SnapshotId, State, USUAL_CHECKPOINTS,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::network::{NetworkRequest, NetworkSummary};
 use super::seconds;
 use crate::error::ApiError;
 
@@ -39,6 +42,9 @@ pub struct SandboxView {
     /// When its time to live is over, if it has one.
     expires_at: Option<String>,
     workspace: String,
+    /// How many checkpoints it keeps, if it makes one before each step.
+    checkpoints_kept: Option<u32>,
+    network: NetworkSummary,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
     pub boundary: Value,
@@ -66,6 +72,8 @@ impl From<SandboxInfo> for SandboxView {
             idle_seconds: info.lifetime.idle_seconds,
             expires_at: expires_at(&info.lifetime),
             workspace: info.workspace,
+            checkpoints_kept: info.timeline.keep,
+            network: (&info.network).into(),
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }
     }
@@ -123,6 +131,34 @@ pub struct CreateSandbox {
     pub pids: Option<u32>,
     pub from_snapshot: Option<String>,
     pub volumes: Option<Vec<VolumeMount>>,
+    /// `every-exec`: a checkpoint before each command, cell and change of files, to rewind to.
+    pub checkpoints: Option<CheckpointsName>,
+    /// How many checkpoints without a name are kept; absent: 20.
+    #[schema(minimum = 1, maximum = 100)]
+    pub checkpoints_kept: Option<u32>,
+    /// What it may reach; absent: nothing.
+    pub network: Option<NetworkRequest>,
+    /// Names that it may reach, as the public clients write it; the same as `network.allow`.
+    pub egress_allowlist: Option<Vec<String>>,
+}
+
+/// When checkpoints are made.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointsName {
+    EveryExec,
+    /// Only those that are asked for.
+    Never,
+}
+
+fn kept(when: Option<CheckpointsName>, kept: Option<u32>) -> Result<Option<u32>, ApiError> {
+    match (when.unwrap_or(CheckpointsName::Never), kept) {
+        (CheckpointsName::EveryExec, kept) => Ok(Some(kept.unwrap_or(USUAL_CHECKPOINTS))),
+        (CheckpointsName::Never, None) => Ok(None),
+        (CheckpointsName::Never, Some(_)) => {
+            Err(ApiError::bad_request("checkpoints_kept needs checkpoints to be `every-exec`"))
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -147,6 +183,7 @@ impl CreateSandbox {
             check_map(field, map)?;
         }
         check_env(&env)?;
+        let network = self.network.unwrap_or_default().into_wish(self.egress_allowlist.unwrap_or_default())?;
         Ok(CreateSpec {
             template: self.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
             from_snapshot,
@@ -162,6 +199,8 @@ impl CreateSandbox {
             workspace: workspace.to_owned(),
             metadata,
             labels,
+            checkpoints: kept(self.checkpoints, self.checkpoints_kept)?,
+            network,
         })
     }
 }

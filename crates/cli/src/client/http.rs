@@ -70,6 +70,10 @@ impl Client {
         read(self.send_json(Method::PUT, path, body).await?).await
     }
 
+    pub async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        read(self.send_json(Method::PATCH, path, body).await?).await
+    }
+
     pub async fn delete(&self, path: &str) -> Result<(), ClientError> {
         self.send(Method::DELETE, path, empty()).await
     }

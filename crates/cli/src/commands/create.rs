@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use sandling_api::CreateSandbox;
+use sandling_api::{CheckpointsName, CreateSandbox};
 use serde_json::Value;
 
 use crate::client::{Client, ClientError};
@@ -26,6 +26,9 @@ pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
         memory_mb: options.sizes.memory,
         disk_mb: options.sizes.disk,
         pids: options.sizes.pids,
+        checkpoints: options.checkpoints.as_ref().map(|_| CheckpointsName::EveryExec),
+        checkpoints_kept: options.checkpoints_kept,
+        network: options.reach.request(),
         ..CreateSandbox::default()
     };
     let made: Value = client.post("/v1/sandboxes", &wish).await?;

@@ -11,7 +11,7 @@ use crate::show;
 pub async fn fork(options: &Fork) -> anyhow::Result<ExitCode> {
     let client = Client::need()?;
     let parent = client.sandbox(&options.sandbox).await?;
-    let mut wish = json!({ "count": options.count });
+    let mut wish = json!({ "count": options.count, "inherit_secrets": options.secrets });
     if let Some(ttl) = options.ttl {
         wish["ttl_seconds"] = ttl.into();
     }

@@ -14,6 +14,9 @@ pub struct Fork {
     /// How long each lives: 90s, 15m, 12h, 7d [default: as long as its parent was given]
     #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
     pub ttl: Option<u64>,
+    /// Let the children use the parent's secrets
+    #[arg(long)]
+    pub secrets: bool,
     /// Print all that is known of the children, and what each can prove
     #[arg(long)]
     pub json: bool,

@@ -7,7 +7,8 @@ use clap_complete::Shell as CompletionShell;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Audit, Cp, Create, Events, Exec, Fork, Logs, Ls, Named, Ports, Quota, Rm, Run, Shell, Snapshot, Template, Token,
+    Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Named, Network, Outside, Ports, Quota, Rewind,
+    Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token,
 };
 
 /// A disposable computer for every AI agent.
@@ -43,7 +44,8 @@ itself; SANDLING_API names another one, and SANDLING_TOKEN the token to show it.
 const CREATE_EXAMPLES: &str = "\
 Examples:
   id=$(sandling create)
-  sandling create --template code-interpreter --ttl 2h --idle 15m --label task=42";
+  sandling create --template code-interpreter --ttl 2h --idle 15m --label task=42
+  sandling create --checkpoints every-exec --checkpoints-kept 50";
 
 const LS_EXAMPLES: &str = "\
 Examples:
@@ -70,6 +72,12 @@ Examples:
   echo hello | sandling cp - 3f2a:greeting
   sandling cp 3f2a:/etc/os-release -";
 
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  sandling diff 3f2a@7
+  sandling diff 3f2a 77b0 --path /work --patch | git apply
+  sandling diff 3f2a@7 3f2a@9 --tar changes.tar";
+
 const LOGS_EXAMPLES: &str = "\
 Examples:
   sandling logs -f 3f2a
@@ -79,6 +87,12 @@ const EVENTS_EXAMPLES: &str = "\
 Examples:
   sandling events -f
   sandling events 3f2a --json";
+
+const NETWORK_EXAMPLES: &str = "\
+Examples:
+  sandling network -f 3f2a
+  sandling network 3f2a --allow pypi --allow api.example.com
+  sandling network 3f2a --set deny";
 
 const PORTS_EXAMPLES: &str = "\
 Examples:
@@ -131,6 +145,11 @@ pub enum Command {
     /// Show what happened to a sandbox, or in the whole workspace
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
+    /// Show, or change, what a sandbox may reach, and what its gateway decided
+    #[command(after_help = NETWORK_EXAMPLES)]
+    Network(Network),
+    /// Store, list and remove secrets that sandboxes can use and never see
+    Secret(Secret),
     /// List the TCP ports that are listened on in a sandbox, and make links to them
     #[command(after_help = PORTS_EXAMPLES)]
     Ports(Ports),
@@ -151,6 +170,18 @@ pub enum Command {
     Fork(Fork),
     /// Save sandboxes, and list and delete what was saved
     Snapshot(Snapshot),
+    /// List a sandbox's checkpoints, to which it can be put back
+    Timeline(Timeline),
+    /// Make checkpoints, and give them names, which keeps them
+    Checkpoint(Checkpoint),
+    /// Put a sandbox back to a checkpoint: its memory, disk and processes
+    ///
+    /// Where it was becomes a checkpoint, too, so that a rewind can be taken back.
+    #[command(after_help = "Example:\n  sandling rewind 3f2a --to 7")]
+    Rewind(Rewind),
+    /// Show which files differ between two moments of a sandbox, or between sandboxes of one family
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(Diff),
     /// End sandboxes; nothing of them is left
     #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
     Rm(Rm),
@@ -188,6 +219,8 @@ pub struct Serve {
     /// Machines kept ready per template, once it was used; 0 for none
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub standbys: usize,
+    #[command(flatten)]
+    pub outside: Outside,
 }
 
 #[derive(Debug, Args)]
@@ -242,6 +275,9 @@ mod tests {
             &["cp", "one"],
             &["ls", "-q", "--json"],
             &["ports", "3f", "--link", "0"],
+            &["rewind", "3f"],
+            &["diff", "3f", "--patch", "--tar", "x"],
+            &["create", "--checkpoints-kept", "3"],
             &["audit", "--since", "yesterday"],
             &["audit", "--recording", "3", "--after", "2"],
             &["quota", "--set", "cpu"],

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use sandling_protocol::Language;
 
+use super::network::{Outside, Reach};
 use super::parse;
 
 #[derive(Debug, Args)]
@@ -35,6 +36,10 @@ pub struct Run {
     pub env: Vec<(String, String)>,
     #[command(flatten)]
     pub sizes: Sizes,
+    #[command(flatten)]
+    pub reach: Reach,
+    #[command(flatten)]
+    pub outside: Outside,
     /// Bytes the code may print
     #[arg(long, default_value_t = sandling_engine::RunSpec::OUTPUT_LIMIT, value_name = "BYTES")]
     pub output_limit: u64,

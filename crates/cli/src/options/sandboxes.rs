@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::network::Reach;
 use super::parse;
 use super::run::Sizes;
 
@@ -27,8 +28,16 @@ pub struct Create {
     /// Let it live until it is removed
     #[arg(long)]
     pub persistent: bool,
+    /// Make a checkpoint before each command, cell and change of files, to rewind to
+    #[arg(long, value_name = "every-exec", value_parser = ["every-exec"])]
+    pub checkpoints: Option<String>,
+    /// How many checkpoints without a name are kept [default: 20]
+    #[arg(long, value_name = "N", requires = "checkpoints", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub checkpoints_kept: Option<u32>,
     #[command(flatten)]
     pub sizes: Sizes,
+    #[command(flatten)]
+    pub reach: Reach,
     /// Print all that is known of it instead of its id alone
     #[arg(long)]
     pub json: bool,

@@ -9,9 +9,17 @@ mod harness;
 mod hostile;
 mod identity;
 mod lifecycle;
+mod many_forks;
+#[path = "../../../network/tests/suite/namespace.rs"]
+mod namespace;
 mod nested;
+mod network;
 mod recovery;
 mod remote;
+mod rewind;
 mod runs;
 mod served;
+#[path = "../../../network/tests/suite/servers.rs"]
+#[allow(dead_code, reason = "the gateway's own tests use the rest of it")]
+mod servers;
 mod standbys;

@@ -14,7 +14,10 @@
 //! The row in the store, which makes it a snapshot, is written last; a directory without a row is half of one, or the
 //! layer of a disk whose machine goes on although its memory could not be saved.
 
+mod fold;
 mod info;
+mod overlay;
+mod pending;
 mod restore;
 mod save;
 mod sweep;
@@ -23,4 +26,6 @@ pub use info::{SnapshotId, SnapshotInfo, Standing};
 pub use restore::RestoreError;
 pub use save::{SaveTimes, SnapshotError};
 
+pub(crate) use overlay::Overlays;
+pub(crate) use pending::Saves;
 pub(crate) use save::{Save, Saving};

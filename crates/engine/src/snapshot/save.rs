@@ -3,22 +3,21 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandling_vmm::disk::{DiskError, DiskFormat, create_overlay};
+use sandling_vmm::disk::DiskError;
 use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineError};
 use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
 
-use super::info::{Digests, Files, SnapshotId, SnapshotInfo, Standing, disk_layer_name};
+use super::info::{Digests, Files, SnapshotId, SnapshotInfo, Standing};
 use crate::engine::Engine;
 use crate::lifecycle::Refused;
 use crate::sandbox::SandboxInfo;
 use crate::store::{Listed, StoreError};
 
 const STATE: &str = "state";
-const LAYERS: &str = sandling_vmm::jail::LAYERS;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -64,11 +63,10 @@ pub(crate) struct Save<'a> {
 pub(crate) struct Saving {
     engine: Arc<Engine>,
     frozen: Result<Frozen, MachineError>,
+    taken: Result<(), SnapshotError>,
     info: SnapshotInfo,
     listed: Listed,
     files: Files,
-    state: PathBuf,
-    old_top: PathBuf,
     /// What the machine stands on from now on, whatever becomes of the snapshot's memory.
     pub(crate) standing: Standing,
     times: SaveTimes,
@@ -109,14 +107,16 @@ impl Save<'_> {
             Err(error) => return Err(error.into()),
         };
         let freeze = frozen.as_ref().map(|frozen| frozen.times).unwrap_or_default();
+        // At once: the machine stands on this layer from now on, even if nobody writes the rest.
+        let taken = take(&own.join(standing.top()), &files.disk());
+        let taken = taken.and_then(|()| take(&own.join(STATE), &files.state()));
         Ok(Saving {
             engine: self.engine.clone(),
             frozen,
+            taken,
             info,
             listed: self.listed,
             files: files.clone(),
-            state: own.join(STATE),
-            old_top: own.join(standing.top()),
             standing: after,
             times: SaveTimes { prepare, freeze, ..SaveTimes::default() },
         })
@@ -124,10 +124,9 @@ impl Save<'_> {
 
     /// An empty disk over the one that is about to become a layer: one for the machine, one to copy for others.
     async fn prepare_overlay(&self, id: &SnapshotId, files: &Files, top: &Path) -> Result<(), SnapshotError> {
-        let backing = format!("{LAYERS}/{}", disk_layer_name(id));
-        let disk_bytes = u64::from(self.info.disk_mib) << 20;
-        create_overlay(&files.overlay(), &backing, DiskFormat::Qcow2, disk_bytes).await?;
-        fs::copy(files.overlay(), top)?;
+        let overlay = self.engine.overlays.over(id, self.info.disk_mib).await?;
+        fs::write(files.overlay(), &overlay)?;
+        fs::write(top, &overlay)?;
         let owner = fs::symlink_metadata(self.machine.dir().files().join(self.info.standing.top()))?;
         if rustix::process::geteuid().is_root() {
             use std::os::unix::fs::MetadataExt;
@@ -164,6 +163,16 @@ impl Save<'_> {
 }
 
 impl Saving {
+    pub(crate) fn id(&self) -> &SnapshotId {
+        &self.info.id
+    }
+
+    /// Names what it is to store the differences to, if that has changed since the machine was copied.
+    pub(crate) fn over(mut self, standing: &Standing) -> Self {
+        self.info.parent = standing.saved.clone().or_else(|| standing.restored.clone());
+        self
+    }
+
     /// The part behind the running machine. When this returns, the snapshot is whole and written down.
     pub(crate) async fn write(self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let writing = tokio::task::spawn_blocking(move || self.write_blocking());
@@ -174,9 +183,9 @@ impl Saving {
         let begun = Instant::now();
         let snapshots = self.engine.config.home.snapshots();
         let files = self.files.clone();
-        // The disk first: the machine stands on it already.
-        self.info.digests.disk = take(&self.old_top, &files.disk())?;
-        self.info.digests.state = take(&self.state, &files.state())?;
+        std::mem::replace(&mut self.taken, Ok(()))?;
+        self.info.digests.disk = digest_of(&files.disk())?;
+        self.info.digests.state = digest_of(&files.state())?;
         self.info.disk_bytes = fs::metadata(files.disk())?.len();
         let (below, layers) = self.below(&snapshots)?;
         let mut pages = Hashing::new(File::create(files.pages())?);
@@ -215,8 +224,8 @@ impl Saving {
     }
 }
 
-/// Takes a file out of a machine's directory, makes it unchangeable, and returns its digest. No link is followed.
-fn take(from: &Path, to: &Path) -> Result<String, SnapshotError> {
+/// Takes a file out of a machine's directory and makes it unchangeable. No link is followed.
+fn take(from: &Path, to: &Path) -> Result<(), SnapshotError> {
     fs::rename(from, to)?;
     if !fs::symlink_metadata(to)?.is_file() {
         let _ = fs::remove_file(to);
@@ -225,9 +234,12 @@ fn take(from: &Path, to: &Path) -> Result<String, SnapshotError> {
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::lchown(to, Some(0), Some(0))?;
     }
-    fs::set_permissions(to, fs::Permissions::from_mode(0o444))?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(0o444))?)
+}
+
+fn digest_of(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(to)?)?;
+    hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 

@@ -41,7 +41,7 @@ impl Engine {
         let mut needed: BTreeSet<SnapshotId> = self.snapshots_in_making();
         needed.extend(all.values().filter(|(_, listed)| *listed == Listed::Yes).map(|(info, _)| info.id.clone()));
         for row in self.store.living_sandboxes()? {
-            needed.extend(row.info.standing.needs().cloned());
+            needed.extend(row.info.standing.needs().chain(row.info.timeline.snapshots()).cloned());
         }
         let direct: Vec<_> = needed.iter().filter_map(|id| all.get(id)).collect();
         needed.extend(direct.iter().flat_map(|(info, _)| info.memory.iter().chain(&info.disk).cloned()));

@@ -9,6 +9,7 @@ mod idempotency;
 mod quotas;
 mod rows;
 mod sandboxes;
+mod secrets;
 mod snapshots;
 mod tokens;
 mod workspaces;
@@ -24,6 +25,7 @@ use crate::space;
 pub use events::Event;
 pub use idempotency::{IdempotencyRow, KeyClaim, RequestState};
 pub use sandboxes::SandboxRow;
+pub use secrets::SecretRow;
 pub use snapshots::Listed;
 pub use tokens::TokenRow;
 
@@ -53,7 +55,12 @@ impl StoreError {
 }
 
 /// Each step takes the schema from one version to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 pub struct Store {
     connection: Mutex<Connection>,

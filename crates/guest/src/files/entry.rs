@@ -17,13 +17,17 @@ pub fn stat(path: &Path) -> Result<Entry, Failure> {
     Ok(entry)
 }
 
-pub fn entry(path: &Path, metadata: &Metadata) -> Entry {
-    let kind = match metadata.file_type() {
+pub fn kind_of(metadata: &Metadata) -> EntryKind {
+    match metadata.file_type() {
         kind if kind.is_file() => EntryKind::File,
         kind if kind.is_dir() => EntryKind::Directory,
         kind if kind.is_symlink() => EntryKind::Symlink,
         _ => EntryKind::Other,
-    };
+    }
+}
+
+pub fn entry(path: &Path, metadata: &Metadata) -> Entry {
+    let kind = kind_of(metadata);
     Entry {
         path: path.to_string_lossy().into_owned(),
         name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),

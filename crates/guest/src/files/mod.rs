@@ -8,6 +8,7 @@ mod path;
 mod read;
 mod remove;
 mod serve;
+mod walk;
 mod watch;
 mod write;
 

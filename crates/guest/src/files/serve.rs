@@ -2,7 +2,7 @@
 
 use sandling_protocol::{Failure, FailureKind, Request, Response};
 
-use super::{change, entry, list, path, read, watch, write};
+use super::{change, entry, list, path, read, walk, watch, write};
 use crate::failure::failure;
 use crate::worker::{Cancelled, WorkerStream};
 
@@ -41,6 +41,7 @@ fn answer(request: Request, work: &mut WorkerStream) -> Result<Response, Stopped
             write::write(path::check(&path)?, write, mode, user.as_deref(), work)?
         }
         Request::ListDir { path, depth } => list::list(path::check(&path)?, depth, work)?,
+        Request::Walk { path, skip } => walk::walk(path::check(&path)?, &skip, work)?,
         Request::Stat { path } => Response::Entry(entry::stat(path::check(&path)?)?),
         Request::MakeDir { path, mode, parents, user } => {
             change::make_dir(path::check(&path)?, mode, parents, user.as_deref())?

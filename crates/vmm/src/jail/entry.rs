@@ -118,12 +118,13 @@ fn wait_until_it_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepError>
 }
 
 fn make_keeper(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resources) -> io::Result<Keeper> {
-    let Resources { keeper_dir, memory, console, program_output, .. } = resources;
+    let Resources { keeper_dir, memory, console, cable, program_output, .. } = resources;
     let log = |fd: OwnedFd, name| Ok::<_, io::Error>((fd, BoundedLog::create(keeper_dir.try_clone()?, name)?));
     Ok(Keeper {
         pid,
         pidfd,
         memory_open: MemoryOpen::new(questions, memory),
+        cable,
         console: console.map(|fd| log(fd, MachineDir::CONSOLE_LOG)).transpose()?,
         output: Some(log(program_output, MachineDir::PROGRAM_LOG)?),
         caller: Some(io::stdin().as_fd().try_clone_to_owned()?.into()),

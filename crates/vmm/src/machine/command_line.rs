@@ -11,12 +11,16 @@ use crate::jail::{FILES, FIRST_INHERITED, Inherit, LAYERS, Layer, MEMORY, Progra
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
 pub(super) const CONTROL_SOCKET: &str = "control.sock";
 pub(super) const COPY_SOCKET: &str = "copy.sock";
+pub(super) const CABLE_SOCKET: &str = "cable.sock";
 
 /// The name under which QMP knows the root disk, whatever overlay is on top of it.
 pub(super) const DISK: &str = "disk";
 
 /// The virtio-serial port by which the guest finds its control channel.
 const CONTROL_PORT: &str = "sandling.control";
+
+/// The address of every guest's card. Each is alone with its gateway, so they need not differ.
+const MAC: &str = "02:53:4c:00:00:02";
 
 /// QEMU's firmware; in Debian the second holds what the first only links to.
 const DATA: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
@@ -28,8 +32,9 @@ const TRANSLATION_MIB: u32 = 128;
 const QMP_FD: i32 = FIRST_INHERITED;
 const CONTROL_FD: i32 = FIRST_INHERITED + 1;
 const CONSOLE_FD: i32 = FIRST_INHERITED + 2;
-const STATE_FD: i32 = FIRST_INHERITED + 3;
-const COPY_FD: i32 = FIRST_INHERITED + 4;
+const CABLE_FD: i32 = FIRST_INHERITED + 3;
+const STATE_FD: i32 = FIRST_INHERITED + 4;
+const COPY_FD: i32 = FIRST_INHERITED + 5;
 
 /// The program to jail for this machine.
 pub(super) fn program(config: &MachineConfig) -> Program {
@@ -37,6 +42,7 @@ pub(super) fn program(config: &MachineConfig) -> Program {
         Inherit::Listen { name: QMP_SOCKET.to_owned() },
         Inherit::Listen { name: CONTROL_SOCKET.to_owned() },
         Inherit::Console,
+        Inherit::Cable { name: CABLE_SOCKET.to_owned() },
     ];
     let mut layers = config.disk.backing.clone();
     let mut environment = Vec::new();
@@ -74,6 +80,7 @@ fn arguments(config: &MachineConfig) -> Vec<String> {
     options.push(("object", memory_backend(&config.start, config.hardware.memory_mib)));
     options.extend(channels());
     options.extend(disks(&config.disk.overlay));
+    options.extend(card());
     options.extend([("display", "none".to_owned()), ("L", DATA[0].to_owned())]);
     options.extend(beginning(&config.start));
     let mut words: Vec<_> = options.into_iter().flat_map(|(option, value)| [format!("-{option}"), value]).collect();
@@ -117,6 +124,14 @@ fn disks(overlay: &str) -> Options {
         ("drive", format!("if=none,id={DISK},file={file},format=qcow2,cache=unsafe,discard=unmap")),
         ("device", format!("virtio-blk-pci,drive={DISK}")),
         ("device", "virtio-scsi-pci,id=scsi".to_owned()),
+    ]
+}
+
+/// The network card. It ends in a socket that QEMU was born with, and it cannot make another.
+fn card() -> Options {
+    vec![
+        ("netdev", format!("dgram,id=cable,local.type=fd,local.str={CABLE_FD}")),
+        ("device", format!("virtio-net-pci,netdev=cable,mac={MAC},romfile=")),
     ]
 }
 
@@ -194,7 +209,7 @@ mod tests {
         let booted = program(&config(boot(), Accelerator::Tcg));
         let restored = program(&config(restore(), Accelerator::Tcg));
         assert_eq!(devices(&booted), devices(&restored));
-        assert_eq!(devices(&booted).len(), 4);
+        assert_eq!(devices(&booted).len(), 5);
     }
 
     #[test]

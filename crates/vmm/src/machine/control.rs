@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::{Value, json};
 
-use super::command_line::{CONTROL_SOCKET, COPY_SOCKET, DISK, QMP_SOCKET};
+use super::command_line::{CABLE_SOCKET, CONTROL_SOCKET, COPY_SOCKET, DISK, QMP_SOCKET};
 use super::config::MachineConfig;
 use super::death::Death;
 use super::error::MachineError;
@@ -99,7 +99,7 @@ impl Machine {
 }
 
 pub(super) fn remove_sockets(dir: &MachineDir) {
-    for name in [QMP_SOCKET, CONTROL_SOCKET, COPY_SOCKET] {
+    for name in [QMP_SOCKET, CONTROL_SOCKET, COPY_SOCKET, CABLE_SOCKET] {
         let _ = fs::remove_file(dir.keeper().join(name));
     }
 }

@@ -11,6 +11,7 @@ mod control;
 mod death;
 mod emulator;
 mod error;
+mod fold;
 mod freeze;
 mod handle;
 mod record;

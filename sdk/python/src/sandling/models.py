@@ -346,6 +346,96 @@ class Promotion(TypedDict):
     failures: Dict[str, str]
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a sandbox was at one moment, and can go back to."""
+
+    number: int
+    #: One with a name is kept until the name is taken away.
+    name: Optional[str]
+    at: str
+    #: What was about to happen: ``exec``, ``cell``, ``files``, ``rewind`` or ``request``.
+    cause: str
+    #: What was about to be run or changed, cut off.
+    text: str
+    #: The checkpoint that the sandbox had come from.
+    after: Optional[int]
+    size_bytes: int = 0
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Checkpoint:
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__ if name in data})
+
+
+class Timeline(List[Checkpoint]):
+    """A sandbox's checkpoints, oldest first."""
+
+    #: The checkpoint that the sandbox has come from.
+    current: Optional[int] = None
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Timeline:
+        timeline = cls(Checkpoint.from_wire(item) for item in data["checkpoints"])
+        timeline.current = data.get("current")
+        return timeline
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What a file is at one of two moments."""
+
+    #: ``file``, ``directory``, ``symlink`` or ``other``.
+    kind: str
+    size: int
+    #: Permission bits in octal, such as ``0644``.
+    mode: str
+    uid: int = 0
+    gid: int = 0
+    #: Where a link points.
+    target: Optional[str] = None
+
+    @classmethod
+    def from_wire(cls, data: Optional[Mapping[str, Any]]) -> Optional[FileState]:
+        known = cls.__dataclass_fields__
+        return cls(**{name: value for name, value in data.items() if name in known}) if data else None
+
+
+@dataclass(frozen=True)
+class FileDiff:
+    """A file that is not the same at two moments."""
+
+    path: str
+    #: ``added``, ``changed`` or ``removed``.
+    change: str
+    before: Optional[FileState]
+    after: Optional[FileState]
+    #: The text diff, as it stands in a patch.
+    patch: Optional[str] = None
+    #: Why there is none: ``binary``, ``too_large``, ``special`` or ``unreadable``.
+    no_patch: Optional[str] = None
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> FileDiff:
+        states = {side: FileState.from_wire(data[side]) for side in ("before", "after")}
+        return cls(data["path"], data["change"], **states, patch=data.get("patch"), no_patch=data.get("no_patch"))
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What changed between two moments."""
+
+    added: int
+    changed: int
+    removed: int
+    #: In the order of their paths, which are relative to the directory that was compared.
+    files: List[FileDiff] = field(default_factory=list)
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Diff:
+        files = [FileDiff.from_wire(item) for item in data["files"]]
+        return cls(data["added"], data["changed"], data["removed"], files)
+
+
 class SnapshotInfo(TypedDict, total=False):
     """A saved machine."""
 

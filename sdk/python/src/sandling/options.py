@@ -50,6 +50,10 @@ class CreateOptions(TypedDict, total=False):
     #: Its time to live does not apply, and leaving the ``with`` block does not end it.
     persistent: Optional[bool]
     from_snapshot: Optional[str]
+    #: ``every-exec`` makes a checkpoint before each command, cell and change of files; see :meth:`Sandbox.rewind`.
+    checkpoints: Optional[str]
+    #: How many checkpoints without a name are kept; 20 if absent.
+    checkpoints_kept: Optional[int]
     volumes: Optional[Sequence[Union[VolumeMount, Mapping[str, Any]]]]
     #: Stops waiting for capacity when it is set.
     cancel: Optional[CancelEvent]

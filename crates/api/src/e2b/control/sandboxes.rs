@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::caller::sandbox;
-use super::network::{self, Network};
+use super::network::Network;
 use super::view::{SandboxView, detail};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
@@ -111,7 +111,8 @@ impl NewSandbox {
             return Err(unsupported("a pause keeps memory here; leave the mode `filesystem` out"));
         }
         let network = self.network.unwrap_or_default();
-        network::check(&network)?;
+        let public_ports = network.allow_public_traffic.unwrap_or(true);
+        let network = network.wish()?;
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
         let start = source.start();
@@ -126,7 +127,7 @@ impl NewSandbox {
         let settings = Settings {
             template: Some(template),
             auto_resume: self.auto_resume.is_some_and(|wanted| wanted.enabled),
-            public_ports: network.allow_public_traffic.unwrap_or(true),
+            public_ports,
             internet: self.internet,
             start,
         };
@@ -143,6 +144,7 @@ impl NewSandbox {
             workspace: workspace.to_owned(),
             metadata,
             labels: settings.labels(),
+            network,
             ..CreateSpec::default()
         })
     }

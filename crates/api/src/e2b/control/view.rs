@@ -9,6 +9,7 @@ use sandling_engine::{FORK_INDEX, FORK_PARENT, FORK_TREE, Lifetime, SandboxInfo,
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::network;
 use crate::app::App;
 use crate::e2b::settings::Settings;
 use crate::e2b::token;
@@ -83,7 +84,7 @@ pub(super) fn detail(app: &App, principal: &Principal, headers: &HeaderMap, info
     let mut view = listed(info);
     view["domain"] = host::domain(headers).into();
     view["allowInternetAccess"] = settings.internet.into();
-    view["network"] = json!({ "allowPublicTraffic": settings.public_ports });
+    view["network"] = network::view(&info.network, settings.public_ports);
     let on_timeout = if info.lifetime.sleep.at_the_end { "pause" } else { "kill" };
     view["lifecycle"] = json!({ "autoResume": settings.auto_resume, "onTimeout": on_timeout });
     if principal.scope.allows(Scope::Run) {

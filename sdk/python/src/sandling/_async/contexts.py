@@ -50,6 +50,19 @@ class AsyncCodeContext:
         """Gives it a new interpreter, without variables."""
         await self._request("POST", "/restart")
 
+    async def fork(self, count: int = 1, *, metadata: Optional[Dict[str, str]] = None) -> List[AsyncCodeContext]:
+        """Copies of it, each in a sandbox of its own (:attr:`sandbox`), where it goes on with its variables."""
+        body: Dict[str, Any] = {"count": count, **({"metadata": metadata} if metadata else {})}
+        parent = self._sandbox
+        data = await parent.client._make(parent._path(f"/contexts/{self.id}/fork"), body)
+        children = [parent._child(child) for child in data["children"]]
+        return [AsyncCodeContext(child, self.id, self.language) for child in children]
+
+    @property
+    def sandbox(self) -> AsyncSandbox:
+        """The sandbox that it is in."""
+        return self._sandbox
+
     async def close(self) -> None:
         """Ends it. One that is already gone is no error."""
         with suppress(NotFoundError):

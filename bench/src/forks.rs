@@ -1,0 +1,193 @@
+//! Copies of a session: how long the parent stands still, how soon a child answers, what children cost, and what it
+//! takes to sleep, to wake, and to be able to go back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use sandling_engine::{Cause, CellOutput, CreateSpec, EndReason, Engine, Fork, ForkSpec, RunSpec, Sandbox};
+use sandling_protocol::{ContextSpec, Language, Program};
+
+use crate::contenders::{progress, spec};
+use crate::report::Report;
+use crate::{Options, engine};
+
+/// The guest's memory, and how much of it the session has written.
+const SESSIONS: [(u32, u32); 4] = [(512, 16), (2048, 16), (512, 300), (2048, 500)];
+const TREE: usize = 10;
+const CONTEXT: &str = "bench";
+const SLEEPER_MIB: u32 = 100;
+
+pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let (engine, _home) = engine(options, 0).await?;
+    report.host.insert("accelerator".to_owned(), engine.probe().accelerator.to_string());
+    for (memory_mib, written_mib) in SESSIONS {
+        forks(options, &engine, memory_mib, written_mib, report).await?;
+    }
+    trees(options, &engine, report).await?;
+    sleep(options, &engine, report).await?;
+    checkpoints(options, &engine, report).await?;
+    engine.close().await;
+    Ok(())
+}
+
+/// A session that has written so much, and goes on writing to all of it.
+async fn session(engine: &Arc<Engine>, memory_mib: u32, written_mib: u32) -> anyhow::Result<Arc<Sandbox>> {
+    let sandbox = engine.create(CreateSpec { memory_mib: Some(memory_mib), ..spec("base") }).await?;
+    let context = ContextSpec {
+        id: CONTEXT.to_owned(),
+        language: Language::Python,
+        cwd: None,
+        env: Default::default(),
+        user: None,
+    };
+    sandbox.create_context(context).await?;
+    cell(&sandbox, &format!("import random\nwritten = bytearray(random.randbytes(1 << 20)) * {written_mib}")).await?;
+    Ok(sandbox)
+}
+
+/// Touches every page, so that the last save has none of them.
+async fn write_again(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
+    cell(sandbox, "written[::4096] = random.randbytes(len(written) // 4096)").await
+}
+
+async fn cell(sandbox: &Arc<Sandbox>, code: &str) -> anyhow::Result<()> {
+    let mut cell = sandbox.run_cell(CONTEXT, code, None, 1 << 20)?;
+    loop {
+        if let CellOutput::Done(report) = cell.next().await? {
+            ensure!(report.error.is_none(), "{:?}", report.error);
+            return Ok(());
+        }
+    }
+}
+
+async fn answers(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
+    let program = Program::Argv(vec!["/bin/true".to_owned()]);
+    ensure!(sandbox.run(RunSpec::new(program))?.collect().await?.exit.code == 0, "/bin/true failed");
+    Ok(())
+}
+
+async fn fork(engine: &Arc<Engine>, parent: &Arc<Sandbox>, children: usize) -> anyhow::Result<Vec<Fork>> {
+    let forks = engine.fork(parent, ForkSpec { children, ..ForkSpec::default() }).await?;
+    let answering =
+        forks.iter().map(|fork| fork.sandbox.clone()).map(|child| tokio::spawn(async move { answers(&child).await }));
+    for answered in answering.collect::<Vec<_>>() {
+        answered.await??;
+    }
+    Ok(forks)
+}
+
+async fn end(forks: Vec<Fork>) -> anyhow::Result<()> {
+    for fork in forks {
+        fork.sandbox.end(EndReason::Requested).await?;
+    }
+    Ok(())
+}
+
+async fn forks(
+    options: &Options,
+    engine: &Arc<Engine>,
+    memory_mib: u32,
+    written_mib: u32,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let parent = session(engine, memory_mib, written_mib).await?;
+    let what = format!("{written_mib} MiB written of {memory_mib}");
+    let [mut pauses, mut firsts, mut writes] = [Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..options.rounds {
+        progress(&format!("forks, {what}"), round, options.rounds);
+        write_again(&parent).await?;
+        let started = Instant::now();
+        let made = fork(engine, &parent, 1).await?;
+        firsts.push(started.elapsed());
+        pauses.push(Duration::from_secs_f64(made[0].receipt.pause_ms / 1e3));
+        writes.push(Duration::from_secs_f64(made[0].receipt.write_ms / 1e3));
+        end(made).await?;
+    }
+    report.add(&format!("the parent's pause, {what}"), "sandling", &pauses);
+    report.add(&format!("pages written behind it, {what}"), "sandling", &writes);
+    report.add(&format!("fork → first answer, {what}"), "sandling", &firsts);
+    parent.end(EndReason::Requested).await?;
+    Ok(())
+}
+
+/// Ten children at once, and what they weigh.
+async fn trees(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
+    let small = session(engine, 512, 16).await?;
+    let mut samples = Vec::new();
+    let rounds = options.rounds.div_ceil(5);
+    for round in 0..rounds {
+        progress("ten children", round, rounds);
+        let started = Instant::now();
+        let made = fork(engine, &small, TREE).await?;
+        samples.push(started.elapsed());
+        end(made).await?;
+    }
+    report.add("fork → ten children answer", "sandling", &samples);
+    small.end(EndReason::Requested).await?;
+
+    let large = session(engine, 2048, 500).await?;
+    let alone = large.usage().await?.host.pss_bytes;
+    let made = fork(engine, &large, TREE).await?;
+    let mut together = large.usage().await?.host.pss_bytes;
+    for fork in &made {
+        together += fork.sandbox.usage().await?.host.pss_bytes;
+    }
+    report.count("MiB of Pss that ten forks of a session with 500 MiB add", together.saturating_sub(alone) >> 20);
+    end(made).await?;
+    Ok(large.end(EndReason::Requested).await?)
+}
+
+async fn sleep(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
+    let sandbox = session(engine, 512, SLEEPER_MIB).await?;
+    let [mut asleep, mut awake] = [Vec::new(), Vec::new()];
+    for round in 0..options.rounds {
+        progress("hibernate and wake", round, options.rounds);
+        write_again(&sandbox).await?;
+        let started = Instant::now();
+        sandbox.hibernate().await?;
+        asleep.push(started.elapsed());
+        let started = Instant::now();
+        sandbox.wake().await?;
+        answers(&sandbox).await?;
+        awake.push(started.elapsed());
+    }
+    report.add(&format!("hibernate, {SLEEPER_MIB} MiB written"), "sandling", &asleep);
+    report.add(&format!("wake → first answer, {SLEEPER_MIB} MiB written"), "sandling", &awake);
+    Ok(sandbox.end(EndReason::Requested).await?)
+}
+
+/// The same command with and without a checkpoint before it; also what a rewind takes.
+async fn checkpoints(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
+    let plain = engine.create(spec("base")).await?;
+    let kept = engine.create(CreateSpec { checkpoints: Some(20), ..spec("base") }).await?;
+    let [mut without, mut with, mut added, mut rewinds] = [Vec::new(), Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..options.rounds {
+        progress("checkpoints", round, options.rounds);
+        let started = Instant::now();
+        answers(&plain).await?;
+        without.push(started.elapsed());
+        // What the last one left to be written is not this one's.
+        engine.timeline(&kept).await;
+        let started = Instant::now();
+        engine.before(&kept, Cause::Exec, "true").await?;
+        added.push(started.elapsed());
+        answers(&kept).await?;
+        with.push(started.elapsed());
+    }
+    let last = engine.timeline(&kept).await.checkpoints().last().map(|one| one.number).unwrap_or_default();
+    for round in 0..options.rounds.min(20) {
+        progress("rewinds", round, options.rounds.min(20));
+        let started = Instant::now();
+        engine.rewind(&kept, &last.to_string()).await?;
+        answers(&kept).await?;
+        rewinds.push(started.elapsed());
+        engine.name_checkpoint(&kept, &last.to_string(), Some("bench".to_owned())).await?;
+    }
+    report.add("an exec without a checkpoint", "sandling", &without);
+    report.add("an exec with a checkpoint before it", "sandling", &with);
+    report.add("what the checkpoint adds", "sandling", &added);
+    report.add("rewind → first answer", "sandling", &rewinds);
+    plain.end(EndReason::Requested).await?;
+    Ok(kept.end(EndReason::Requested).await?)
+}

@@ -1,0 +1,158 @@
+//! Two manifests side by side.
+
+use sandling_protocol::{EntryKind, Walked};
+
+use super::manifest::Manifest;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Added,
+    Changed,
+    Removed,
+}
+
+/// What a file is at one of the moments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileState {
+    pub kind: EntryKind,
+    pub size: u64,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub modified_unix_seconds: i64,
+    /// Where a symbolic link points.
+    pub target: Option<String>,
+}
+
+/// One file that is not the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    /// Relative to the directory that was compared.
+    pub path: String,
+    pub before: Option<FileState>,
+    pub after: Option<FileState>,
+}
+
+impl FileChange {
+    pub fn change(&self) -> Change {
+        match (&self.before, &self.after) {
+            (None, _) => Change::Added,
+            (_, None) => Change::Removed,
+            _ => Change::Changed,
+        }
+    }
+
+    /// Whether only its bytes can tell if it changed at all.
+    pub(super) fn is_doubtful(&self) -> bool {
+        match (&self.before, &self.after) {
+            (Some(before), Some(after)) => before.kind == EntryKind::File && before.same_but_for_content(after),
+            _ => false,
+        }
+    }
+}
+
+impl FileState {
+    fn same_but_for_content(&self, other: &Self) -> bool {
+        let facts = |state: &Self| (state.kind, state.size, state.mode, state.uid, state.gid, state.target.clone());
+        facts(self) == facts(other)
+    }
+}
+
+impl From<&Walked> for FileState {
+    fn from(walked: &Walked) -> Self {
+        Self {
+            kind: walked.kind,
+            size: if walked.kind == EntryKind::File { walked.size } else { 0 },
+            mode: walked.mode,
+            uid: walked.uid,
+            gid: walked.gid,
+            modified_unix_seconds: walked.modified_unix_seconds,
+            target: walked.target.clone(),
+        }
+    }
+}
+
+/// Everything that may differ, in the order of the paths.
+pub(super) fn compare(from: &Manifest, to: &Manifest) -> Vec<FileChange> {
+    let mut changes = Vec::new();
+    let change = |path: &String, before: Option<&Walked>, after: Option<&Walked>| FileChange {
+        path: path.clone(),
+        before: before.map(FileState::from),
+        after: after.map(FileState::from),
+    };
+    for (path, before) in &from.entries {
+        match to.entries.get(path) {
+            None => changes.push(change(path, Some(before), None)),
+            Some(after) if !same(before, after) => changes.push(change(path, Some(before), Some(after))),
+            Some(_) => {}
+        }
+    }
+    let added = to.entries.iter().filter(|(path, _)| !from.entries.contains_key(*path));
+    changes.extend(added.map(|(path, after)| change(path, None, Some(after))));
+    changes.sort_by(|one, other| one.path.cmp(&other.path));
+    changes
+}
+
+/// Copies of one disk have a file in common exactly if nothing has happened to it since they parted. Of directories
+/// and links, what they are says it all.
+fn same(before: &Walked, after: &Walked) -> bool {
+    let untouched = || {
+        (before.inode, before.changed_unix_nanos, before.size) == (after.inode, after.changed_unix_nanos, after.size)
+    };
+    let alike = FileState::from(before).same_but_for_content(&FileState::from(after));
+    alike && (before.kind != EntryKind::File || untouched())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: EntryKind, inode: u64, changed: i64, size: u64) -> Walked {
+        Walked {
+            path: String::new(),
+            kind,
+            size,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            inode,
+            changed_unix_nanos: changed,
+            modified_unix_seconds: 0,
+            target: None,
+        }
+    }
+
+    fn manifest(entries: &[(&str, Walked)]) -> Manifest {
+        Manifest { entries: entries.iter().map(|(path, walked)| ((*path).to_owned(), walked.clone())).collect() }
+    }
+
+    #[test]
+    fn only_what_was_touched_is_looked_at() {
+        use EntryKind::{Directory, File};
+        let from = manifest(&[
+            ("dir", entry(Directory, 1, 1, 4096)),
+            ("dir/gone", entry(File, 2, 1, 5)),
+            ("dir/same", entry(File, 3, 1, 5)),
+            ("dir/touched", entry(File, 4, 1, 5)),
+            ("dir/grown", entry(File, 5, 1, 5)),
+        ]);
+        let to = manifest(&[
+            ("dir", entry(Directory, 1, 9, 8192)),
+            ("dir/same", entry(File, 3, 1, 5)),
+            ("dir/touched", entry(File, 4, 9, 5)),
+            ("dir/grown", entry(File, 5, 9, 6)),
+            ("dir/new", entry(File, 6, 9, 5)),
+        ]);
+        let changes = compare(&from, &to);
+        let told: Vec<_> = changes.iter().map(|change| (change.path.as_str(), change.change())).collect();
+        let expected = [
+            ("dir/gone", Change::Removed),
+            ("dir/grown", Change::Changed),
+            ("dir/new", Change::Added),
+            ("dir/touched", Change::Changed),
+        ];
+        assert_eq!(told, expected);
+        let doubtful: Vec<_> = changes.iter().filter(|change| change.is_doubtful()).map(|c| c.path.as_str()).collect();
+        assert_eq!(doubtful, ["dir/touched"]);
+    }
+}

@@ -1,0 +1,123 @@
+//! Saves whose machines go on already.
+//!
+//! A machine can be copied again while its last copy is still being written: each stores what differs from whatever
+//! was written before it, so the order in which they are written does not matter.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::info::SnapshotInfo;
+use super::save::{SaveTimes, Saving, SnapshotError};
+use crate::engine::Engine;
+use crate::expiry::InUse;
+use crate::sandbox::{Command, Sandbox};
+use crate::store::Listed;
+use crate::timeline::{Checkpoint, Mark};
+
+/// How many copies of one machine there may be; each keeps the pages that its machine changes from then on.
+const COPIES: u32 = 2;
+
+/// A sandbox's saves that are under way.
+pub(crate) struct Saves {
+    copies: Arc<Semaphore>,
+    writing: Mutex<()>,
+}
+
+impl Default for Saves {
+    fn default() -> Self {
+        Self { copies: Arc::new(Semaphore::new(COPIES as usize)), writing: Mutex::default() }
+    }
+}
+
+impl Saves {
+    async fn begin(&self) -> OwnedSemaphorePermit {
+        self.copies.clone().acquire_owned().await.expect("nobody closes it")
+    }
+
+    /// Waits until nothing is being saved; nothing is while this is held.
+    pub(crate) async fn quiet(&self) -> OwnedSemaphorePermit {
+        self.copies.clone().acquire_many_owned(COPIES).await.expect("nobody closes it")
+    }
+}
+
+/// A machine that was copied, and is to be written.
+pub(crate) struct Pending {
+    engine: Arc<Engine>,
+    sandbox: Arc<Sandbox>,
+    saving: Saving,
+    pub(crate) checkpoint: Option<Checkpoint>,
+    _copy: OwnedSemaphorePermit,
+    _in_use: InUse,
+}
+
+impl Engine {
+    /// Copies a sandbox's machine, which stands still for milliseconds.
+    pub(crate) async fn freeze(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        name: Option<String>,
+        listed: Listed,
+        mark: Option<Mark>,
+    ) -> Result<Pending, SnapshotError> {
+        let (engine, sandbox) = (self.clone(), sandbox.clone());
+        let copy = sandbox.saves.begin().await;
+        let in_use = sandbox.activity.begin();
+        let (answer, answered) = oneshot::channel();
+        let command = Command::Freeze { name, listed, mark, answer };
+        sandbox.commands.send(command).await.map_err(|_| SnapshotError::CutOff)?;
+        let (saving, checkpoint) = answered.await.map_err(|_| SnapshotError::CutOff)??;
+        Ok(Pending { engine, sandbox, saving, checkpoint, _copy: copy, _in_use: in_use })
+    }
+
+    pub(crate) async fn save(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        name: Option<String>,
+        listed: Listed,
+    ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        let (engine, sandbox) = (self.clone(), sandbox.clone());
+        // In a task of its own: what a caller that goes away has begun is brought to its end.
+        let saving = tokio::spawn(async move {
+            let frozen = engine.freeze(&sandbox, name, listed, None).await?;
+            frozen.written(None).await
+        });
+        saving.await.unwrap_or(Err(SnapshotError::CutOff))
+    }
+
+    /// Removes behind other work what nobody needs any more.
+    pub(crate) fn sweep_behind(self: &Arc<Self>) {
+        let engine = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = engine.sweep_snapshots().await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "snapshots were not swept");
+            }
+        });
+    }
+}
+
+impl Pending {
+    /// Writes it, and lets the sandbox's task know. A checkpoint is on the timeline when this returns; the oldest may
+    /// have gone for it, but not `spared`.
+    pub(crate) async fn written(self, spared: Option<u64>) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
+        let _one_at_a_time = self.sandbox.saves.writing.lock().await;
+        let standing = self.sandbox.standing.borrow().clone();
+        let saved = self.saving.over(&standing).write().await?;
+        let _held = self.engine.hold_snapshot(&saved.0.id);
+        let checkpoint = self.checkpoint.map(|checkpoint| Checkpoint {
+            memory_bytes: saved.0.memory_bytes,
+            disk_bytes: saved.0.disk_bytes,
+            ..checkpoint
+        });
+        let is_checkpoint = checkpoint.is_some();
+        let (answer, answered) = oneshot::channel();
+        let known = Command::Saved { snapshot: saved.0.id.clone(), checkpoint, spared, answer };
+        self.sandbox.commands.send(known).await.map_err(|_| SnapshotError::CutOff)?;
+        answered.await.map_err(|_| SnapshotError::CutOff)?;
+        if is_checkpoint {
+            self.engine.sweep_behind();
+        }
+        self.engine.fold_behind(&self.sandbox);
+        Ok(saved)
+    }
+}

@@ -1,0 +1,67 @@
+//! A whole tree at once, to be compared with another copy of it.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use sandling_protocol::{CHUNK, FailureKind, Part, Response, Walked};
+
+use super::entry::kind_of;
+use super::path::about;
+use super::serve::Stopped;
+use crate::failure::failure;
+use crate::worker::WorkerStream;
+
+/// Sends what is below `path` on the same file system. What cannot be read, or has gone meanwhile, is left out.
+pub fn walk(path: &Path, skip: &[String], work: &mut WorkerStream) -> Result<Response, Stopped> {
+    let top = fs::metadata(path).map_err(about(path))?;
+    if !top.is_dir() {
+        return Err(failure(FailureKind::NotADirectory, format!("{} is not a directory", path.display())).into());
+    }
+    let skipped = |path: &Path| skip.iter().any(|skip| path == Path::new(skip));
+    let mut entries = 0;
+    let mut lines = Vec::with_capacity(2 * CHUNK);
+    let mut directories = vec![path.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for (path, metadata) in children(&directory) {
+            if skipped(&path) {
+                continue;
+            }
+            serde_json::to_writer(&mut lines, &walked(&path, &metadata))
+                .map_err(|error| failure(FailureKind::Other, error.to_string()))?;
+            lines.push(b'\n');
+            entries += 1;
+            if lines.len() >= CHUNK {
+                work.send(Part::Entries, &lines)?;
+                lines.clear();
+            }
+            // What is mounted there is no part of this disk.
+            if metadata.is_dir() && metadata.dev() == top.dev() {
+                directories.push(path);
+            }
+        }
+    }
+    work.send(Part::Entries, &lines)?;
+    Ok(Response::Listed { entries })
+}
+
+fn children(directory: &Path) -> impl Iterator<Item = (PathBuf, Metadata)> {
+    let found = fs::read_dir(directory).into_iter().flatten().flatten();
+    found.filter_map(|entry| entry.metadata().ok().map(|metadata| (entry.path(), metadata)))
+}
+
+fn walked(path: &Path, metadata: &Metadata) -> Walked {
+    let link = if metadata.is_symlink() { path.read_link().ok() } else { None };
+    Walked {
+        path: path.to_string_lossy().into_owned(),
+        kind: kind_of(metadata),
+        size: metadata.len(),
+        mode: metadata.permissions().mode() & 0o7777,
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        inode: metadata.ino(),
+        changed_unix_nanos: metadata.ctime().saturating_mul(1_000_000_000).saturating_add(metadata.ctime_nsec()),
+        modified_unix_seconds: metadata.mtime(),
+        target: link.map(|target| target.to_string_lossy().into_owned()),
+    }
+}
