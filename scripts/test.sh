@@ -41,6 +41,9 @@ cargo test --quiet --package sandling-cli -- --test-threads "${SANDLING_TEST_THR
 step "PandaStack's clients"
 conformance/pandastack/run.sh "$sandling"
 
+step "E2B's clients"
+conformance/e2b/run.sh "$sandling"
+
 step "the API and its document"
 conformance/schemathesis.sh "$sandling" "${SANDLING_SCHEMATHESIS_SECONDS:-60}"
 

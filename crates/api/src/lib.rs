@@ -9,6 +9,7 @@ mod app;
 mod audit;
 mod auth;
 mod builds;
+mod e2b;
 mod error;
 mod extract;
 mod flag;

@@ -15,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::{request, routes, wire};
+use crate::{e2b, request, routes, wire};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -109,9 +109,11 @@ fn routes() -> OpenApiRouter<Arc<App>> {
 pub(crate) fn build(app: Arc<App>) -> Router {
     let (router, _) = routes().split_for_parts();
     router
+        .merge(e2b::routes())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(app.clone(), routes::preview::by_host))
+        .layer(middleware::from_fn_with_state(app.clone(), e2b::by_place))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn_with_state(app.clone(), request::layer))
         .with_state(app)

@@ -8,7 +8,7 @@ use sandling_protocol::{FailureKind, Request};
 use tokio::time::Instant;
 
 use crate::engine::Engine;
-use crate::expiry::Lifetime;
+use crate::expiry::{Lifetime, Sleep};
 use crate::fork::Born;
 use crate::identify::{IdentifyError, identify};
 use crate::link::LinkError;
@@ -44,6 +44,7 @@ pub struct CreateSpec {
     pub idle: Option<Duration>,
     /// Neither limit applies.
     pub persistent: bool,
+    pub sleep: Sleep,
     pub env: BTreeMap<String, String>,
     /// Whose it is.
     pub workspace: String,
@@ -248,6 +249,7 @@ impl CreateSpec {
             ttl_seconds: Some(self.ttl.unwrap_or(default_ttl).as_secs()),
             idle_seconds: self.idle.map(|idle| idle.as_secs()),
             persistent: self.persistent,
+            sleep: self.sleep,
         }
     }
 

@@ -177,6 +177,7 @@ impl Engine {
             ttl_seconds: Some(ttl_seconds.unwrap_or(self.config.default_ttl.as_secs())),
             idle_seconds: spec.idle.map(|idle| idle.as_secs()),
             persistent: spec.persistent,
+            sleep: parent.lifetime.sleep,
         };
         let network = self.inherit_network(&parent.id, &parent.network, spec.secrets).map_err(CreateError::from)?;
         let mut env = spec.env.clone();

@@ -25,6 +25,8 @@ const REFRESH: Duration = Duration::from_secs(10);
 const RETRY_SLEEP: Duration = Duration::from_secs(60);
 /// What the guest has not written out by then, it writes out when it is woken.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(15);
+/// No save takes longer.
+const LONGEST_SAVE: Duration = Duration::from_secs(600);
 const FAR_AWAY: Duration = Duration::from_secs(86_400);
 
 struct Keeper {
@@ -129,9 +131,13 @@ impl Keeper {
         self.plug_in().await;
         loop {
             let live = self.live.clone();
-            let over = self.lifetime.borrow().left(self.activity.idle_for());
+            let over = self.time_left();
             self.tell_machine(over.as_ref().map(|(left, _)| *left));
             let pause = match over {
+                Some((Duration::ZERO, EndReason::Ttl)) if self.sleeps_at_the_end() => {
+                    self.sleep_instead_of_ending().await;
+                    continue;
+                }
                 Some((Duration::ZERO, reason)) => return self.finish(reason).await,
                 Some((left, _)) => left.min(REFRESH),
                 None => FAR_AWAY,
@@ -402,8 +408,38 @@ impl Keeper {
         self.live = Some(live.clone());
         self.plug_in().await;
         stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
+        if self.info.lifetime.sleep.is_free {
+            self.info.lifetime.from = jiff::Timestamp::now();
+            self.lifetime.send_replace(self.info.lifetime);
+        }
         self.is_now(Phase::Running(live), "woken");
         Ok(())
+    }
+
+    /// How long is left of its time, which need not pass while it hibernates.
+    fn time_left(&self) -> Option<(Duration, EndReason)> {
+        let lifetime = *self.lifetime.borrow();
+        if self.live.is_none() && lifetime.sleep.is_free {
+            return None;
+        }
+        let (left, reason) = lifetime.left(self.activity.idle_for())?;
+        match self.drowsy_since {
+            // Its work would be lost if it ended now; it tries to sleep again a little later.
+            Some(tried) if lifetime.sleep.at_the_end => {
+                Some((left.max(RETRY_SLEEP.saturating_sub(tried.elapsed())), reason))
+            }
+            _ => Some((left, reason)),
+        }
+    }
+
+    fn sleeps_at_the_end(&self) -> bool {
+        self.lifetime.borrow().sleep.at_the_end && self.live.is_some()
+    }
+
+    async fn sleep_instead_of_ending(&mut self) {
+        // The machine's own deadline must not come in the middle of the save.
+        self.tell_machine(Some(LONGEST_SAVE));
+        self.fall_asleep().await;
     }
 
     /// Falls asleep where a checkpoint was made, and wakes there. Where it was is a checkpoint already, unless it
@@ -450,7 +486,7 @@ impl Keeper {
             && let Err(error) = self.hibernate(&live).await
         {
             self.drowsy_since = Some(std::time::Instant::now());
-            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "an idle sandbox could not hibernate");
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "a sandbox could not hibernate");
         }
     }
 

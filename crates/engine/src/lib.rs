@@ -49,7 +49,7 @@ pub use diff::{
 };
 pub use engine::{Engine, OpenError};
 pub use exec::{Collected, Execution, Output, RunError, RunSpec};
-pub use expiry::{Lifetime, LifetimeChange};
+pub use expiry::{Lifetime, LifetimeChange, Sleep};
 pub use files::{Download, Upload, Watch};
 pub use fork::{FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, Receipt};
 pub use home::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};

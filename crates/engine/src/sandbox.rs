@@ -35,8 +35,15 @@ impl SandboxId {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
+    /// Reads an id, with its dashes or without any: some clients allow none.
     pub fn parse(text: &str) -> Option<Self> {
-        uuid::Uuid::parse_str(text).ok().filter(|_| text.len() == 36).map(|id| Self(id.to_string()))
+        let known = matches!(text.len(), 36 | 32);
+        uuid::Uuid::parse_str(text).ok().filter(|_| known).map(|id| Self(id.to_string()))
+    }
+
+    /// The id without its dashes.
+    pub fn compact(&self) -> String {
+        self.0.replace('-', "")
     }
 
     pub fn as_str(&self) -> &str {

@@ -52,8 +52,10 @@ pub enum Part {
     Stderr,
     /// A terminal's output, in which stdout and stderr are one.
     Terminal,
-    /// Rich results of a cell: one JSON object (MIME type to string) per line.
+    /// Rich results that a cell displays: one JSON object (MIME type to string) per line.
     Results,
+    /// The value of a cell's last expression, in the same form.
+    Value,
     /// File contents, or a tunnel's bytes.
     Bytes,
     /// Directory entries: one [`Entry`] or [`crate::Walked`] as JSON per line.
@@ -129,10 +131,13 @@ pub enum Request {
     Stat {
         path: String,
     },
+    /// What is made belongs to `user`; absent: to root.
     MakeDir {
         path: String,
         mode: Option<u32>,
         parents: bool,
+        #[serde(default)]
+        user: Option<String>,
     },
     Move {
         from: String,

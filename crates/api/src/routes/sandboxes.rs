@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::access::{Resources, WorkspaceName};
-use sandling_engine::{CreateSpec, EndReason};
+use sandling_engine::{CreateSpec, EndReason, SandboxInfo};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -56,7 +56,7 @@ async fn create(
         let (app, context) = (&app, &context);
         async move {
             let spec = body.value.into_spec(workspace.as_str())?;
-            let view = make(app, workspace, spec).await?;
+            let view = SandboxView::from(make(app, workspace, spec).await?);
             context.made(&view.id);
             mark.made(&view.id);
             Ok(Answer::json(StatusCode::CREATED, &view))
@@ -65,7 +65,8 @@ async fn create(
     .await
 }
 
-async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxView, ApiError> {
+/// Makes a sandbox, if the workspace's quota has room for it and a turn comes.
+pub(crate) async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxInfo, ApiError> {
     app.engine.settled().await;
     let wish = match &spec.from_snapshot {
         None => wish(app, workspace, &spec)?,
@@ -80,7 +81,7 @@ async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Re
     let turn = app.turns.take().await?;
     let sandbox = app.engine.create(spec).await?;
     drop((turn, place));
-    Ok(sandbox.info().into())
+    Ok(sandbox.info())
 }
 
 /// What a sandbox would take of the quota.

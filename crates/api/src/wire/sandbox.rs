@@ -187,6 +187,7 @@ impl CreateSandbox {
             ttl: seconds::lifetime("ttl_seconds", self.ttl_seconds)?,
             idle: seconds::lifetime("idle_seconds", self.idle_seconds)?,
             persistent: self.persistent.unwrap_or_default(),
+            sleep: Default::default(),
             env,
             workspace: workspace.to_owned(),
             metadata,
@@ -198,7 +199,7 @@ impl CreateSandbox {
     }
 }
 
-fn check_map(field: &str, map: &BTreeMap<String, String>) -> Result<(), ApiError> {
+pub(crate) fn check_map(field: &str, map: &BTreeMap<String, String>) -> Result<(), ApiError> {
     let too_long = |(key, value): (&String, &String)| key.is_empty() || key.len() > MAX_KEY || value.len() > MAX_VALUE;
     if map.len() > MAX_ENTRIES || map.iter().any(too_long) {
         let message = format!(

@@ -1,5 +1,6 @@
 //! What is known about a snapshot, and where its files are.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,9 @@ pub struct SnapshotInfo {
     pub disk_mib: u32,
     pub pids: u32,
     pub created_at: Timestamp,
+    /// Those that its sandbox had.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
     /// The snapshot that it was saved over.
     pub parent: Option<SnapshotId>,
     /// Whose pages are the layers of its memory, the lowest first; the last is its own.

@@ -164,6 +164,7 @@ impl Save<'_> {
             disk_mib: info.disk_mib,
             pids: info.pids,
             created_at: jiff::Timestamp::now(),
+            labels: info.labels.clone(),
             parent: info.standing.saved.clone().or_else(|| info.standing.restored.clone()),
             memory: Vec::new(),
             disk,

@@ -172,7 +172,8 @@ fn directories_are_made_moved_changed_and_removed() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let path = |name: &str| agent.path(name);
-    let mut make = |name: &str, parents| host.ask(Request::MakeDir { path: path(name), mode: Some(0o700), parents });
+    let mut make =
+        |name: &str, parents| host.ask(Request::MakeDir { path: path(name), mode: Some(0o700), parents, user: None });
     assert_eq!(make("a/b", false).failure().kind, FailureKind::NotFound);
     make("a/b", true).response();
     make("a/b", true).response();
