@@ -47,7 +47,7 @@ def test_a_name_is_given_once_and_odd_ones_never(client, volume):
         assert call("POST", "/v1/volumes", body={"name": "odd-size", "size_mb": size}).status == 400, size
 
 
-def test_what_is_written_to_a_volume_outlives_the_sandbox(make, volume):
+def test_what_is_written_to_a_volume_outlives_the_sandbox(volume, make):
     name = volume()
     writer = make(volumes=[{"name": name, "read_only": False}])
     writer.exec(f"echo kept > /mnt/{name}/file", check=True)
@@ -60,7 +60,7 @@ def test_what_is_written_to_a_volume_outlives_the_sandbox(make, volume):
         assert reader.exec(f"touch /mnt/{name}/new").exit_code != 0
 
 
-def test_one_writes_or_many_read_and_nobody_deletes_what_is_in_use(client, make, volume):
+def test_one_writes_or_many_read_and_nobody_deletes_what_is_in_use(client, volume, make):
     name = volume()
     make(volumes=[{"name": name, "read_only": False}])
     for read_only in (False, True):
@@ -70,7 +70,7 @@ def test_one_writes_or_many_read_and_nobody_deletes_what_is_in_use(client, make,
         client.volumes.delete(name)
 
 
-def test_a_fork_must_say_what_becomes_of_the_volumes(client, make, volume):
+def test_a_fork_must_say_what_becomes_of_the_volumes(client, volume, make):
     name = volume()
     parent = make(volumes=[{"name": name, "read_only": False}])
     with pytest.raises(pandastack.BadRequestError, match="volumes"):
@@ -82,7 +82,7 @@ def test_a_fork_must_say_what_becomes_of_the_volumes(client, make, volume):
     child.kill()
 
 
-def test_a_foreign_volume_does_not_exist(other_client, make, volume):
+def test_a_foreign_volume_does_not_exist(other_client, volume, make):
     name = volume()
     for attempt in (
         lambda: other_client.volumes.get(name),
