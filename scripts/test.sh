@@ -41,6 +41,9 @@ cargo test --quiet --package sandling-cli -- --test-threads "${SANDLING_TEST_THR
 step "PandaStack's clients"
 conformance/pandastack/run.sh "$sandling"
 
+step "E2B's clients"
+conformance/e2b/run.sh "$sandling"
+
 step "the API and its document"
 conformance/schemathesis.sh "$sandling" "${SANDLING_SCHEMATHESIS_SECONDS:-60}"
 
@@ -63,6 +66,7 @@ target/debug/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TE
 
 step "hostile bytes"
 scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"
+scripts/fuzz.sh "${SANDLING_NETWORK_FUZZ_SECONDS:-20}" fuzz/network
 
 step "nothing is left behind"
 scripts/leftovers.sh

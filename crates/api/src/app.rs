@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::activity::Activity;
 use crate::builds::Builds;
+use crate::e2b::Memory;
 use crate::meter::Meter;
 use crate::preview::Ledger;
 use crate::turns::Turns;
@@ -25,6 +26,7 @@ pub struct App {
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
     pub(crate) activity: Activity,
+    pub(crate) e2b: Memory,
     closing: watch::Sender<bool>,
 }
 
@@ -40,6 +42,7 @@ impl App {
             meter: Meter::new(),
             turns: Turns::new(),
             activity: Activity::new(),
+            e2b: Memory::default(),
             closing: watch::Sender::new(false),
         }))
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use sandling_engine::access::{AuthError, Denied, Principal, Scope, WorkspaceName};
 use sandling_engine::{Sandbox, SandboxId};
 
@@ -110,6 +110,9 @@ pub(crate) fn presented(parts: &Parts) -> String {
     if let Some(token) = bearer(&parts.headers) {
         return token.to_owned();
     }
+    if let Some(key) = api_key(&parts.headers) {
+        return key;
+    }
     // A browser can set no header on a WebSocket or an event stream. Elsewhere a token in a URL would only end up in
     // logs, so it is not looked for.
     if cannot_set_headers(&parts.headers) { query_value(parts.uri.query(), "access_token") } else { String::new() }
@@ -119,6 +122,28 @@ pub(crate) fn presented(parts: &Parts) -> String {
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (kind, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The header that E2B's clients send their key in.
+pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The token of an `X-API-Key` header. Some of E2B's clients insist on `e2b_` and hexadecimal digits, so a token may
+/// also be spelled that way: its bytes as digits.
+fn api_key(headers: &HeaderMap) -> Option<String> {
+    let key = headers.get(API_KEY)?.to_str().ok()?;
+    Some(key.strip_prefix("e2b_").and_then(from_hex).unwrap_or_else(|| key.to_owned()))
+}
+
+/// Nothing if it is not the digits of a token: 40 zeros, the usual placeholder, are none.
+fn from_hex(digits: &str) -> Option<String> {
+    let digit = |at: usize| (digits.as_bytes()[at] as char).to_digit(16);
+    let byte = |at: usize| Some((digit(at)? << 4 | digit(at + 1)?) as u8);
+    if digits.len() % 2 == 1 {
+        return None;
+    }
+    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+    let text = String::from_utf8(bytes?).ok()?;
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)
 }
 
 fn cannot_set_headers(headers: &HeaderMap) -> bool {
@@ -170,6 +195,16 @@ mod tests {
         assert_eq!(token_of(Request::get(uri)), "");
         assert_eq!(token_of(Request::get(uri).header("upgrade", "websocket")), "abc");
         assert_eq!(token_of(Request::get(uri).header("accept", "text/event-stream")), "abc");
+    }
+
+    #[test]
+    fn a_key_is_a_token_as_it_is_or_by_its_digits() {
+        let with = |key: &str| token_of(Request::get("/").header("x-api-key", key));
+        assert_eq!(with("abc"), "abc");
+        assert_eq!(with("e2b_616263"), "abc");
+        for other in ["e2b_", "e2b_61626", "e2b_6162zz", "e2b_0000", "e2b_é"] {
+            assert_eq!(with(other), if other == "e2b_é" { "" } else { other }, "{other}");
+        }
     }
 
     #[test]

@@ -21,13 +21,27 @@ pub struct ApiError {
     pub(crate) retry_after: Option<u64>,
     /// More fields of the body, such as the output a command had produced.
     pub(crate) more: Map<String, Value>,
+    pub(crate) shape: Shape,
+}
+
+/// How an error's body is written, which is a matter of the dialect that the client speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Shape {
+    #[default]
+    Native,
+    /// E2B's control plane and files: the status again, and a sentence.
+    E2b,
+    /// E2B's procedure calls: a code of the Connect protocol, which decides about the status.
+    Connect,
+    /// E2B's interpreter: the sentence alone.
+    Plain,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let message = cut(message.into());
         let message = if status.is_server_error() { without_trigger_words(&message) } else { message };
-        Self { status, code, message, retry_after: None, more: Map::new() }
+        Self { status, code, message, retry_after: None, more: Map::new(), shape: Shape::Native }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -83,7 +97,10 @@ impl ApiError {
 
     /// The answer as it goes over the wire.
     pub(crate) fn render(&self, request_id: &str) -> Response {
-        let mut response = (self.status, axum::Json(self.body(request_id))).into_response();
+        let mut response = match self.shape {
+            Shape::Native => (self.status, axum::Json(self.body(request_id))).into_response(),
+            Shape::E2b | Shape::Connect | Shape::Plain => crate::e2b::render(self),
+        };
         let mut header = |name: &'static str, value: String| {
             let value = value.parse().expect("digits and fixed words make a header");
             response.headers_mut().insert(HeaderName::from_static(name), value);

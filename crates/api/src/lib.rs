@@ -9,6 +9,7 @@ mod app;
 mod audit;
 mod auth;
 mod builds;
+mod e2b;
 mod error;
 mod extract;
 mod flag;
@@ -36,7 +37,9 @@ pub use server::{ServerLimits, serve};
 // What a client sends, for clients in Rust, and the answers that the CLI also gives by itself.
 pub use wire::access::{CreateToken, Limits, ScopeName};
 pub use wire::exec::{ExecRequest, LanguageName, OnLimitName};
+pub use wire::network::{ModeName, NetworkRequest, SecretList, SecretView, SetSecret, TlsName};
 pub use wire::preview::CreatePreview;
-pub use wire::sandbox::{CheckpointsName, CreateSandbox, SandboxView, VolumeMount};
+pub use wire::sandbox::{CheckpointsName, CreateSandbox, SandboxView};
 pub use wire::session::{SessionInput, SessionStart, WindowSize};
 pub use wire::template::{BuildRequest, TemplateView};
+pub use wire::volume::VolumeMount;

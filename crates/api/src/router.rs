@@ -15,17 +15,19 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::{request, routes, wire};
+use crate::{e2b, request, routes, wire};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Sandling", description = "A disposable computer for every AI agent."),
     components(schemas(
-        wire::error::ErrorBody, wire::files::WriteName, crate::flag::Flag, routes::logs::StreamName
+        wire::error::ErrorBody, wire::files::WriteName, crate::flag::Flag, routes::logs::StreamName,
+        wire::diff::DiffFormat
     )),
     modifiers(&BearerTokens),
     tags(
-        (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"), (name = "logs"),
+        (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"),
+        (name = "forks"), (name = "snapshots"), (name = "checkpoints"), (name = "network"), (name = "logs"),
         (name = "events"), (name = "metrics"), (name = "terminals"), (name = "templates"), (name = "access"),
         (name = "server"),
         (name = "previews", description = "A server on any port of a sandbox is reachable at \
@@ -82,9 +84,13 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::snapshots::router())
         .merge(routes::timeline::router())
         .merge(routes::diff::router())
+        .merge(routes::snapshot_files::router())
+        .merge(routes::volumes::router())
         .merge(routes::logs::router())
         .merge(routes::events::router())
         .merge(routes::metrics::router())
+        .merge(routes::network::router())
+        .merge(routes::secrets::router())
         .merge(routes::ports::router())
         .merge(routes::preview::router())
         .merge(routes::terminal::router())
@@ -103,9 +109,11 @@ fn routes() -> OpenApiRouter<Arc<App>> {
 pub(crate) fn build(app: Arc<App>) -> Router {
     let (router, _) = routes().split_for_parts();
     router
+        .merge(e2b::routes())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .layer(middleware::from_fn_with_state(app.clone(), routes::preview::by_host))
+        .layer(middleware::from_fn_with_state(app.clone(), e2b::by_place))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn_with_state(app.clone(), request::layer))
         .with_state(app)

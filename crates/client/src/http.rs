@@ -110,6 +110,16 @@ impl Client {
         finish(self.answer(self.request(method, path, body)?).await?).await
     }
 
+    /// Sends a body as it is, for an answer.
+    pub async fn send_for<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Body,
+    ) -> Result<T, ClientError> {
+        read(self.answer(self.request(method, path, body)?).await?).await
+    }
+
     /// Puts bytes that are there as a whole.
     pub async fn upload(&self, path: &str, bytes: Vec<u8>) -> Result<(), ClientError> {
         self.send(Method::PUT, path, whole(bytes)).await

@@ -186,9 +186,10 @@ async fn bake(
         hardware: hardware.clone(),
         start: Start::Boot { kernel: image.kernel(), initrd: image.initrd(), command_line: COMMAND_LINE.to_owned() },
         disk: Disk { overlay: DISK.to_owned(), backing: vec![root] },
-        jail: jail(&engine.config.launcher, BAKER_UID, hardware, recipe.disk_mib),
+        jail: jail(&engine.config.launcher, BAKER_UID, hardware, recipe.disk_mib, 0),
         qemu: MachineConfig::QEMU.into(),
         deadline_ms: None,
+        plugs: Vec::new(),
     };
     let machine = Machine::boot(config).await?;
     let saved = warm_and_save(&machine, image, on_step).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use crate::home::Home;
+use crate::network::NetworkConfig;
 
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -21,6 +22,8 @@ pub struct EngineConfig {
     pub hibernate_after: Option<Duration>,
     /// Sandboxes of engines that died are taken over at the start; otherwise they are ended.
     pub takeover: bool,
+    /// What sandboxes' networks are like, whatever their policies say.
+    pub network: NetworkConfig,
     /// The program that is executed to set up a machine's jail; it is given `__jail` as its first argument.
     pub launcher: PathBuf,
 }
@@ -36,6 +39,7 @@ impl EngineConfig {
             default_ttl: Duration::from_secs(3600),
             hibernate_after: Some(Duration::from_secs(300)),
             takeover: false,
+            network: NetworkConfig::default(),
             launcher: std::env::current_exe()?,
         })
     }

@@ -19,6 +19,8 @@ const MAX_RESULT: usize = 16 * 1024 * 1024;
 pub struct Cell {
     stream: Stream,
     partial: Vec<u8>,
+    /// What the partial line is of.
+    partial_of: Part,
     _in_use: InUse,
 }
 
@@ -27,8 +29,10 @@ pub struct Cell {
 pub enum CellOutput {
     Stdout(Vec<u8>),
     Stderr(Vec<u8>),
-    /// One rich result: MIME type to its data, binary data in base64.
+    /// One rich result that the cell displayed: MIME type to its data, binary data in base64.
     Result(Map<String, Value>),
+    /// The value of its last expression, in the same form.
+    Value(Map<String, Value>),
     /// The last one.
     Done(CellReport),
 }
@@ -65,11 +69,15 @@ impl Sandbox {
         timeout: Option<Duration>,
         output_limit: u64,
     ) -> Result<Cell, UseError> {
-        let (live, in_use) = self.live()?;
         let timeout_ms = timeout.map(|t| t.as_millis() as u64);
-        let spec = CellSpec { context: context.to_owned(), timeout_ms, output_limit };
+        let env = Default::default();
+        self.run_cell_of(CellSpec { context: context.to_owned(), timeout_ms, output_limit, env }, code)
+    }
+
+    pub fn run_cell_of(self: &Arc<Self>, spec: CellSpec, code: &str) -> Result<Cell, UseError> {
+        let (live, in_use) = self.live()?;
         let stream = live.link.open(Request::RunCell(spec), code.as_bytes())?;
-        Ok(Cell { stream, partial: Vec::new(), _in_use: in_use })
+        Ok(Cell { stream, partial: Vec::new(), partial_of: Part::Results, _in_use: in_use })
     }
 }
 
@@ -77,12 +85,18 @@ impl Cell {
     pub async fn next(&mut self) -> Result<CellOutput, UseError> {
         loop {
             if let Some(result) = self.whole_result()? {
-                return Ok(CellOutput::Result(result));
+                return Ok(match self.partial_of {
+                    Part::Value => CellOutput::Value(result),
+                    _ => CellOutput::Result(result),
+                });
             }
             match self.stream.next().await? {
                 Incoming::Data { part: Part::Stdout, bytes, .. } => return Ok(CellOutput::Stdout(bytes)),
                 Incoming::Data { part: Part::Stderr, bytes, .. } => return Ok(CellOutput::Stderr(bytes)),
-                Incoming::Data { part: Part::Results, bytes, .. } => self.partial.extend(bytes),
+                Incoming::Data { part: part @ (Part::Results | Part::Value), bytes, .. } => {
+                    self.partial_of = part;
+                    self.partial.extend(bytes);
+                }
                 Incoming::Data { .. } | Incoming::Event(_) => {}
                 Incoming::End(Outcome::Ok(Response::Cell(report))) => return Ok(CellOutput::Done(report)),
                 Incoming::End(Outcome::Ok(_)) => return Err(LinkError::Unexpected.into()),

@@ -12,6 +12,7 @@ use tokio::sync::{broadcast, watch};
 use crate::config::EngineConfig;
 use crate::create::DEFAULT_WORKSPACE;
 use crate::made::Maker;
+use crate::network::{Outside, Vault};
 use crate::owner::Owner;
 use crate::recover;
 use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
@@ -40,6 +41,8 @@ pub struct Engine {
     pub(crate) owner: Owner,
     pub(crate) images: ImageStore,
     pub(crate) maker: Arc<Maker>,
+    pub(crate) vault: Vault,
+    pub(crate) outside: Outside,
     pub(crate) templates: tokio::sync::Mutex<HashMap<Shape, Arc<Template>>>,
     events: broadcast::Sender<Event>,
     shelves: Mutex<HashMap<Shape, Arc<Shelf>>>,
@@ -91,8 +94,11 @@ impl Engine {
             library: place_library(config.home.root()).map_err(home_error)?,
         });
         let overlays = Overlays::new(config.home.snapshots());
+        let (vault, outside) = (Vault::of(&config.home), Outside::new(&config.network));
         let engine = Arc::new(Self {
             config,
+            vault,
+            outside,
             probe,
             store,
             owner,
@@ -109,6 +115,7 @@ impl Engine {
         });
         recover::recover(&engine).await?;
         engine.sweep_unfinished()?;
+        engine.sweep_volumes()?;
         Ok(engine)
     }
 
@@ -119,6 +126,10 @@ impl Engine {
 
     pub fn get(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
         self.registry().living.get(id).cloned()
+    }
+
+    pub(crate) fn living(&self) -> Vec<Arc<Sandbox>> {
+        self.registry().living.values().cloned().collect()
     }
 
     /// The sandboxes of this engine, oldest first.

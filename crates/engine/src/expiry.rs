@@ -64,6 +64,17 @@ pub struct Lifetime {
     pub idle_seconds: Option<u64>,
     /// Neither limit applies.
     pub persistent: bool,
+    #[serde(default)]
+    pub sleep: Sleep,
+}
+
+/// What hibernation means for a sandbox's time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sleep {
+    /// Its time to live does not pass while it hibernates, and begins anew when it wakes.
+    pub is_free: bool,
+    /// When its time to live is over it hibernates, and does not end.
+    pub at_the_end: bool,
 }
 
 /// What is to change in a lifetime; the inner `None` means without limit.
@@ -82,6 +93,7 @@ impl Lifetime {
             ttl_seconds: change.ttl_seconds.unwrap_or(self.ttl_seconds),
             idle_seconds: change.idle_seconds.unwrap_or(self.idle_seconds),
             persistent: change.persistent.unwrap_or(self.persistent),
+            sleep: self.sleep,
         }
     }
 
@@ -104,7 +116,7 @@ mod tests {
 
     fn lifetime(ttl_seconds: Option<u64>, idle_seconds: Option<u64>, age_seconds: i64) -> Lifetime {
         let from = Timestamp::now() - jiff::SignedDuration::from_secs(age_seconds);
-        Lifetime { from, ttl_seconds, idle_seconds, persistent: false }
+        Lifetime { from, ttl_seconds, idle_seconds, persistent: false, sleep: Sleep::default() }
     }
 
     #[tokio::test(start_paused = true)]

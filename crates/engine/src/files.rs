@@ -79,7 +79,13 @@ impl Sandbox {
     }
 
     pub async fn make_dir(&self, path: &str, mode: Option<u32>, parents: bool) -> Result<(), UseError> {
-        self.ask(Request::MakeDir { path: path.to_owned(), mode, parents }).await.map(drop)
+        self.ask(Request::MakeDir { path: path.to_owned(), mode, parents, user: None }).await.map(drop)
+    }
+
+    /// Makes a directory, and those above it that are missing, as a user's own.
+    pub async fn make_dir_for(&self, user: &str, path: &str) -> Result<(), UseError> {
+        let (path, user) = (path.to_owned(), Some(user.to_owned()));
+        self.ask(Request::MakeDir { path, mode: None, parents: true, user }).await.map(drop)
     }
 
     pub async fn move_path(&self, from: &str, to: &str) -> Result<(), UseError> {
@@ -161,6 +167,15 @@ impl Upload {
 }
 
 impl Watch {
+    /// Waits until the watch stands: whatever changes after that is told.
+    pub async fn placed(&mut self) -> Result<(), UseError> {
+        match self.stream.next().await? {
+            Incoming::Event(Event::Connected) => Ok(()),
+            Incoming::End(Outcome::Failed(failure)) => Err(LinkError::Failed(failure).into()),
+            _ => Err(LinkError::Unexpected.into()),
+        }
+    }
+
     pub async fn next(&mut self) -> Result<Change, UseError> {
         loop {
             match self.stream.next().await? {

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::create::CreateError;
+use crate::create::{CreateError, attach};
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
 use crate::identify::{ClockError, identify};
+use crate::network::Prepared;
 use crate::sandbox::{BootMode, Sandbox, SandboxId, SandboxInfo, UseError};
-use crate::snapshot::{SaveTimes, SnapshotError, SnapshotInfo};
+use crate::snapshot::{Files, SaveTimes, SnapshotError, SnapshotInfo};
 use crate::store::Listed;
 use crate::timeline::Timeline;
+use crate::volume::{Claimed, OnVolumes};
 
 /// How many children one fork can have.
 const MOST_CHILDREN: usize = 64;
@@ -50,6 +52,10 @@ pub struct ForkSpec {
     pub labels: BTreeMap<String, String>,
     /// Variables for what is started in them, instead of the parent's; what runs already has its own.
     pub env: Option<BTreeMap<String, String>>,
+    /// Whether they may use the parent's secrets. They have its policy in any case.
+    pub secrets: bool,
+    /// What becomes of the parent's volumes. If it has any, it must be said.
+    pub volumes: Option<OnVolumes>,
 }
 
 /// What a restored sandbox is, beyond what its snapshot says.
@@ -62,6 +68,9 @@ pub(crate) struct Born {
     pub(crate) parent: Option<SandboxId>,
     /// How many checkpoints it keeps, if it makes them.
     pub(crate) checkpoints: Option<u32>,
+    pub(crate) network: Prepared,
+    /// More volumes than those it was saved with.
+    pub(crate) volumes: Option<Claimed>,
 }
 
 /// A child, and how it came to be.
@@ -106,8 +115,9 @@ impl Engine {
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         name: Option<String>,
+        volumes: Option<OnVolumes>,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let saved = self.save(sandbox, name, Listed::Yes).await?;
+        let saved = self.save(sandbox, name, Listed::Yes, volumes).await?;
         let detail = serde_json::json!({ "snapshot": saved.0.id, "pause_ms": ms(saved.1.freeze.pause) });
         self.record(sandbox.id(), &sandbox.info.workspace, "snapshot", detail)?;
         Ok(saved)
@@ -118,7 +128,7 @@ impl Engine {
         if spec.children == 0 || spec.children > MOST_CHILDREN {
             return Err(ForkError::Children(spec.children));
         }
-        let (snapshot, times) = self.save(parent, None, Listed::No).await?;
+        let (snapshot, times) = self.save(parent, None, Listed::No, spec.volumes).await?;
         let _held = self.hold_snapshot(&snapshot.id);
         let mut children = tokio::task::JoinSet::new();
         let tree = uuid::Uuid::new_v4().to_string();
@@ -138,6 +148,11 @@ impl Engine {
                 Ok(fork) => forks.push(fork),
                 Err(error) => failed = Some(error),
             }
+        }
+        // Each child has its own copies by now.
+        for saved in &snapshot.volumes {
+            let files = Files::new(&self.config.home.snapshots(), &snapshot.id);
+            let _ = std::fs::remove_file(files.volume(saved.was.slot));
         }
         forks.sort_by_key(|fork| fork.sandbox.info.metadata[FORK_INDEX].parse().unwrap_or(0usize));
         let Some(error) = failed else { return Ok(forks) };
@@ -162,7 +177,13 @@ impl Engine {
             ttl_seconds: Some(ttl_seconds.unwrap_or(self.config.default_ttl.as_secs())),
             idle_seconds: spec.idle.map(|idle| idle.as_secs()),
             persistent: spec.persistent,
+            sleep: parent.lifetime.sleep,
         };
+        let network = self.inherit_network(&parent.id, &parent.network, spec.secrets).map_err(CreateError::from)?;
+        let mut env = spec.env.clone();
+        if let Some(env) = &mut env {
+            env.extend(network.variables());
+        }
         let born = Born {
             pids: parent.pids,
             parent: Some(parent.id.clone()),
@@ -171,8 +192,10 @@ impl Engine {
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
             checkpoints: None,
+            network,
+            volumes: None,
         };
-        let (sandbox, clock) = self.restore_snapshot(snapshot, born, spec.env.as_ref(), "forked").await?;
+        let (sandbox, clock) = self.restore_snapshot(snapshot, born, env.as_ref(), "forked").await?;
         let receipt = Receipt {
             parent: parent.id.clone(),
             snapshot: snapshot.id.to_string(),
@@ -203,9 +226,25 @@ impl Engine {
     ) -> Result<(Arc<Sandbox>, ClockError), CreateError> {
         let begun = Instant::now();
         let _held = self.hold_snapshot(&snapshot.id);
-        let source = snapshot.source(self).await?;
-        let made = self.maker.restore(&source).await?;
+        let mut source = snapshot.source(self).await?;
+        let id = SandboxId::fresh();
+        let carried = self.carry_volumes(snapshot, &id, &born.workspace).await?;
+        source.plugs = carried.plugs.clone();
+        let more_mib = born.volumes.as_ref().map(Claimed::largest_mib).unwrap_or_default();
+        source.volume_mib = carried.claimed.largest_mib().max(more_mib);
+        let made = self.maker.restore_as(id, &source).await?;
         let clock = identify(made.link(), &made.id, env, born.pids).await?;
+        born.network.settle(self, &made.id, made.link()).await?;
+        if let Err(error) = carried.settle(&made).await {
+            made.discard().await;
+            return Err(error.into());
+        }
+        let (made, mut volumes) = match born.volumes {
+            Some(more) => attach(made, more).await?,
+            None => (made, Vec::new()),
+        };
+        volumes.extend(carried.claimed.hand_over(&made.id)?);
+        volumes.sort_by_key(|volume| volume.slot);
         let info = SandboxInfo {
             id: made.id.clone(),
             template: snapshot.template.clone(),
@@ -227,6 +266,8 @@ impl Engine {
             labels: born.labels,
             parent: born.parent,
             timeline: Timeline::keeping(born.checkpoints),
+            network: born.network.settings,
+            volumes,
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });

@@ -1,6 +1,6 @@
 //! The task that owns one sandbox: it changes its state, watches its machine, and ends it when its time is over.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -11,16 +11,22 @@ use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Refused, Request, State, Verdict};
+use crate::network::{Network, NetworkChange, NetworkError, NetworkSettings};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
-use crate::snapshot::{Save, Saving, SnapshotError, Standing};
+use crate::snapshot::{Moving, Save, Saving, SnapshotError, SnapshotId, Standing, mend};
 use crate::store::Listed;
 use crate::timeline::{Cause, Checkpoint, Mark, Timeline};
+use crate::volume::{self, OnVolumes, VolumeError};
 use crate::{hibernate, made, stall};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
 const REFRESH: Duration = Duration::from_secs(10);
 /// After a sandbox could not hibernate, the next try waits so long.
 const RETRY_SLEEP: Duration = Duration::from_secs(60);
+/// What the guest has not written out by then, it writes out when it is woken.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(15);
+/// No save takes longer.
+const LONGEST_SAVE: Duration = Duration::from_secs(600);
 const FAR_AWAY: Duration = Duration::from_secs(86_400);
 
 struct Keeper {
@@ -31,6 +37,7 @@ struct Keeper {
     lifetime: watch::Sender<Lifetime>,
     standing: watch::Sender<Standing>,
     timeline: watch::Sender<Timeline>,
+    network: Arc<Network>,
     /// Absent while it hibernates.
     live: Option<Arc<Live>>,
     activity: Arc<Activity>,
@@ -48,6 +55,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
     let (timeline, past) = watch::channel(info.timeline.clone());
+    let network = Network::new(info.network.clone());
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let stalled = Arc::new(watch::Sender::new(false));
@@ -63,6 +71,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         activity: activity.clone(),
         standing: stood,
         timeline: past,
+        network: network.clone(),
         saves: Default::default(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
@@ -74,6 +83,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         lifetime,
         standing,
         timeline,
+        network,
         live,
         activity,
         stalled,
@@ -118,11 +128,16 @@ async fn told<T: ToString>(receiver: &mut watch::Receiver<Option<T>>) -> String 
 
 impl Keeper {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        self.plug_in().await;
         loop {
             let live = self.live.clone();
-            let over = self.lifetime.borrow().left(self.activity.idle_for());
+            let over = self.time_left();
             self.tell_machine(over.as_ref().map(|(left, _)| *left));
             let pause = match over {
+                Some((Duration::ZERO, EndReason::Ttl)) if self.sleeps_at_the_end() => {
+                    self.sleep_instead_of_ending().await;
+                    continue;
+                }
                 Some((Duration::ZERO, reason)) => return self.finish(reason).await,
                 Some((left, _)) => left.min(REFRESH),
                 None => FAR_AWAY,
@@ -154,9 +169,17 @@ impl Keeper {
                 let _ = answer.send(());
                 false
             }
-            Command::Freeze { name, listed, mark, answer } => {
+            Command::SetNetwork { change, answer } => {
+                let _ = answer.send(self.set_network(change));
+                false
+            }
+            Command::Freeze { name, listed, mark, volumes, answer } => {
                 // Nobody may be waiting any more; then the copy of the machine is dropped, and ends.
-                let _ = answer.send(self.freeze(name, listed, mark).await);
+                let _ = answer.send(self.freeze(name, listed, mark, volumes).await);
+                false
+            }
+            Command::CopyVolume { from, to, answer } => {
+                let _ = answer.send(self.copy_volume(&from, &to).await);
                 false
             }
             Command::Saved { snapshot, checkpoint, spared, answer } => {
@@ -184,7 +207,10 @@ impl Keeper {
                 let _ = answer.send(named);
                 false
             }
-            Command::LetGo => true,
+            Command::LetGo => {
+                self.network.detach();
+                true
+            }
             Command::Change { request, reason, answer } => {
                 let verdict = lifecycle::decide(self.phase.borrow().state(), request);
                 let (result, ended) = match verdict {
@@ -201,6 +227,28 @@ impl Keeper {
                 ended
             }
         }
+    }
+
+    /// Puts a gateway at the other end of the machine's card. Frames wait until then; without one they wait for ever,
+    /// and the sandbox has no network.
+    async fn plug_in(&self) {
+        let (Some(engine), Some(live)) = (self.engine.upgrade(), &self.live) else { return };
+        if let Err(error) = self.network.attach(&engine, &self.info, &live.machine).await {
+            tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "it has no network");
+            self.record("network_failed", serde_json::json!({ "why": error.to_string() }));
+        }
+    }
+
+    fn set_network(&mut self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
+        let engine = self.engine.upgrade().ok_or(NetworkError::Ended)?;
+        let settings = self.info.network.changed(change)?;
+        let detail = serde_json::json!({ "policy": settings.policy });
+        // Written down first: what was acknowledged holds after a crash, too.
+        engine.store.update_sandbox(&SandboxInfo { network: settings.clone(), ..self.info.clone() })?;
+        self.info.network = settings.clone();
+        self.network.apply(&engine, &self.info.workspace, settings.clone());
+        self.record("network_changed", detail);
+        Ok(settings)
     }
 
     fn write_down(&self) {
@@ -225,14 +273,23 @@ impl Keeper {
         name: Option<String>,
         listed: Listed,
         mark: Option<Mark>,
+        volumes: Option<OnVolumes>,
     ) -> Result<(Saving, Option<Checkpoint>), SnapshotError> {
         let state = self.phase.borrow().state();
         lifecycle::decide(state, Request::Save)?;
+        let volumes = match volumes {
+            None if self.info.volumes.is_empty() => Vec::new(),
+            None if mark.is_some() => return Err(VolumeError::NoCheckpoints.into()),
+            None => return Err(VolumeError::NotSaid.into()),
+            Some(then) => volume::copies(&self.info.volumes, then, listed),
+        };
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let afterwards = if state == State::Paused { Afterwards::Stopped } else { Afterwards::Running };
         let live = self.live.clone().ok_or(Refused::Hibernated)?;
+        let id = self.intend(&engine)?;
         live.link.hold(true);
-        let save = Save { engine: &engine, machine: &live.machine, info: &self.info, name, listed, afterwards };
+        let info = &self.info;
+        let save = Save { engine: &engine, machine: &live.machine, info, id, name, listed, afterwards, volumes };
         let saving = save.freeze().await;
         live.link.hold(state == State::Paused);
         let saving = saving?;
@@ -240,6 +297,44 @@ impl Keeper {
         // The disk stands on the new layer already, whatever becomes of the rest.
         self.stand(saving.standing.clone());
         Ok((saving, checkpoint))
+    }
+
+    /// Writes down what the next save is going to be called before it begins: whoever takes over in the middle of it
+    /// can tell what the disk stands on.
+    fn intend(&mut self, engine: &Engine) -> Result<SnapshotId, SnapshotError> {
+        mend::finish_moving(engine, &self.dir, &self.info.standing)?;
+        let id = SnapshotId::fresh();
+        let moving = Moving { id: id.clone(), from: self.info.standing.top().to_owned() };
+        let standing = Standing { moving: Some(moving), ..self.info.standing.clone() };
+        let info = SandboxInfo { standing, ..self.info.clone() };
+        engine.store.update_sandbox(&info)?;
+        self.info = info;
+        Ok(id)
+    }
+
+    /// A machine that stands still has written out all that its guest has flushed.
+    async fn copy_volume(&mut self, from: &Path, to: &Path) -> Result<(), VolumeError> {
+        let copy = || volume::copy_now(from.to_owned(), to.to_owned());
+        let state = self.phase.borrow().state();
+        let Some(live) = self.live.clone().filter(|_| state == State::Running) else { return copy().await };
+        self.write_out(&live).await;
+        live.link.hold(true);
+        live.machine.stop().await?;
+        let copied = copy().await;
+        let went_on = live.machine.cont().await;
+        live.link.hold(false);
+        went_on?;
+        copied
+    }
+
+    /// What the guest holds back is written to its volumes, if it can.
+    async fn write_out(&self, live: &Live) {
+        let sync = sandling_protocol::Request::Sync;
+        if !self.info.volumes.is_empty()
+            && let Err(error) = live.link.call_within(WRITTEN_WITHIN, sync).await
+        {
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its volumes were not written out");
+        }
     }
 
     async fn switch(&mut self, request: Request) -> Result<(), ChangeError> {
@@ -263,6 +358,7 @@ impl Keeper {
 
     fn is_now(&mut self, phase: Phase, event: &str) {
         self.info.state = phase.state();
+        self.write_down();
         self.record(event, serde_json::json!({}));
         self.phase.send_replace(phase);
     }
@@ -270,9 +366,22 @@ impl Keeper {
     async fn hibernate(&mut self, live: &Arc<Live>) -> Result<(), ChangeError> {
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let paused = self.phase.borrow().state() == State::Paused;
+        if !paused {
+            self.write_out(live).await;
+        }
+        let id = self.intend(&engine)?;
         live.link.hold(true);
-        let standing = match hibernate::save(&engine, live, &self.info).await {
-            Ok(standing) => standing,
+        let frozen = hibernate::freeze(&engine, live, &self.info, id).await;
+        let saved = match frozen {
+            Ok(saving) => {
+                // As in a snapshot: the disk has moved on, whatever becomes of the rest.
+                self.stand(saving.standing.clone());
+                saving.write().await
+            }
+            Err(error) => Err(error),
+        };
+        let standing = match saved {
+            Ok((snapshot, _)) => snapshot.standing(),
             Err(error) => {
                 // It goes on as it was.
                 if !paused {
@@ -288,6 +397,7 @@ impl Keeper {
         self.live = None;
         self.told = None;
         self.is_now(Phase::Hibernated, "hibernated");
+        self.network.detach();
         made::end_and_remove(&live.machine, &self.dir).await;
         Ok(())
     }
@@ -296,11 +406,40 @@ impl Keeper {
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let live = Arc::new(hibernate::wake(&engine, &self.info).await?);
         self.live = Some(live.clone());
+        self.plug_in().await;
         stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
-        self.info.state = State::Running;
-        self.write_down();
+        if self.info.lifetime.sleep.is_free {
+            self.info.lifetime.from = jiff::Timestamp::now();
+            self.lifetime.send_replace(self.info.lifetime);
+        }
         self.is_now(Phase::Running(live), "woken");
         Ok(())
+    }
+
+    /// How long is left of its time, which need not pass while it hibernates.
+    fn time_left(&self) -> Option<(Duration, EndReason)> {
+        let lifetime = *self.lifetime.borrow();
+        if self.live.is_none() && lifetime.sleep.is_free {
+            return None;
+        }
+        let (left, reason) = lifetime.left(self.activity.idle_for())?;
+        match self.drowsy_since {
+            // Its work would be lost if it ended now; it tries to sleep again a little later.
+            Some(tried) if lifetime.sleep.at_the_end => {
+                Some((left.max(RETRY_SLEEP.saturating_sub(tried.elapsed())), reason))
+            }
+            _ => Some((left, reason)),
+        }
+    }
+
+    fn sleeps_at_the_end(&self) -> bool {
+        self.lifetime.borrow().sleep.at_the_end && self.live.is_some()
+    }
+
+    async fn sleep_instead_of_ending(&mut self) {
+        // The machine's own deadline must not come in the middle of the save.
+        self.tell_machine(Some(LONGEST_SAVE));
+        self.fall_asleep().await;
     }
 
     /// Falls asleep where a checkpoint was made, and wakes there. Where it was is a checkpoint already, unless it
@@ -327,6 +466,7 @@ impl Keeper {
         self.phase.send_replace(Phase::Hibernated);
         if let Some(live) = self.live.take() {
             live.link.hold(true);
+            self.network.detach();
             made::end_and_remove(&live.machine, &self.dir).await;
         }
         self.wake().await?;
@@ -346,13 +486,15 @@ impl Keeper {
             && let Err(error) = self.hibernate(&live).await
         {
             self.drowsy_since = Some(std::time::Instant::now());
-            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "an idle sandbox could not hibernate");
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "a sandbox could not hibernate");
         }
     }
 
     /// Ends the machine, removes its directory, writes it down, and only then says so.
     async fn finish(&mut self, reason: EndReason) {
+        self.network.detach();
         if let Some(live) = self.live.take() {
+            self.let_go_of_volumes(&live, &reason).await;
             made::end_and_remove(&live.machine, &self.dir).await;
         }
         if let Some(engine) = self.engine.upgrade() {
@@ -360,6 +502,11 @@ impl Keeper {
                 tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its end was not written down");
             }
             engine.unregister(&self.info.id);
+            if !self.info.volumes.is_empty()
+                && let Err(error) = engine.drop_private_volumes(&self.info.id)
+            {
+                tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its own copies of volumes were not removed");
+            }
             if self.info.standing != Standing::default()
                 && let Err(error) = engine.sweep_snapshots().await
             {
@@ -368,6 +515,19 @@ impl Keeper {
         }
         self.record("ended", serde_json::json!({ "why": reason.to_string() }));
         self.phase.send_replace(Phase::Ended(reason));
+    }
+
+    async fn let_go_of_volumes(&self, live: &Live, reason: &EndReason) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        if self.info.volumes.is_empty() || matches!(reason, EndReason::GuestDied(_)) {
+            return;
+        }
+        if self.phase.borrow().state() == State::Paused {
+            // If it does not go on, it cannot unmount either, and that is said then.
+            let _ = live.machine.cont().await;
+            live.link.hold(false);
+        }
+        volume::let_go(&engine, live, &self.info).await;
     }
 
     fn record(&self, kind: &str, detail: serde_json::Value) {

@@ -24,6 +24,7 @@ mod lifecycle;
 mod link;
 mod made;
 mod memory;
+pub mod network;
 mod owner;
 mod ports;
 mod recover;
@@ -36,6 +37,7 @@ mod standby;
 mod store;
 mod template;
 mod timeline;
+mod volume;
 
 pub use bake::BakeError;
 pub use checkpoint::{CheckpointError, Rewound};
@@ -47,7 +49,7 @@ pub use diff::{
 };
 pub use engine::{Engine, OpenError};
 pub use exec::{Collected, Execution, Output, RunError, RunSpec};
-pub use expiry::{Lifetime, LifetimeChange};
+pub use expiry::{Lifetime, LifetimeChange, Sleep};
 pub use files::{Download, Upload, Watch};
 pub use fork::{FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, Receipt};
 pub use home::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
@@ -55,8 +57,14 @@ pub use identify::IdentifyError;
 pub use lifecycle::{Refused, State};
 pub use link::{LinkError, StreamSender};
 pub use made::MakeError;
+pub use network::{NetworkChange, NetworkConfig, NetworkError, NetworkSettings, NetworkWish};
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
-pub use snapshot::{RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing};
+pub use snapshot::{
+    ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
+};
 pub use store::{Event, StoreError};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
 pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
+pub use volume::{
+    Attachment, OnVolumes, SavedVolume, VolumeError, VolumeId, VolumeInfo, VolumeKind, VolumeView, VolumeWish,
+};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -18,9 +19,11 @@ use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
+use crate::network::{Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
 use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::Listed;
 use crate::timeline::{Checkpoint, Mark, Timeline, TimelineError};
+use crate::volume::{Attachment, OnVolumes, VolumeError};
 
 /// A sandbox's id: a UUID, parsed once at the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,8 +35,15 @@ impl SandboxId {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
+    /// Reads an id, with its dashes or without any: some clients allow none.
     pub fn parse(text: &str) -> Option<Self> {
-        uuid::Uuid::parse_str(text).ok().filter(|_| text.len() == 36).map(|id| Self(id.to_string()))
+        let known = matches!(text.len(), 36 | 32);
+        uuid::Uuid::parse_str(text).ok().filter(|_| known).map(|id| Self(id.to_string()))
+    }
+
+    /// The id without its dashes.
+    pub fn compact(&self) -> String {
+        self.0.replace('-', "")
     }
 
     pub fn as_str(&self) -> &str {
@@ -91,6 +101,11 @@ pub struct SandboxInfo {
     /// Where it can go back to.
     #[serde(default)]
     pub timeline: Timeline,
+    /// What it may reach.
+    #[serde(default)]
+    pub network: NetworkSettings,
+    #[serde(default)]
+    pub volumes: Vec<Attachment>,
 }
 
 /// Why a sandbox ended.
@@ -117,6 +132,7 @@ pub struct SandboxUsage {
     pub host: HostUsage,
     /// Absent while it is paused or stands still.
     pub guest: Option<Usage>,
+    pub network: NetworkCounts,
 }
 
 /// A sandbox's machine and the link to its guest.
@@ -156,13 +172,25 @@ pub(crate) enum Command {
         change: LifetimeChange,
         answer: oneshot::Sender<()>,
     },
+    SetNetwork {
+        change: NetworkChange,
+        answer: oneshot::Sender<Result<NetworkSettings, NetworkError>>,
+    },
     /// Stops the machine for a moment, to be saved behind it.
     Freeze {
         name: Option<String>,
         listed: Listed,
         /// It is to be a checkpoint.
         mark: Option<Mark>,
+        /// What becomes of its volumes in what is restored from it.
+        volumes: Option<OnVolumes>,
         answer: oneshot::Sender<Result<(Saving, Option<Checkpoint>), SnapshotError>>,
+    },
+    /// Copies a volume that it writes, as it is at one moment.
+    CopyVolume {
+        from: PathBuf,
+        to: PathBuf,
+        answer: oneshot::Sender<Result<(), VolumeError>>,
     },
     /// What was frozen has been written.
     Saved {
@@ -224,6 +252,7 @@ pub struct Sandbox {
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) timeline: watch::Receiver<Timeline>,
+    pub(crate) network: Arc<Network>,
     pub(crate) saves: Saves,
 }
 
@@ -238,6 +267,7 @@ impl Sandbox {
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
             timeline: self.timeline.borrow().clone(),
+            network: self.network.settings(),
             ..self.info.clone()
         }
     }
@@ -298,6 +328,14 @@ impl Sandbox {
         }
     }
 
+    /// Copies the file of a volume that it writes, while it stands still.
+    pub(crate) async fn copy_volume(&self, from: PathBuf, to: PathBuf) -> Result<(), VolumeError> {
+        let (answer, answered) = oneshot::channel();
+        let command = Command::CopyVolume { from, to, answer };
+        self.commands.send(command).await.map_err(|_| VolumeError::CutOff)?;
+        answered.await.unwrap_or(Err(VolumeError::CutOff))
+    }
+
     /// Changes how long it may live.
     pub async fn set_lifetime(&self, change: LifetimeChange) {
         let (answer, answered) = oneshot::channel();
@@ -344,12 +382,12 @@ impl Sandbox {
             Phase::Ended(reason) => return Err(UseError::Ended(reason)),
         };
         let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
-        let pid = live.machine.pid();
+        let (pid, network) = (live.machine.pid(), self.network_counts());
         if !runs {
-            return Ok(SandboxUsage { pid, host, guest: None });
+            return Ok(SandboxUsage { pid, host, guest: None, network });
         }
         match live.link.call(Request::Usage).await? {
-            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest) }),
+            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest), network }),
             _ => Err(LinkError::Unexpected.into()),
         }
     }

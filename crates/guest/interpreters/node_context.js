@@ -106,17 +106,24 @@ class Context {
     const next = this.waiting.shift();
     if (next === undefined) return;
     this.busy = true;
-    await this.run(next.cell, next.code);
+    await this.run(next.cell, next.code, next.env);
     this.busy = false;
     this.runNext();
   }
 
-  async run(number, code) {
+  /** `environment` is there while the cell runs, and gone afterwards. */
+  async run(number, code, environment = {}) {
+    const before = Object.keys(environment).map((name) => [name, process.env[name]]);
+    Object.assign(process.env, environment);
     const interrupted = new Promise((resolve) => { this.interrupt = () => resolve({ interrupted: true }); });
     let outcome = await Promise.race([evaluate(code, `[cell-${number}]`), interrupted]);
     this.interrupt = null;
+    for (const [name, value] of before) {
+      if (value === undefined) delete process.env[name];
+      else process.env[name] = value;
+    }
     try {
-      if (outcome.value !== undefined) this.send({ result: bundle(outcome.value) });
+      if (outcome.value !== undefined) this.send({ result: bundle(outcome.value), value: true });
     } catch (problem) {
       outcome = { thrown: problem };
     }

@@ -11,6 +11,7 @@ import _ast
 import builtins
 import fcntl
 import os
+import re
 import signal
 import socket
 import sys
@@ -21,6 +22,8 @@ from python_traceback import describe, is_driver, report, show_source
 ONLY_AST = 0x400
 ALLOW_TOP_LEVEL_AWAIT = 0x2000
 CO_COROUTINE = 0x80
+# `!command` and `%pip install …`, as notebooks have them.
+SHELL_LINE = re.compile(r"^([ \t]*)(?:!|%(pip)[ \t]+)(.*)$", re.MULTILINE)
 FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
 
@@ -52,7 +55,7 @@ class Context:
             if "reseed" in message:
                 self.reseed(bytes.fromhex(message["reseed"]))
             elif "cell" in message:
-                self.run(message["cell"], message["code"])
+                self.run(message["cell"], message["code"], message.get("env"))
 
     def prepare_process(self):
         # Nobody types here: a read must end at once, whatever descriptor 0 was.
@@ -72,15 +75,17 @@ class Context:
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETOWN, self.pid)
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETSIG, signal.SIGURG)
 
-    def run(self, number, source):
-        """One cell, from its code to its `done`."""
+    def run(self, number, source, environment=None):
+        """One cell, from its code to its `done`. `environment` is there while it runs, and gone afterwards."""
         answers, problem = [], None
+        before = {name: os.environ.get(name) for name in environment or ()}
+        os.environ.update(environment or {})
         self.begin()
         try:
             value = self.evaluate(f"<cell {number}>", source)
             self.leave_if_forked(None)
             if value is not None:
-                answers.append({"result": python_results.bundle(value)})
+                answers.append({"result": python_results.bundle(value), "value": True})
         except BaseException as caught:
             problem = caught
         self.leave_if_forked(problem)
@@ -90,6 +95,7 @@ class Context:
             problem = problem or caught
         self.running = False
         self.finish()
+        restore_environment(before)
         error = problem and describe(problem)
         status = "interrupted" if isinstance(problem, KeyboardInterrupt) else "error" if problem else "ok"
         self.control.send(*answers, {"done": number, "status": status, "error": error})
@@ -125,7 +131,7 @@ class Context:
     def evaluate(self, name, source):
         """Runs the code and answers the value of a last expression that no `;` follows."""
         show_source(name, source)
-        tree = compile(source, name, "exec", self.compiler_flags | ONLY_AST, True)
+        source, tree = self.parse(name, source)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
         steps = []
         if tree.body:
@@ -141,6 +147,17 @@ class Context:
             for step in steps:
                 value = eval(step, self.namespace)
         return None if ";" in source and last is not None and is_silenced(source, last) else value
+
+    def parse(self, name, source):
+        """The code and what it means. Lines that notebooks give to the shell are understood where Python has no meaning."""
+        flags = self.compiler_flags | ONLY_AST
+        try:
+            return source, compile(source, name, "exec", flags, True)
+        except SyntaxError:
+            with_shell = SHELL_LINE.sub(as_call, source)
+            if with_shell == source:
+                raise
+            return with_shell, compile(with_shell, name, "exec", flags, True)
 
     def run_in_loop(self, steps):
         """Runs a cell that awaits, in the one event loop of this context."""
@@ -221,6 +238,21 @@ class Context:
             report(problem)
         flush(sys.stdout, sys.stderr)
         os._exit(status)
+
+
+def as_call(line):
+    """A line for the shell as a call that says whether it went well, and shows no value."""
+    indent, pip, command = line.groups()
+    command = f"{sys.executable} -m {pip} {command}" if pip else command
+    return f"{indent}_exit_code = __import__('subprocess').run({command!r}, shell=True).returncode"
+
+
+def restore_environment(before):
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def is_silenced(source, last):

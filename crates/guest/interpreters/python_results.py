@@ -5,9 +5,14 @@ import io
 import json
 import sys
 
+import python_charts
+
 # Of one line on the control socket, the rest of which needs no more than the difference.
 LIMIT = (8 << 20) - 1024
 PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset))
+# What a figure shows and what a table holds, as JSON beside their pictures.
+CHART = "application/vnd.sandling.chart+json"
+TABLE = "application/vnd.sandling.table+json"
 METHODS = {
     "_repr_html_": "text/html",
     "_repr_markdown_": "text/markdown",
@@ -22,7 +27,7 @@ METHODS = {
 def bundle(value):
     """All representations of a value; `text/plain` is always there."""
     if type(value) in PLAIN_TYPES:
-        return fit({"text/plain": repr(value)})
+        return fit({"text/plain": repr(value), "application/json": as_json(value)})
     if is_figure(value):
         return draw(value)
     found = {}
@@ -30,8 +35,27 @@ def bundle(value):
         for method, mime in METHODS.items():
             found[mime] = ask(value, method)
         found.update(ask(value, "_repr_mimebundle_", include=None, exclude=None) or {})
+        found[TABLE] = as_data(python_charts.columns, value)
     found.setdefault("text/plain", repr(value))
     return fit(found)
+
+
+def as_json(value):
+    """A list or dictionary as JSON, if it can be."""
+    if type(value) not in (list, dict):
+        return None
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def as_data(read, value):
+    """What a picture or table says as data. One that cannot be read is still shown."""
+    try:
+        return read(value)
+    except Exception:
+        return None
 
 
 def ask(value, method, **arguments):
@@ -53,6 +77,10 @@ def ask(value, method, **arguments):
 def fit(found):
     """The bundle as text, or a note about what was too large for one line."""
     texts = {mime: as_text(mime, content) for mime, content in found.items() if content is not None}
+    for extra in (TABLE, CHART):
+        # What is shown matters more than what it says as data.
+        if len(texts.get(extra, "")) * 6 > LIMIT // 4:
+            del texts[extra]
     # One character takes six bytes at most, so small bundles are not measured.
     if sum(map(len, texts.values())) * 6 <= LIMIT:
         return texts
@@ -83,8 +111,9 @@ def draw(figure):
     """A figure as a picture. It is closed, so that it is not shown once more when the cell ends."""
     png = io.BytesIO()
     figure.savefig(png, format="png", bbox_inches="tight")
+    found = {"image/png": png.getvalue(), "text/plain": repr(figure), CHART: as_data(python_charts.chart, figure)}
     sys.modules["matplotlib._pylab_helpers"].Gcf.destroy_fig(figure)
-    return fit({"image/png": png.getvalue(), "text/plain": repr(figure)})
+    return fit(found)
 
 
 def take_figures():

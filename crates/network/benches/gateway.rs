@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use sandling_network::policy::{Mode, Policy};
-use sandling_network::{Ends, Gateway, GatewayConfig, GatewayHandle, HostName, ResolveError, Resolved, Resolver};
+use sandling_network::{
+    Cable, Ends, Gateway, GatewayConfig, GatewayHandle, HostName, ResolveError, Resolved, Resolver,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -42,7 +44,8 @@ impl Resolver for Loopback {
 
 fn config(directory: &Path, name: &str) -> GatewayConfig {
     let path = |end: &str| directory.join(format!("{name}.{end}"));
-    let mut config = GatewayConfig::new(path("gateway"), path("machine"), Arc::new(Loopback));
+    let mut config =
+        GatewayConfig::new(Cable::Named { gateway: path("gateway"), machine: path("machine") }, Arc::new(Loopback));
     config.policy = Policy::of(Mode::Open);
     config.opened = vec!["127.0.0.0/8".parse().unwrap()];
     config.limits.bytes_out_per_second = u64::MAX / 4;

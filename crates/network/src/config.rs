@@ -1,5 +1,6 @@
 //! What a gateway is started with.
 
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,14 +16,23 @@ use crate::policy::Policy;
 use crate::secret::SecretSet;
 use crate::tls::{Authority, TrustRoots};
 
-/// What a gateway is started with. Everything but the sockets and the resolver has a default that allows nothing.
+/// How frames come from the machine and get there.
+pub enum Cable {
+    /// Our end of a pair of datagram sockets; QEMU was born with the other (`local.type=fd`). Nobody else can reach it.
+    Pair(UnixDatagram),
+    /// Sockets with names, that either side may bind anew at any time.
+    Named {
+        /// Where the gateway receives frames: QEMU's `remote.path`. What is there is replaced. Whoever may send there is
+        /// the guest to this gateway, so its directory should be closed.
+        gateway: PathBuf,
+        /// Where the machine receives frames: QEMU's `local.path`. It need not be there yet.
+        machine: PathBuf,
+    },
+}
+
+/// What a gateway is started with. Everything but the cable and the resolver has a default that allows nothing.
 pub struct GatewayConfig {
-    /// Where the gateway receives frames: QEMU's `remote.path`. What is there is replaced.
-    pub gateway_socket: PathBuf,
-    /// Who may send frames there. Whoever may is the guest to this gateway, so the directory should be closed as well.
-    pub socket_mode: u32,
-    /// Where the machine receives frames: QEMU's `local.path`. It need not be there yet.
-    pub machine_socket: PathBuf,
+    pub cable: Cable,
     pub ends: Ends,
     pub policy: Policy,
     /// Networks outside the public internet that the operator opened.
@@ -52,11 +62,9 @@ pub struct Interception {
 
 impl GatewayConfig {
     /// A gateway that denies everything.
-    pub fn new(gateway_socket: PathBuf, machine_socket: PathBuf, resolver: Arc<dyn Resolver>) -> GatewayConfig {
+    pub fn new(cable: Cable, resolver: Arc<dyn Resolver>) -> GatewayConfig {
         GatewayConfig {
-            gateway_socket,
-            socket_mode: 0o600,
-            machine_socket,
+            cable,
             ends: Ends::default(),
             policy: Policy::default(),
             opened: Vec::new(),

@@ -1,7 +1,6 @@
 //! Starts a gateway, changes it while it runs, and ends it.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
@@ -27,8 +26,8 @@ pub struct Gateway;
 /// Why a gateway cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    #[error("cannot bind {path}")]
-    Bind { path: PathBuf, source: io::Error },
+    #[error("the cable to the machine cannot be used")]
+    Cable(#[source] io::Error),
     #[error("the MTU {0} is not between {low} and {high}", low = Ends::MTU.start(), high = Ends::MTU.end())]
     Mtu(u16),
     #[error("TLS cannot be opened")]
@@ -47,14 +46,11 @@ impl Gateway {
         if !Ends::MTU.contains(&config.ends.mtu) {
             return Err(StartError::Mtu(config.ends.mtu));
         }
-        let socket = config.gateway_socket.clone();
-        let link = Link::bind(&socket, config.socket_mode, config.machine_socket.clone())
-            .map_err(|source| StartError::Bind { path: socket.clone(), source })?;
         let interceptor = match &config.interception {
             Some(with) => Some(Interceptor::new(with.authority.clone(), &with.roots)?),
             None => None,
         };
-        let shared = Arc::new(share(config, link, interceptor));
+        let shared = Arc::new(share(config, interceptor).map_err(StartError::Cable)?);
         let mut tasks = JoinSet::new();
         tasks.spawn(receive(shared.clone()));
         let sender = shared.clone();
@@ -63,10 +59,10 @@ impl Gateway {
     }
 }
 
-fn share(config: GatewayConfig, link: Link, interceptor: Option<Interceptor>) -> Shared {
+fn share(config: GatewayConfig, interceptor: Option<Interceptor>) -> io::Result<Shared> {
     let rules = Rules { policy: config.policy, opened: config.opened };
-    Shared {
-        link,
+    Ok(Shared {
+        link: Link::open(config.cable)?,
         journal: Journal::new(config.events),
         pins: Pins::restored(&config.pins),
         dns: DnsServer::new(config.resolver, &config.limits),
@@ -79,7 +75,7 @@ fn share(config: GatewayConfig, link: Link, interceptor: Option<Interceptor>) ->
         meters: Meters::new(&config.limits, config.bytes_out),
         ends: config.ends,
         limits: config.limits,
-    }
+    })
 }
 
 impl GatewayHandle {

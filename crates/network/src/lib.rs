@@ -33,7 +33,7 @@ mod shared;
 mod tcp;
 mod tls;
 
-pub use config::{GatewayConfig, Interception};
+pub use config::{Cable, GatewayConfig, Interception};
 pub use dns::{Pin, ResolveError, Resolved, Resolver, SystemResolver};
 pub use event::{Event, EventKind, Failure, Stats, Verdict};
 pub use frame::{Ends, MacAddress};

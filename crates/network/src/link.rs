@@ -1,6 +1,7 @@
 //! The cable: Ethernet frames to and from the machine, one Unix datagram each.
 //!
-//! Two sockets, because a connected datagram socket takes frames from its peer only, and QEMU's end is another one
+//! Usually a pair of sockets that are connected to each other for good. Where both ends have names instead, there are
+//! two sockets, because a connected datagram socket takes frames from its peer only, and QEMU's end is another one
 //! after every restore: frames are received on a bound socket that is never connected, and sent from an unbound one
 //! that is connected anew whenever the machine's end is. A connected socket also learns when the peer has room again;
 //! until then nothing more is sent, so that a slow machine slows its senders down instead of losing frames.
@@ -17,6 +18,7 @@ use std::time::Duration;
 use tokio::net::UnixDatagram;
 use tokio::sync::Notify;
 
+use crate::config::Cable;
 use crate::event::{Counters, add};
 
 /// Frames that wait while the machine takes none; connections hold back long before, only answers come on top.
@@ -26,14 +28,20 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The gateway's end of the cable.
 pub(crate) struct Link {
-    receive: UnixDatagram,
-    own: PathBuf,
-    inode: u64,
-    machine: PathBuf,
+    receive: Arc<UnixDatagram>,
+    /// Absent if the sockets are a pair.
+    names: Option<Names>,
     sending: Mutex<Sending>,
     full: AtomicBool,
     waiting: Notify,
     room: Notify,
+}
+
+/// The names of both ends, and which socket it was that we gave ours to.
+struct Names {
+    own: PathBuf,
+    inode: u64,
+    machine: PathBuf,
 }
 
 struct Sending {
@@ -42,31 +50,38 @@ struct Sending {
 }
 
 impl Link {
-    /// Binds `own` anew, for users that `mode` lets send, and sends to `machine`, which need not be there yet.
-    pub fn bind(own: &Path, mode: u32, machine: PathBuf) -> io::Result<Link> {
-        match std::fs::remove_file(own) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+    /// Takes hold of our end. The machine's need not be there yet.
+    pub fn open(cable: Cable) -> io::Result<Link> {
+        match cable {
+            Cable::Pair(socket) => {
+                socket.set_nonblocking(true)?;
+                let socket = Arc::new(UnixDatagram::from_std(socket)?);
+                Ok(Link::new(socket.clone(), None, Some(socket)))
+            }
+            Cable::Named { gateway, machine } => {
+                let (receive, inode) = bind(&gateway)?;
+                Ok(Link::new(Arc::new(receive), Some(Names { own: gateway, inode, machine }), None))
+            }
         }
-        let receive = UnixDatagram::bind(own)?;
-        std::fs::set_permissions(own, Permissions::from_mode(mode))?;
-        let bound = std::fs::metadata(own)?;
-        Ok(Link {
+    }
+
+    fn new(receive: Arc<UnixDatagram>, names: Option<Names>, socket: Option<Arc<UnixDatagram>>) -> Link {
+        Link {
             receive,
-            own: own.to_owned(),
-            inode: bound.ino(),
-            machine,
-            sending: Mutex::new(Sending { socket: None, queue: VecDeque::new() }),
+            names,
+            sending: Mutex::new(Sending { socket, queue: VecDeque::new() }),
             full: AtomicBool::new(false),
             waiting: Notify::new(),
             room: Notify::new(),
-        })
+        }
     }
 
-    /// Takes the socket's name away, unless another gateway has bound it meanwhile.
+    /// Takes the socket's name away, if it has one, unless another gateway has bound it meanwhile.
     pub fn unbind(&self) {
-        if std::fs::metadata(&self.own).is_ok_and(|there| there.ino() == self.inode) {
-            let _ = std::fs::remove_file(&self.own);
+        if let Some(Names { own, inode, .. }) = &self.names
+            && std::fs::metadata(own).is_ok_and(|there| there.ino() == *inode)
+        {
+            let _ = std::fs::remove_file(own);
         }
     }
 
@@ -115,15 +130,17 @@ impl Link {
 
     fn try_send(&self, sending: &mut Sending, frame: &[u8]) -> io::Result<()> {
         if let Some(socket) = &sending.socket {
-            match socket.try_send(frame) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(error),
+            match (socket.try_send(frame), &self.names) {
+                (Ok(_), _) => return Ok(()),
+                (Err(error), None) => return Err(error),
+                (Err(error), _) if error.kind() == ErrorKind::WouldBlock => return Err(error),
                 // The machine's end was closed; another one may be there.
-                Err(_) => sending.socket = None,
+                (Err(_), Some(_)) => sending.socket = None,
             }
         }
+        let Names { machine, .. } = self.names.as_ref().ok_or(ErrorKind::NotConnected)?;
         let socket = UnixDatagram::unbound()?;
-        socket.connect(&self.machine)?;
+        socket.connect(machine)?;
         let sent = socket.try_send(frame);
         sending.socket = Some(Arc::new(socket));
         sent.map(drop)
@@ -161,4 +178,16 @@ impl Link {
     fn lock(&self) -> MutexGuard<'_, Sending> {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Binds `own` anew, for nobody but us to send to.
+fn bind(own: &Path) -> io::Result<(UnixDatagram, u64)> {
+    match std::fs::remove_file(own) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let socket = UnixDatagram::bind(own)?;
+    std::fs::set_permissions(own, Permissions::from_mode(0o600))?;
+    let inode = std::fs::metadata(own)?.ino();
+    Ok((socket, inode))
 }

@@ -35,6 +35,9 @@ pub struct ContextInfo {
     pub busy: bool,
     /// How often its interpreter had to be started anew (restart, crash, a deadline it would not obey).
     pub restarts: u32,
+    /// Where it was started.
+    #[serde(default)]
+    pub cwd: String,
 }
 
 /// One cell. The code is the frame's body.
@@ -44,6 +47,9 @@ pub struct CellSpec {
     #[serde(default)]
     pub timeout_ms: Option<u64>,
     pub output_limit: u64,
+    /// Variables that the interpreter has while this cell runs, and not afterwards.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -52,8 +52,10 @@ pub enum Part {
     Stderr,
     /// A terminal's output, in which stdout and stderr are one.
     Terminal,
-    /// Rich results of a cell: one JSON object (MIME type to string) per line.
+    /// Rich results that a cell displays: one JSON object (MIME type to string) per line.
     Results,
+    /// The value of a cell's last expression, in the same form.
+    Value,
     /// File contents, or a tunnel's bytes.
     Bytes,
     /// Directory entries: one [`Entry`] or [`crate::Walked`] as JSON per line.
@@ -129,10 +131,13 @@ pub enum Request {
     Stat {
         path: String,
     },
+    /// What is made belongs to `user`; absent: to root.
     MakeDir {
         path: String,
         mode: Option<u32>,
         parents: bool,
+        #[serde(default)]
+        user: Option<String>,
     },
     Move {
         from: String,
@@ -180,6 +185,21 @@ pub enum Request {
     Sync,
     /// Grows the root file system to fill its disk.
     GrowDisk,
+
+    /// Mounts the volume in that slot at a directory, which is made if it is not there. One that is mounted there
+    /// already becomes as it is asked for: `read_only`, or not.
+    MountVolume {
+        slot: u32,
+        path: String,
+        read_only: bool,
+    },
+    /// Writes out what belongs to the volume in that slot and unmounts it everywhere. A mount that is in use goes for
+    /// all but its users, and the answer is [`FailureKind::Busy`].
+    UnmountVolume {
+        slot: u32,
+        /// Nothing can be written to it any more, so nothing is tried.
+        lost: bool,
+    },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

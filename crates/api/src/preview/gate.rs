@@ -13,7 +13,7 @@ use sandling_engine::access::Scope;
 use sandling_engine::{Sandbox, SandboxId};
 
 use crate::app::App;
-use crate::auth::{presented, query_value};
+use crate::auth::{API_KEY, presented, query_value};
 use crate::error::ApiError;
 use crate::preview::{PreviewToken, host};
 
@@ -70,6 +70,7 @@ fn by_api_token(app: &App, parts: &mut Parts) -> Result<String, ApiError> {
     let principal = app.access.authenticate(&presented(parts))?;
     principal.require(Scope::Run)?;
     parts.headers.remove(header::AUTHORIZATION);
+    parts.headers.remove(API_KEY);
     Ok(principal.workspace.to_string())
 }
 

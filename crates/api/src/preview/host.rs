@@ -14,6 +14,12 @@ pub(crate) fn parse(host: &str) -> Option<(u16, SandboxId)> {
     Some((port, SandboxId::parse(id)?))
 }
 
+/// The same of a name whose id has no dashes, as E2B's clients write it.
+pub(crate) fn parse_compact(host: &str) -> Option<(u16, SandboxId)> {
+    let (_, id) = host.split_once('.')?.0.split_once('-')?;
+    if id.contains('-') { None } else { parse(host) }
+}
+
 /// The host that a request names.
 pub(crate) fn of(headers: &HeaderMap) -> &str {
     headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
@@ -21,6 +27,11 @@ pub(crate) fn of(headers: &HeaderMap) -> &str {
 
 /// Where a port can be seen, for a client that reached the API by this request's host.
 pub(crate) fn url(headers: &HeaderMap, port: u16, sandbox: &str) -> String {
+    format!("http://{port}-{sandbox}.{}/", domain(headers))
+}
+
+/// What follows the first label of such a host: a name, and the API's own port.
+pub(crate) fn domain(headers: &HeaderMap) -> String {
     let host = of(headers);
     let (name, own_port) = match host.rsplit_once(':') {
         Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => (name, format!(":{digits}")),
@@ -28,7 +39,7 @@ pub(crate) fn url(headers: &HeaderMap, port: u16, sandbox: &str) -> String {
     };
     let is_name = !name.is_empty() && !name.starts_with('[') && name.parse::<std::net::Ipv4Addr>().is_err();
     let suffix = if is_name { name.strip_prefix("api.").unwrap_or(name) } else { LOCAL };
-    format!("http://{port}-{sandbox}.{suffix}{own_port}/")
+    format!("{suffix}{own_port}")
 }
 
 #[cfg(test)]

@@ -35,6 +35,12 @@ impl PreviewKey {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
+    /// A secret for one purpose, always the same. A purpose has a colon, which no signed text has.
+    pub(crate) fn derive(&self, purpose: &str) -> String {
+        let bytes = self.0.clone().chain_update(purpose.as_bytes()).finalize().into_bytes();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// What the token allows, if it is ours and its time is not over. Whether it was revoked is another question.
     pub(crate) fn check(&self, signed: &str, now: Timestamp) -> Option<PreviewToken> {
         let (text, signature) = signed.split_once('.')?;

@@ -58,7 +58,7 @@ async fn read(
     }
 }
 
-async fn read_part(sandbox: &Arc<Sandbox>, path: &str, part: range::Part) -> Result<Response, ApiError> {
+pub(crate) async fn read_part(sandbox: &Arc<Sandbox>, path: &str, part: range::Part) -> Result<Response, ApiError> {
     let entry = sandbox.stat(path).await?;
     if entry.kind == EntryKind::Directory {
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "is_a_directory", "this is a directory"));
@@ -73,7 +73,7 @@ async fn read_part(sandbox: &Arc<Sandbox>, path: &str, part: range::Part) -> Res
 }
 
 /// A file's bytes as a body. The first are waited for, so that a file that is not there gets a status.
-async fn body(mut download: Download) -> Result<Response, ApiError> {
+pub(crate) async fn body(mut download: Download) -> Result<Response, ApiError> {
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))];
     let Some(first) = download.next().await? else { return Ok((kind, Body::empty()).into_response()) };
     let first = futures_util::stream::iter([Ok(Bytes::from(first))]);

@@ -15,6 +15,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::e2b::Place;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::preview::{PreviewToken, gate, host, proxy};
@@ -152,7 +153,10 @@ async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Respo
 
 /// `{port}-{id}.…`: a host of its own for every port. All other hosts go on to the API.
 pub(crate) async fn by_host(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let Some((port, id)) = host::parse(host::of(request.headers())) else { return next.run(request).await };
+    let place = host::parse(host::of(request.headers()));
+    let Some((port, id)) = place.filter(|_| request.extensions().get::<Place>().is_none()) else {
+        return next.run(request).await;
+    };
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     let passed = match gate::pass(&app, &mut parts, &id, port, &path).await {

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::access::{Resources, WorkspaceName};
-use sandling_engine::{CreateSpec, EndReason};
+use sandling_engine::{CreateSpec, EndReason, SandboxInfo};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -56,7 +56,7 @@ async fn create(
         let (app, context) = (&app, &context);
         async move {
             let spec = body.value.into_spec(workspace.as_str())?;
-            let view = make(app, workspace, spec).await?;
+            let view = SandboxView::from(make(app, workspace, spec).await?);
             context.made(&view.id);
             mark.made(&view.id);
             Ok(Answer::json(StatusCode::CREATED, &view))
@@ -65,21 +65,23 @@ async fn create(
     .await
 }
 
-async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxView, ApiError> {
+/// Makes a sandbox, if the workspace's quota has room for it and a turn comes.
+pub(crate) async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxInfo, ApiError> {
     app.engine.settled().await;
     let wish = match &spec.from_snapshot {
         None => wish(app, workspace, &spec)?,
         Some(id) => {
             let found = app.engine.find_snapshot(workspace.as_str(), id)?;
             let snapshot = found.ok_or_else(|| ApiError::not_found("snapshot"))?;
-            taken(1, snapshot.vcpus, snapshot.memory_mib, snapshot.disk_mib)
+            let copies = snapshot.volumes.iter().map(|volume| volume.was.size_mib).sum::<u32>();
+            taken(1, snapshot.vcpus, snapshot.memory_mib, snapshot.disk_mib + copies)
         }
     };
     let place = app.access.admit(workspace, &wish, || living(app, workspace))?;
     let turn = app.turns.take().await?;
     let sandbox = app.engine.create(spec).await?;
     drop((turn, place));
-    Ok(sandbox.info().into())
+    Ok(sandbox.info())
 }
 
 /// What a sandbox would take of the quota.
@@ -93,10 +95,11 @@ fn wish(app: &App, workspace: &WorkspaceName, spec: &CreateSpec) -> Result<Resou
     })
 }
 
-/// What a workspace's sandboxes take.
+/// What a workspace's sandboxes and volumes take.
 pub(crate) fn living(app: &App, workspace: &WorkspaceName) -> Resources {
     let own = app.engine.list_of(workspace.as_str());
-    own.into_iter().map(|info| taken(1, info.vcpus, info.memory_mib, info.disk_mib)).sum()
+    let sandboxes: Resources = own.into_iter().map(|info| taken(1, info.vcpus, info.memory_mib, info.disk_mib)).sum();
+    sandboxes + Resources { disk_mib: app.engine.volume_mib(workspace.as_str()), ..Resources::default() }
 }
 
 /// What so many sandboxes of one size take of a quota.

@@ -45,9 +45,8 @@ impl SandboxMetrics {
             memory_bytes: usage.host.pss_bytes,
             host_rss_bytes: usage.host.rss_bytes,
             disk_bytes: usage.host.disk_bytes,
-            // A sandbox has no network device, so none of its bytes can pass.
-            network_received_bytes: 0,
-            network_sent_bytes: 0,
+            network_received_bytes: usage.network.received_bytes,
+            network_sent_bytes: usage.network.sent_bytes,
             uptime_seconds: up as u64,
             host_cpu_percent: (cpu_ms as f64 / (up * 10.0) * 100.0).round() / 100.0,
             guest: usage.guest.map(GuestMetrics::from),

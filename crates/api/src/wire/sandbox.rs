@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::network::{NetworkRequest, NetworkSummary};
 use super::seconds;
+use super::volume::{MountedView, VolumeMount};
 use crate::error::ApiError;
 
 /// The template of a client that names none.
@@ -43,6 +45,8 @@ pub struct SandboxView {
     workspace: String,
     /// How many checkpoints it keeps, if it makes one before each step.
     checkpoints_kept: Option<u32>,
+    network: NetworkSummary,
+    volumes: Vec<MountedView>,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
     pub boundary: Value,
@@ -71,6 +75,8 @@ impl From<SandboxInfo> for SandboxView {
             expires_at: expires_at(&info.lifetime),
             workspace: info.workspace,
             checkpoints_kept: info.timeline.keep,
+            network: (&info.network).into(),
+            volumes: info.volumes.into_iter().map(Into::into).collect(),
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }
     }
@@ -133,6 +139,10 @@ pub struct CreateSandbox {
     /// How many checkpoints without a name are kept; absent: 20.
     #[schema(minimum = 1, maximum = 100)]
     pub checkpoints_kept: Option<u32>,
+    /// What it may reach; absent: nothing.
+    pub network: Option<NetworkRequest>,
+    /// Names that it may reach, as the public clients write it; the same as `network.allow`.
+    pub egress_allowlist: Option<Vec<String>>,
 }
 
 /// When checkpoints are made.
@@ -154,28 +164,19 @@ fn kept(when: Option<CheckpointsName>, kept: Option<u32>) -> Result<Option<u32>,
     }
 }
 
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeMount {
-    pub name: String,
-    pub read_only: Option<bool>,
-}
-
 impl CreateSandbox {
     pub(crate) fn into_spec(self, workspace: &str) -> Result<CreateSpec, ApiError> {
         let from_snapshot = self.from_snapshot.filter(|id| !id.is_empty());
         let from_snapshot = from_snapshot
             .map(|id| SnapshotId::parse(&id).ok_or_else(|| ApiError::not_found("snapshot")))
             .transpose()?;
-        if self.volumes.is_some_and(|volumes| !volumes.is_empty()) {
-            return Err(ApiError::not_found("volume"));
-        }
         let (metadata, labels) = (self.metadata.unwrap_or_default(), self.labels.unwrap_or_default());
         let env = self.env.unwrap_or_default();
         for (field, map) in [("metadata", &metadata), ("labels", &labels), ("env", &env)] {
             check_map(field, map)?;
         }
         check_env(&env)?;
+        let network = self.network.unwrap_or_default().into_wish(self.egress_allowlist.unwrap_or_default())?;
         Ok(CreateSpec {
             template: self.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
             from_snapshot,
@@ -186,16 +187,19 @@ impl CreateSandbox {
             ttl: seconds::lifetime("ttl_seconds", self.ttl_seconds)?,
             idle: seconds::lifetime("idle_seconds", self.idle_seconds)?,
             persistent: self.persistent.unwrap_or_default(),
+            sleep: Default::default(),
             env,
             workspace: workspace.to_owned(),
             metadata,
             labels,
             checkpoints: kept(self.checkpoints, self.checkpoints_kept)?,
+            network,
+            volumes: self.volumes.unwrap_or_default().into_iter().map(Into::into).collect(),
         })
     }
 }
 
-fn check_map(field: &str, map: &BTreeMap<String, String>) -> Result<(), ApiError> {
+pub(crate) fn check_map(field: &str, map: &BTreeMap<String, String>) -> Result<(), ApiError> {
     let too_long = |(key, value): (&String, &String)| key.is_empty() || key.len() > MAX_KEY || value.len() > MAX_VALUE;
     if map.len() > MAX_ENTRIES || map.iter().any(too_long) {
         let message = format!(
@@ -283,9 +287,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said_to_be_missing() {
-        for body in [serde_json::json!({"from_snapshot": "x"}), serde_json::json!({"volumes": [{"name": "v"}]})] {
-            assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
-        }
+        let body = serde_json::json!({"from_snapshot": "x"});
+        assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
     }
 
     #[test]

@@ -11,9 +11,12 @@ use crate::show;
 pub async fn fork(options: &Fork) -> anyhow::Result<ExitCode> {
     let client = Client::need()?;
     let parent = client.sandbox(&options.sandbox).await?;
-    let mut wish = json!({ "count": options.count });
+    let mut wish = json!({ "count": options.count, "inherit_secrets": options.secrets });
     if let Some(ttl) = options.ttl {
         wish["ttl_seconds"] = ttl.into();
+    }
+    if let Some(volumes) = options.volumes {
+        wish["volumes"] = volumes.wire_name().into();
     }
     let made: Value = client.post(&format!("/v1/sandboxes/{parent}/fork-tree"), &wish).await?;
     if options.json {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use sandling_engine::{Engine, EngineConfig, Home};
+use sandling_engine::{Engine, EngineConfig, Home, NetworkConfig};
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use crate::client::{Client, Origin, Version};
@@ -11,7 +11,12 @@ use crate::options::Common;
 
 /// The engine of the user's home, in this process.
 pub async fn open_engine(common: &Common) -> anyhow::Result<Arc<Engine>> {
-    Ok(Engine::open(config(common)?).await?)
+    open_engine_with(common, NetworkConfig::default()).await
+}
+
+/// The same, with a say in what sandboxes may reach.
+pub async fn open_engine_with(common: &Common, network: NetworkConfig) -> anyhow::Result<Arc<Engine>> {
+    Ok(Engine::open(EngineConfig { network, ..config(common)? }).await?)
 }
 
 pub fn config(common: &Common) -> anyhow::Result<EngineConfig> {

@@ -3,20 +3,24 @@
 mod access;
 mod agents;
 mod copies;
+mod network;
 mod parse;
 mod past;
 mod root;
 mod run;
 mod sandboxes;
 mod template;
+mod volumes;
 mod work;
 
 pub use access::{Audit, Quota, Token, TokenCommand};
 pub use agents::{Agent, AgentBudget, Mcp};
 pub use copies::{Fork, Snapshot, SnapshotCommand};
 pub use past::{Checkpoint, CheckpointCommand, Diff, Rewind, Timeline};
+pub use network::{ModeChoice, Network, Outside, Secret, SecretCommand};
 pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;
 pub use sandboxes::{Create, Ls, Named, Rm};
 pub use template::{Build, Template, TemplateCommand};
+pub use volumes::{OnVolumes, Volume, VolumeCommand};
 pub use work::{Cp, Events, Exec, Logs, Place, Ports, Shell};

@@ -7,8 +7,8 @@ use clap_complete::Shell as CompletionShell;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Agent, Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Named, Ports, Quota, Rewind, Rm,
-    Run, Shell, Snapshot, Template, Timeline, Token,
+    Agent, Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Named, Network, Outside, Ports, Quota,
+    Rewind, Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token, Volume,
 };
 
 /// A disposable computer for every AI agent.
@@ -88,6 +88,12 @@ Examples:
   sandling events -f
   sandling events 3f2a --json";
 
+const NETWORK_EXAMPLES: &str = "\
+Examples:
+  sandling network -f 3f2a
+  sandling network 3f2a --allow pypi --allow api.example.com
+  sandling network 3f2a --set deny";
+
 const PORTS_EXAMPLES: &str = "\
 Examples:
   sandling ports 3f2a
@@ -148,6 +154,11 @@ pub enum Command {
     /// Show what happened to a sandbox, or in the whole workspace
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
+    /// Show, or change, what a sandbox may reach, and what its gateway decided
+    #[command(after_help = NETWORK_EXAMPLES)]
+    Network(Network),
+    /// Store, list and remove secrets that sandboxes can use and never see
+    Secret(Secret),
     /// List the TCP ports that are listened on in a sandbox, and make links to them
     #[command(after_help = PORTS_EXAMPLES)]
     Ports(Ports),
@@ -166,7 +177,7 @@ pub enum Command {
         after_help = "Example:\n  for id in $(sandling fork -n 5 3f2a); do sandling exec $id ./attempt.sh & done"
     )]
     Fork(Fork),
-    /// Save sandboxes, and list and delete what was saved
+    /// Save sandboxes, and list, carry away and delete what was saved
     Snapshot(Snapshot),
     /// List a sandbox's checkpoints, to which it can be put back
     Timeline(Timeline),
@@ -180,6 +191,8 @@ pub enum Command {
     /// Show which files differ between two moments of a sandbox, or between sandboxes of one family
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Diff),
+    /// Make, list, copy and delete volumes: named disks that outlive sandboxes
+    Volume(Volume),
     /// End sandboxes; nothing of them is left
     #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
     Rm(Rm),
@@ -230,6 +243,8 @@ pub struct Serve {
     /// Machines kept ready per template, once it was used; 0 for none
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub standbys: usize,
+    #[command(flatten)]
+    pub outside: Outside,
     /// End after so many seconds without a request and without a sandbox that runs; never if absent
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub idle_exit: Option<u64>,

@@ -9,8 +9,11 @@ mod idempotency;
 mod quotas;
 mod rows;
 mod sandboxes;
+mod secrets;
+mod snapshot_templates;
 mod snapshots;
 mod tokens;
+mod volumes;
 mod workspaces;
 
 use std::path::Path;
@@ -24,8 +27,10 @@ use crate::space;
 pub use events::Event;
 pub use idempotency::{IdempotencyRow, KeyClaim, RequestState};
 pub use sandboxes::SandboxRow;
+pub use secrets::SecretRow;
 pub use snapshots::Listed;
 pub use tokens::TokenRow;
+pub use volumes::{Claim, Use};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -53,7 +58,12 @@ impl StoreError {
 }
 
 /// Each step takes the schema from one version to the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 pub struct Store {
     connection: Mutex<Connection>,

@@ -55,6 +55,8 @@ impl Store {
                 "UPDATE sandboxes SET state = 'ended', ended_ms = ?2, ended_why = ?3 WHERE id = ?1 AND state <> 'ended'",
             )?
             .execute(params![id, now, why])?;
+        connection.prepare_cached("DELETE FROM authorities WHERE sandbox = ?1")?.execute([id])?;
+        connection.prepare_cached("DELETE FROM volume_uses WHERE holder = ?1")?.execute([id])?;
         connection
             .prepare_cached(
                 "DELETE FROM sandboxes WHERE state = 'ended' AND id IN (SELECT id FROM sandboxes WHERE state = 'ended' \

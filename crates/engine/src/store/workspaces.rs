@@ -31,7 +31,7 @@ impl Store {
         Ok(rows == 1)
     }
 
-    /// Marks it as deleted, revokes its tokens and forgets its quota and its kept answers, all or nothing.
+    /// Marks it as deleted, revokes its tokens and forgets its quota, its secrets and its kept answers, all or nothing.
     /// False when there is none.
     pub fn delete_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
         let (name, now) = (name.as_str(), now.as_millisecond());
@@ -45,6 +45,7 @@ impl Store {
             "UPDATE tokens SET revoked_ms = ?2 WHERE workspace = ?1 AND revoked_ms IS NULL",
             params![name, now],
         )?;
+        transaction.execute("DELETE FROM secrets WHERE workspace = ?1", [name])?;
         transaction.execute("DELETE FROM quotas WHERE workspace = ?1", [name])?;
         transaction.execute("DELETE FROM idempotency WHERE workspace = ?1", [name])?;
         transaction.commit()?;

@@ -329,8 +329,29 @@ Rich()
         shown = [self.context.receive() for _ in range(3)]
         self.assertEqual(
             shown,
-            [{"result": {"text/plain": "[1]"}}, {"result": {"text/plain": "'é'"}}, {"result": {"text/html": "<i>"}}],
+            [
+                {"result": {"text/plain": "[1]", "application/json": "[1]"}},
+                {"result": {"text/plain": "'é'"}},
+                {"result": {"text/html": "<i>"}},
+            ],
         )
+
+    def test_the_value_of_a_cell_is_marked_and_its_variables_are_gone_afterwards(self):
+        self.context.send({"cell": 1, "code": "import os; display(1); os.environ['A']", "env": {"A": "b"}})
+        displayed, value, done = [self.context.receive() for _ in range(3)]
+        self.assertEqual((displayed.get("value"), value["value"], value["result"]), (None, True, {"text/plain": "'b'"}))
+        self.assertEqual(done["done"], 1)
+        self.assertEqual(self.context.cell("'A' in os.environ", 2).results[-1]["text/plain"], "False")
+
+    def test_lines_for_the_shell_are_understood_and_strings_are_left_alone(self):
+        cell = self.context.cell("if True:\n    !echo one; echo two >&2\n!exit 3\n_exit_code")
+        self.assertEqual((cell.stdout, cell.stderr, cell.text), ("one\n", "two\n", "3"))
+        self.assertEqual(self.context.cell("x = '''\n!echo no\n'''; x", 2).text, repr("\n!echo no\n"))
+
+    def test_only_what_json_has_is_json(self):
+        self.assertEqual(self.value("{'a': [1, None]}")["application/json"], '{"a": [1, null]}')
+        for code in ("[float('nan')]", "[object()]", "x = []; x.append(x); x", "{(1, 2): 3}"):
+            self.assertNotIn("application/json", self.value(code))
 
     def test_a_result_that_is_too_large_says_what_was_cut(self):
         for code in ("'x' * (9 << 20)", "chr(0) * (3 << 20)", "'é' * (5 << 20)"):

@@ -1,14 +1,13 @@
-//! The machine's own settings: its loopback interface, its limits, its names.
+//! The machine's own settings: its limits, its names, its network.
 
 use std::fs;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use rustix::mount::mount_bind;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::system::RebootCommand;
 
+use super::card;
 use super::sequence::{BootError, During};
 use crate::console;
 use crate::identify::{BOOT_ID, HOSTNAME, MACHINE_ID};
@@ -32,7 +31,7 @@ pub fn settle() -> Result<(), BootError> {
         let _ = fs::write("/proc/sys/kernel/randomize_va_space", "0");
     }
     answer_first();
-    loopback_up().during(|| "bring the loopback interface up".to_owned())?;
+    card::bring_up().during(|| "bring the network up".to_owned())?;
     rustix::system::sethostname(FIRST_HOSTNAME.as_bytes()).during(|| "set the host name".to_owned())
 }
 
@@ -51,19 +50,6 @@ fn answer_first() {
 fn is_emulated() -> bool {
     let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
     [leaf.ebx, leaf.ecx, leaf.edx].map(u32::to_le_bytes).concat() == b"TCGTCGTCGTCG"
-}
-
-fn loopback_up() -> std::io::Result<()> {
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // SAFETY: all bytes zero is a valid `ifreq`; the kernel reads and writes it while it lives.
-    let done = unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        request.ifr_name[0] = b'l' as libc::c_char;
-        request.ifr_name[1] = b'o' as libc::c_char;
-        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request)
-    };
-    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// Shows files of ours where programs look for the machine's names, so that a restored one can have others.

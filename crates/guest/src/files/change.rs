@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use sandling_protocol::{Failure, FailureKind, Response};
@@ -12,13 +12,19 @@ use super::path::about;
 use super::remove::remove_tree;
 use super::write::make_parents;
 use crate::failure::failure;
+use crate::users::User;
 
-pub fn make_dir(path: &Path, mode: Option<u32>, parents: bool) -> Result<Response, Failure> {
+pub fn make_dir(path: &Path, mode: Option<u32>, parents: bool, user: Option<&str>) -> Result<Response, Failure> {
+    let owner = user.map(|user| User::find(Some(user))).transpose()?;
     if parents {
-        make_parents(path, None).map_err(about(path))?;
+        make_parents(path, owner.as_ref()).map_err(about(path))?;
     }
     match fs::create_dir(path) {
-        Ok(()) => {}
+        Ok(()) => {
+            if let Some(owner) = &owner {
+                chown(path, Some(owner.ids.uid), Some(owner.ids.gid)).map_err(about(path))?;
+            }
+        }
         // Whoever asks for the parents too asks that it be there, not that it be new.
         Err(error) if parents && error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         Err(error) => return Err(about(path)(error)),

@@ -43,7 +43,9 @@ fn answer(request: Request, work: &mut WorkerStream) -> Result<Response, Stopped
         Request::ListDir { path, depth } => list::list(path::check(&path)?, depth, work)?,
         Request::Walk { path, skip } => walk::walk(path::check(&path)?, &skip, work)?,
         Request::Stat { path } => Response::Entry(entry::stat(path::check(&path)?)?),
-        Request::MakeDir { path, mode, parents } => change::make_dir(path::check(&path)?, mode, parents)?,
+        Request::MakeDir { path, mode, parents, user } => {
+            change::make_dir(path::check(&path)?, mode, parents, user.as_deref())?
+        }
         Request::Move { from, to } => change::rename(path::check(&from)?, path::check(&to)?)?,
         Request::Remove { path, recursive } => change::remove(path::check(&path)?, recursive)?,
         Request::Chmod { path, mode } => change::chmod(path::check(&path)?, mode)?,

@@ -81,7 +81,11 @@ impl Agent {
             self.timers.set(Duration::from_millis(timeout), Timer::CellDeadline(key, number));
         }
         if let Some(interpreter) = interpreter {
-            let line = serde_json::json!({ "cell": number, "code": code }).to_string();
+            let mut message = serde_json::json!({ "cell": number, "code": code });
+            if !spec.env.is_empty() {
+                message["env"] = serde_json::json!(spec.env);
+            }
+            let line = message.to_string();
             self.tell(interpreter, line.as_bytes());
         }
         Ok(())
@@ -96,7 +100,8 @@ impl Agent {
             return self.context_is_ready(key);
         }
         if let Some(result) = message.result {
-            self.cell_result(key, result.get());
+            let part = if message.value { Part::Value } else { Part::Results };
+            self.cell_result(key, part, result.get());
         }
         let running = self.contexts.get(key).and_then(|context| context.cell.as_ref()).map(|cell| cell.number);
         if let (Some(number), Some(status)) = (message.done, message.status)
@@ -112,7 +117,7 @@ impl Agent {
         }
     }
 
-    fn cell_result(&mut self, key: u64, result: &str) {
+    fn cell_result(&mut self, key: u64, part: Part, result: &str) {
         self.drain_context(key);
         let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) else {
             return;
@@ -122,7 +127,7 @@ impl Agent {
             cell.output.dropped_bytes += result.len() as u64 + 1;
             return;
         }
-        cell.output.take_uncounted(Part::Results, format!("{result}\n").as_bytes());
+        cell.output.take_uncounted(part, format!("{result}\n").as_bytes());
         self.pump_cell(key);
     }
 

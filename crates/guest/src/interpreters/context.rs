@@ -44,6 +44,8 @@ pub struct Context {
     waiting: Option<StreamId>,
     /// Has had a working interpreter; before that, a failure means that there is no context.
     made: bool,
+    /// Where its interpreter was started.
+    cwd: String,
 }
 
 impl Contexts {
@@ -98,6 +100,7 @@ impl Agent {
             between: Log::new(),
             waiting: Some(stream),
             made: false,
+            cwd: String::new(),
         };
         self.contexts.all.insert(key, context);
         self.start_interpreter(key).inspect_err(|_| drop(self.contexts.all.remove(&key)))
@@ -119,6 +122,7 @@ impl Agent {
         self.tell(interpreter, &context_activation(&setting));
         if let Some(context) = self.contexts.get(key) {
             context.interpreter = Some(interpreter);
+            context.cwd = setting.directory.clone();
             for (fd, source) in
                 [(&context.stdout, Source::ContextStdout(key)), (&context.stderr, Source::ContextStderr(key))]
             {
@@ -202,6 +206,7 @@ impl Agent {
             cells: context.cells,
             busy: context.cell.is_some(),
             restarts: context.restarts,
+            cwd: context.cwd.clone(),
         })
     }
 

@@ -26,6 +26,9 @@ pub struct Message<'a> {
     /// A rich result: MIME type to string.
     #[serde(default, borrow)]
     pub result: Option<&'a RawValue>,
+    /// The result is the value of the cell itself, not something that it displayed.
+    #[serde(default)]
+    pub value: bool,
     /// The cell with this number has ended.
     #[serde(default)]
     pub done: Option<u64>,

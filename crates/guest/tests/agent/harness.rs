@@ -218,7 +218,8 @@ impl Host {
             ToHost::Data { stream, part, offset } => {
                 assert!(body.len() <= sandling_protocol::CHUNK && !body.is_empty());
                 let heard = self.open_stream(stream);
-                let is_exec = matches!(part, Part::Stdout | Part::Stderr | Part::Terminal | Part::Results);
+                let is_exec =
+                    matches!(part, Part::Stdout | Part::Stderr | Part::Terminal | Part::Results | Part::Value);
                 if !is_exec || heard.next_offset != 0 {
                     assert!(offset >= heard.next_offset, "offsets go back");
                 }
@@ -228,7 +229,7 @@ impl Host {
                     Part::Stdout => heard.stdout.extend(body),
                     Part::Stderr => heard.stderr.extend(body),
                     Part::Terminal => heard.terminal.extend(body),
-                    Part::Results => heard.results.extend(body),
+                    Part::Results | Part::Value => heard.results.extend(body),
                     Part::Bytes => heard.bytes.extend(body),
                     Part::Entries => heard.entries.extend(body),
                 }

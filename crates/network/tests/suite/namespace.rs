@@ -9,7 +9,7 @@ use rustix::thread::UnshareFlags;
 /// Set in the process that has the namespace.
 const INSIDE: &str = "SANDLING_NETWORK_NAMESPACE";
 /// No test takes longer, however busy the machine is.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Runs a test in a namespace: in a new process first, then, there, for real.
 pub fn run(path: &str, test: impl Future<Output = ()>) {

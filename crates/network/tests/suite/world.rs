@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use sandling_network::policy::{Mode, Policy, Refusal};
 use sandling_network::{
-    Authority, Event, EventKind, Gateway, GatewayConfig, GatewayHandle, Interception, SystemResolver, TrustRoots,
-    Verdict,
+    Authority, Cable, Event, EventKind, Gateway, GatewayConfig, GatewayHandle, Interception, SystemResolver,
+    TrustRoots, Verdict,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -100,7 +100,7 @@ impl World {
     pub fn config(&self, gateway: &str, machine: &str) -> GatewayConfig {
         let resolver = Arc::new(SystemResolver::of_servers(&[DNS]).unwrap());
         let path = |name: &str| self.directory.path().join(name);
-        let mut config = GatewayConfig::new(path(gateway), path(machine), resolver);
+        let mut config = GatewayConfig::new(Cable::Named { gateway: path(gateway), machine: path(machine) }, resolver);
         let roots = TrustRoots::none().and(&self.authority_pem).unwrap();
         config.interception = Some(Interception { authority: self.own_authority.clone(), roots });
         config

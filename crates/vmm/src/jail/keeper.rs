@@ -1,7 +1,7 @@
 //! The keeper: what is left of the launcher while its program runs.
 //!
-//! It ends the program at the deadline, answers its opens of guest memory, keeps its logs bounded, and writes down
-//! how it ended. It has the program's rights and no more, outlives the caller, and takes the program with it if it
+//! It ends the program at the deadline, answers its opens of guest memory, hands out its network's other end, keeps its
+//! logs bounded, and writes down how it ended. It has the program's rights and no more, outlives the caller, and takes the program with it if it
 //! dies itself.
 
 use std::io::{self, Read};
@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, WaitIdOptions, pidfd_send_signal, waitid};
 use serde::{Deserialize, Serialize};
 
 use super::MachineDir;
+use super::cable::Cable;
 use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::spec::{KEEP, SEEN};
@@ -46,6 +47,7 @@ pub(super) struct Keeper {
     pub pidfd: OwnedFd,
     pub directory: OwnedFd,
     pub memory_open: MemoryOpen,
+    pub cable: Option<Cable>,
     pub console: Option<(OwnedFd, BoundedLog)>,
     pub output: Option<(OwnedFd, BoundedLog)>,
     /// The caller's end, until it says that the program is to be kept.
@@ -57,6 +59,7 @@ pub(super) struct Keeper {
 enum Source {
     Program,
     MemoryOpen,
+    Cable,
     Console,
     Output,
     Caller,
@@ -75,6 +78,7 @@ impl Keeper {
                 match source {
                     Source::Program => return self.finish(killed_for),
                     Source::MemoryOpen => self.memory_open.answer(),
+                    Source::Cable => self.cable.iter().for_each(Cable::hand_out),
                     Source::Console => forward(&mut self.console),
                     Source::Output => forward(&mut self.output),
                     Source::Caller => {
@@ -100,6 +104,7 @@ impl Keeper {
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let mut watched: Vec<(Source, BorrowedFd<'_>)> = vec![(Source::Program, self.pidfd.as_fd())];
         watched.push((Source::MemoryOpen, self.memory_open.questions()));
+        watched.extend(self.cable.as_ref().map(|cable| (Source::Cable, cable.listener())));
         watched.extend(self.console.as_ref().map(|(fd, _)| (Source::Console, fd.as_fd())));
         watched.extend(self.output.as_ref().map(|(fd, _)| (Source::Output, fd.as_fd())));
         watched.extend(self.caller.as_ref().map(|fd| (Source::Caller, fd.as_fd())));

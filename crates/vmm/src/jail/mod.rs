@@ -9,6 +9,7 @@
 //! What always holds: the program never has a privilege, a capability, a network, a path or a descriptor that the
 //! description did not name; it dies with its keeper; it can execute nothing else.
 
+mod cable;
 mod config;
 mod directory;
 mod entry;
@@ -26,6 +27,7 @@ mod seccomp;
 mod spec;
 mod survey;
 
+pub(crate) use cable::receive as receive_cable;
 pub use config::{JailConfig, Limits, Requirement};
 pub use directory::MachineDir;
 pub use entry::main;

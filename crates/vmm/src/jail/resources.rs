@@ -12,10 +12,11 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::MachineDir;
+use super::cable::Cable;
 use super::spec::{Inherit, Spec, Step, StepError};
 
 /// Above every descriptor number that the program is given, so that moving one into place never closes another.
-const ABOVE_INHERITED: i32 = 100;
+pub(super) const ABOVE_INHERITED: i32 = 100;
 
 pub(super) struct Resources {
     /// For the program, in order.
@@ -25,6 +26,7 @@ pub(super) struct Resources {
     pub keeper_dir: OwnedFd,
     pub memory: Option<OwnedFd>,
     pub console: Option<OwnedFd>,
+    pub cable: Option<Cable>,
     pub program_output: OwnedFd,
 }
 
@@ -36,12 +38,22 @@ impl Resources {
         }
         let keeper_dir =
             open(directory.keeper(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).step("opening keeper/")?;
-        let mut console = None;
+        let (mut console, mut cable) = (None, None);
         let mut inherit = Vec::new();
         for wanted in &spec.program.inherit {
             let fd = match wanted {
                 Inherit::Listen { name } => listener(&keeper_dir, name).step(format!("listening at {name}"))?,
+                Inherit::Cable { name } => {
+                    let listener = listener(&keeper_dir, name).step(format!("listening at {name}"))?;
+                    let (ours, theirs) = Cable::new(listener).step("making the cable")?;
+                    cable = Some(ours);
+                    theirs
+                }
                 Inherit::Read { path } => read_only(path).step(format!("opening {}", path.display()))?,
+                Inherit::ReadWrite { path } => {
+                    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    open(path, flags, Mode::empty()).step(format!("opening {}", path.display()))?
+                }
                 Inherit::Console => {
                     let (ours, theirs) = stream_pair().step("making the console")?;
                     console = Some(ours);
@@ -54,7 +66,7 @@ impl Resources {
         let memory = memory.map(|path| read_only(path).step(format!("opening {}", path.display()))).transpose()?;
         let (program_output, output) = pipe_with(PipeFlags::CLOEXEC).step("making the log pipe")?;
         let output = fcntl_dupfd_cloexec(&output, ABOVE_INHERITED).step("numbering descriptors")?;
-        Ok(Self { inherit, output, keeper_dir, memory, console, program_output })
+        Ok(Self { inherit, output, keeper_dir, memory, console, cable, program_output })
     }
 }
 

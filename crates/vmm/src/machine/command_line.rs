@@ -5,18 +5,23 @@
 use std::path::PathBuf;
 
 use super::config::{Hardware, MachineConfig, Start};
+use super::plug::{self, Plug};
 use crate::accelerator::Accelerator;
 use crate::jail::{FILES, FIRST_INHERITED, Inherit, LAYERS, Layer, MEMORY, Program};
 
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
 pub(super) const CONTROL_SOCKET: &str = "control.sock";
 pub(super) const COPY_SOCKET: &str = "copy.sock";
+pub(super) const CABLE_SOCKET: &str = "cable.sock";
 
 /// The name under which QMP knows the root disk, whatever overlay is on top of it.
 pub(super) const DISK: &str = "disk";
 
 /// The virtio-serial port by which the guest finds its control channel.
 const CONTROL_PORT: &str = "sandling.control";
+
+/// The address of every guest's card. Each is alone with its gateway, so they need not differ.
+const MAC: &str = "02:53:4c:00:00:02";
 
 /// QEMU's firmware; in Debian the second holds what the first only links to.
 const DATA: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
@@ -28,8 +33,10 @@ const TRANSLATION_MIB: u32 = 128;
 const QMP_FD: i32 = FIRST_INHERITED;
 const CONTROL_FD: i32 = FIRST_INHERITED + 1;
 const CONSOLE_FD: i32 = FIRST_INHERITED + 2;
-const STATE_FD: i32 = FIRST_INHERITED + 3;
-const COPY_FD: i32 = FIRST_INHERITED + 4;
+const CABLE_FD: i32 = FIRST_INHERITED + 3;
+const STATE_FD: i32 = FIRST_INHERITED + 4;
+const COPY_FD: i32 = FIRST_INHERITED + 5;
+const FIRST_PLUG_FD: i32 = FIRST_INHERITED + 6;
 
 /// The program to jail for this machine.
 pub(super) fn program(config: &MachineConfig) -> Program {
@@ -37,6 +44,7 @@ pub(super) fn program(config: &MachineConfig) -> Program {
         Inherit::Listen { name: QMP_SOCKET.to_owned() },
         Inherit::Listen { name: CONTROL_SOCKET.to_owned() },
         Inherit::Console,
+        Inherit::Cable { name: CABLE_SOCKET.to_owned() },
     ];
     let mut layers = config.disk.backing.clone();
     let mut environment = Vec::new();
@@ -53,6 +61,7 @@ pub(super) fn program(config: &MachineConfig) -> Program {
             layers.extend(memory.jail_layers());
             environment.push(("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()));
             environment.push(("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()));
+            inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
             Some(memory)
         }
     };
@@ -74,6 +83,8 @@ fn arguments(config: &MachineConfig) -> Vec<String> {
     options.push(("object", memory_backend(&config.start, config.hardware.memory_mib)));
     options.extend(channels());
     options.extend(disks(&config.disk.overlay));
+    options.extend(card());
+    options.extend(plugged(&config.plugs));
     options.extend([("display", "none".to_owned()), ("L", DATA[0].to_owned())]);
     options.extend(beginning(&config.start));
     let mut words: Vec<_> = options.into_iter().flat_map(|(option, value)| [format!("-{option}"), value]).collect();
@@ -118,6 +129,30 @@ fn disks(overlay: &str) -> Options {
         ("device", format!("virtio-blk-pci,drive={DISK}")),
         ("device", "virtio-scsi-pci,id=scsi".to_owned()),
     ]
+}
+
+/// The network card. It ends in a socket that QEMU was born with, and it cannot make another.
+fn card() -> Options {
+    vec![
+        ("netdev", format!("dgram,id=cable,local.type=fd,local.str={CABLE_FD}")),
+        ("device", format!("virtio-net-pci,netdev=cable,mac={MAC},romfile=")),
+    ]
+}
+
+/// What was plugged in when the machine was saved, as [`Machine::plug`](super::Machine::plug) does it.
+fn plugged(plugs: &[Plug]) -> Options {
+    let mut fds = FIRST_PLUG_FD..;
+    let mut options = Vec::new();
+    for plug in plugs {
+        if plug.inherited().is_some()
+            && let Some(fd) = fds.next()
+        {
+            options.push(("add-fd", format!("fd={fd},set={}", plug::descriptor_set(plug.slot))));
+        }
+        options.push(("blockdev", plug.node().to_string()));
+        options.push(("device", plug.device().to_string()));
+    }
+    options
 }
 
 fn beginning(start: &Start) -> Options {
@@ -173,6 +208,7 @@ mod tests {
             jail: JailConfig::new(None).unwrap(),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
+            plugs: Vec::new(),
         }
     }
 
@@ -194,7 +230,7 @@ mod tests {
         let booted = program(&config(boot(), Accelerator::Tcg));
         let restored = program(&config(restore(), Accelerator::Tcg));
         assert_eq!(devices(&booted), devices(&restored));
-        assert_eq!(devices(&booted).len(), 4);
+        assert_eq!(devices(&booted).len(), 5);
     }
 
     #[test]

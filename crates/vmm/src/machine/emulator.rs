@@ -8,7 +8,7 @@ use super::config::MachineConfig;
 use crate::accelerator::Accelerator;
 
 /// Raised when the machine that [`super::command_line`] describes is no longer the one that was saved earlier.
-pub const DEVICE_MODEL: u32 = 1;
+pub const DEVICE_MODEL: u32 = 2;
 
 /// What QEMU says of itself, in one line; nothing if it is not installed. Takes some 20 ms.
 pub fn emulator_version() -> Option<String> {

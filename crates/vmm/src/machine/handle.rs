@@ -1,18 +1,24 @@
 //! The handle on a machine.
 
+use std::io;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-use super::command_line::CONTROL_SOCKET;
+use super::command_line::{CABLE_SOCKET, CONTROL_SOCKET};
 use super::connect::connect;
 use super::death::Death;
 use super::error::MachineError;
 use crate::boundary::Boundary;
-use crate::jail::{MachineDir, Processes};
+use crate::jail::{MachineDir, Processes, receive_cable};
 use crate::qmp::Qmp;
+
+/// The keeper has little to do; one that does not answer within this time is not well.
+const CABLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running machine. Dropping the handle leaves the machine running; see [`Machine::adopt`].
 #[derive(Debug)]
@@ -56,6 +62,19 @@ impl Machine {
     /// Connects to the control port. QEMU serves one connection at a time.
     pub async fn connect_control(&self) -> Result<UnixStream, MachineError> {
         connect(&self.dir.keeper(), CONTROL_SOCKET).await.map_err(MachineError::Connect)
+    }
+
+    /// The host's end of the guest's network card: one datagram, one Ethernet frame. Everybody who asks gets the same
+    /// socket, so only one should be reading from it.
+    pub async fn connect_cable(&self) -> Result<UnixDatagram, MachineError> {
+        let keeper = connect(&self.dir.keeper(), CABLE_SOCKET).await.map_err(MachineError::Connect)?;
+        let taking = tokio::task::spawn_blocking(move || {
+            let keeper = keeper.into_std()?;
+            keeper.set_nonblocking(false)?;
+            keeper.set_read_timeout(Some(CABLE_LIMIT))?;
+            receive_cable(&keeper)
+        });
+        taking.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(MachineError::Connect)
     }
 
     /// Holds `Some` from the moment the machine has ended.

@@ -16,14 +16,14 @@ use super::code::{Code, reads_stdin};
 use super::command::Done;
 use super::report::Report;
 use crate::client::Stream;
-use crate::commands::open_engine;
-use crate::options::{Common, Run};
+use crate::commands::open_engine_with;
+use crate::options::{Common, ModeChoice, Run};
 
 /// The sandbox outlives the code's own deadline by this much, should this process be killed.
 pub const TTL_SLACK: Duration = Duration::from_secs(60);
 
 pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
-    let engine = open_engine(common).await?;
+    let engine = open_engine_with(common, options.outside.config()).await?;
     let sandbox = match create(&engine, options, code).await {
         Ok(sandbox) => sandbox,
         Err(error) => {
@@ -33,11 +33,13 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     };
     let made = SandboxView::from(sandbox.info());
     let report = execute(&sandbox, options, code).await;
+    let learned = sandbox.learned_policy().filter(|_| options.reach.network == Some(ModeChoice::Learn));
     for finding in &code.advice {
         engine.record(sandbox.id(), DEFAULT_WORKSPACE, "advice", serde_json::to_value(finding)?)?;
     }
     engine.close().await;
     let mut report = report?;
+    report.learned = learned.map(|policy| policy.allow.iter().map(ToString::to_string).collect());
     report.sandbox = serde_json::to_value(made)?;
     Ok(Done::Ran(report))
 }
@@ -49,8 +51,10 @@ async fn create(engine: &Arc<Engine>, options: &Run, code: &Code) -> anyhow::Res
         memory_mib: options.sizes.memory,
         disk_mib: options.sizes.disk,
         pids: options.sizes.pids,
+        volumes: options.volumes.iter().cloned().map(Into::into).collect(),
         ttl: Some(Duration::from_secs(options.timeout) + TTL_SLACK),
         workspace: DEFAULT_WORKSPACE.to_owned(),
+        network: options.reach.request().unwrap_or_default().into_wish(Vec::new())?,
         ..CreateSpec::default()
     };
     Ok(engine.create(spec).await?)

@@ -24,6 +24,9 @@ pub struct Report {
     pub duration_ms: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Finding>,
+    /// With `--network learn`: the list that would have allowed what was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learned: Option<Vec<String>>,
     /// As the API showed it when it was made.
     pub sandbox: Value,
 }
@@ -60,6 +63,11 @@ impl Report {
         if options.json {
             show::json(self)?;
             return Ok(ExitCode::from(self.exit_code));
+        }
+        if let Some(learned) = &self.learned {
+            let words: String = learned.iter().map(|entry| format!(" --allow {entry}")).collect();
+            let words = if words.is_empty() { " nothing" } else { &words };
+            eprintln!("sandling: what it reached would be allowed by{words}");
         }
         tell_limit(&self.reason, options.timeout, Some(options.output_limit));
         if options.verbose {

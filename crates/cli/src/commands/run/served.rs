@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sandling_api::{CreateSandbox, ExecRequest, LanguageName, SessionStart};
 use sandling_protocol::Language;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::code::{Code, reads_stdin};
@@ -13,8 +14,13 @@ use super::here::TTL_SLACK;
 use super::report::Report;
 use crate::client::{Client, ClientError};
 use crate::follow::{Caught, End, Feed, Followed, OnTerminate, Signals};
-use crate::options::Run;
+use crate::options::{ModeChoice, Run};
 use crate::outcome;
+
+#[derive(Deserialize)]
+struct Learned {
+    learned: Option<Vec<String>>,
+}
 
 /// A server that has not removed a sandbox by then will not.
 const REMOVE_WITHIN: Duration = Duration::from_secs(30);
@@ -30,6 +36,11 @@ pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<
         Some(caught) => Ok(End::Left(caught)),
         None => execute(client, &id, options, code, &mut signals, &mut report).await,
     };
+    if options.reach.network == Some(ModeChoice::Learn) {
+        let path = format!("/v1/sandboxes/{id}/network");
+        let learned: Result<Learned, _> = client.get(&path).await;
+        report.learned = learned.ok().and_then(|network| network.learned);
+    }
     remove(client, &id).await;
     match end? {
         End::Ended(ended) => report.ended(ended.exit_code, &ended.reason),
@@ -55,6 +66,8 @@ async fn create(
         memory_mb: options.sizes.memory,
         disk_mb: options.sizes.disk,
         pids: options.sizes.pids,
+        network: options.reach.request(),
+        volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };
     let mut creating = std::pin::pin!(client.post::<Value>("/v1/sandboxes", &wish));

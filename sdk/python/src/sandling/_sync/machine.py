@@ -7,7 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TypeVar, Union, overload
 
 from ..errors import NotFoundError
-from ..models import Lifecycle, Promotion
+from ..models import Checkpoint, Diff, Lifecycle, Promotion, Timeline
+from ..options import OnVolumes
 from .base import SandboxBase
 
 if TYPE_CHECKING:
@@ -53,27 +54,54 @@ class Machine(SandboxBase):
         self._request("POST", "/wake", timeout=MACHINE_WITHIN)
         self.status = "running"
 
-    def snapshot(self) -> str:
-        """Saves memory, disk and devices as one; it goes on. The id is good for ``create(from_snapshot=...)``."""
-        data = self._request("POST", "/snapshots", timeout=MACHINE_WITHIN)
+    def snapshot(self, *, volumes: Optional[OnVolumes] = None) -> str:
+        """Saves memory, disk and devices as one; it goes on. The id is good for ``create(from_snapshot=...)``.
+
+        If it has volumes, ``volumes`` says what becomes of them in what is made of the snapshot.
+        """
+        body = {"volumes": volumes} if volumes else None
+        data = self._request("POST", "/snapshots", body=body, timeout=MACHINE_WITHIN)
         return str(data["id"])
 
     @overload
-    def fork(self: M, count: None = None, *, metadata: Optional[Dict[str, str]] = None) -> M: ...
+    def fork(
+        self: M,
+        count: None = None,
+        *,
+        metadata: Optional[Dict[str, str]] = None,
+        volumes: Optional[OnVolumes] = None,
+    ) -> M: ...
 
     @overload
-    def fork(self: M, count: int, *, metadata: Optional[Dict[str, str]] = None) -> List[M]: ...
+    def fork(
+        self: M,
+        count: int,
+        *,
+        metadata: Optional[Dict[str, str]] = None,
+        volumes: Optional[OnVolumes] = None,
+    ) -> List[M]: ...
 
-    def fork(self: M, count: Optional[int] = None, *, metadata: Optional[Dict[str, str]] = None) -> Union[M, List[M]]:
-        """A copy of the whole machine, with its processes and variables; with ``count``, a list of that many."""
+    def fork(
+        self: M,
+        count: Optional[int] = None,
+        *,
+        metadata: Optional[Dict[str, str]] = None,
+        volumes: Optional[OnVolumes] = None,
+    ) -> Union[M, List[M]]:
+        """A copy of the whole machine, with its processes and variables; with ``count``, a list of that many.
+
+        If it has volumes, ``volumes`` says what the copies do with them.
+        """
         if count is not None:
-            return self.fork_tree(count, metadata)
-        data = self.client._make(self._path("/fork"), {"metadata": metadata} if metadata else None)
+            return self.fork_tree(count, metadata, volumes=volumes)
+        data = self.client._make(self._path("/fork"), _wish(metadata, volumes) or None)
         return self._child(data["sandbox"] if "sandbox" in data else (data.get("children") or [data])[0])
 
-    def fork_tree(self: M, count: int, metadata: Optional[Dict[str, str]] = None) -> List[M]:
+    def fork_tree(
+        self: M, count: int, metadata: Optional[Dict[str, str]] = None, *, volumes: Optional[OnVolumes] = None
+    ) -> List[M]:
         """Copies that know that they are siblings, for :meth:`promote`. The list is shorter if some could not start."""
-        body: Dict[str, Any] = {"count": count, **({"metadata": metadata} if metadata else {})}
+        body: Dict[str, Any] = {"count": count, **_wish(metadata, volumes)}
         data = self.client._make(self._path("/fork-tree"), body)
         children = data if isinstance(data, list) else data["children"]
         return [self._child(child) for child in children]
@@ -95,6 +123,51 @@ class Machine(SandboxBase):
 
         return explore(self, candidates, **options)  # type: ignore[type-var]
 
+    def timeline(self) -> Timeline:
+        """Where it can go back to, oldest first."""
+        return Timeline.from_wire(self._request("GET", "/timeline", timeout=MACHINE_WITHIN))
+
+    def checkpoint(self, name: Optional[str] = None) -> Checkpoint:
+        """Makes a checkpoint of this moment; one with a name is kept."""
+        body = {"name": name} if name else {}
+        data = self._request("POST", "/checkpoints", body=body, timeout=MACHINE_WITHIN)
+        return Checkpoint.from_wire(data)
+
+    def name_checkpoint(self, checkpoint: Union[int, str], name: Optional[str]) -> Checkpoint:
+        """Gives a checkpoint a name, which keeps it, or takes its name away."""
+        data = self._request("PATCH", f"/checkpoints/{checkpoint}", body={"name": name}, timeout=MACHINE_WITHIN)
+        return Checkpoint.from_wire(data)
+
+    def rewind(self, to: Union[int, str]) -> Optional[int]:
+        """Puts it back to a checkpoint, by number or name: memory, disk, processes and variables are those of then.
+
+        Where it was becomes a checkpoint, too; its number is what is returned, to take the rewind back.
+        """
+        data = self._request("POST", "/rewind", body={"to": to}, timeout=MACHINE_WITHIN)
+        self.status = "running"
+        was: Optional[int] = data["was"]
+        return was
+
+    def diff(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> Diff:
+        """What changed: files that were added, changed and removed, with the text diff.
+
+        :param since: a checkpoint's number or name, ``now``, a sandbox's id, ``SANDBOX@CHECKPOINT`` or a snapshot.
+        :param to: the same.
+        :param path: the directory that is compared; paths in the answer start there.
+        """
+        params = {"from": str(since), "to": str(to), "path": path}
+        return Diff.from_wire(self._request("GET", "/diff", params=params, timeout=MACHINE_WITHIN))
+
+    def diff_patch(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> str:
+        """The same as a patch, for ``git apply`` or ``patch -p1``."""
+        params = {"from": str(since), "to": str(to), "path": path, "format": "patch"}
+        return (self._fetch("GET", "/diff", params=params, timeout=MACHINE_WITHIN)).text
+
+    def diff_tar(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> bytes:
+        """What was added and changed, as a tar."""
+        params = {"from": str(since), "to": str(to), "path": path, "format": "tar"}
+        return (self._fetch("GET", "/diff", params=params, timeout=MACHINE_WITHIN)).content
+
     def lifecycle(self) -> Lifecycle:
         """How long it may live."""
         return self._lifecycle("GET", None)
@@ -114,3 +187,7 @@ class Machine(SandboxBase):
         told: Lifecycle = self._request(method, "/lifecycle", body=body)
         self.persistent = told["persistent"]
         return told
+
+
+def _wish(metadata: Optional[Dict[str, str]], volumes: Optional[OnVolumes]) -> Dict[str, Any]:
+    return {**({"metadata": metadata} if metadata else {}), **({"volumes": volumes} if volumes else {})}

@@ -1,0 +1,115 @@
+"""Code in live interpreters."""
+
+import base64
+
+import pytest
+from e2b_code_interpreter import NotFoundException, SandboxException
+
+
+def test_variables_last_and_the_value_is_the_main_result(interpreter):
+    interpreter.run_code("x = 20")
+    execution = interpreter.run_code("print('said'); x + 1")
+    assert (execution.text, execution.logs.stdout, execution.error) == ("21", ["said\n"], None)
+    assert execution.results[0].is_main_result and execution.execution_count >= 2
+    assert interpreter.run_code("'text'").text == "text"
+    assert interpreter.run_code("{'a': [1, None]}").results[0].json == {"a": [1, None]}
+    assert interpreter.run_code("import os; os.getcwd()").text == "/home/user"
+
+
+def test_an_error_is_data(interpreter):
+    execution = interpreter.run_code("print('before')\n1 / 0")
+    assert execution.logs.stdout == ["before\n"] and execution.error.name == "ZeroDivisionError"
+    assert "1 / 0" in execution.error.traceback and execution.error.value == "division by zero"
+    assert interpreter.run_code("def f(:").error.name == "SyntaxError"
+
+
+def test_output_comes_as_it_is_made(interpreter):
+    out, err, results, errors = [], [], [], []
+    interpreter.run_code(
+        "import sys\nprint('é')\nprint('no', file=sys.stderr)\ndisplay(1)\nraise ValueError('x')",
+        on_stdout=lambda m: out.append(m.line),
+        on_stderr=lambda m: err.append(m.line),
+        on_result=results.append,
+        on_error=errors.append,
+    )
+    assert "".join(out) == "é\n" and "".join(err) == "no\n"
+    assert [result.text for result in results] == ["1"] and not results[0].is_main_result
+    assert [error.name for error in errors] == ["ValueError"]
+
+
+def test_variables_of_one_run_are_gone_afterwards(interpreter):
+    assert interpreter.run_code("import os; os.environ['ONCE']", envs={"ONCE": "1"}).text == "1"
+    assert interpreter.run_code("'ONCE' in os.environ").text == "False"
+
+
+def test_contexts_are_apart(interpreter):
+    context = interpreter.create_code_context(cwd="/tmp")
+    interpreter.run_code("import os; mine = os.getcwd()", context=context)
+    assert interpreter.run_code("mine", context=context).text == "/tmp"
+    assert interpreter.run_code("mine").error.name == "NameError"
+    assert (context.id, "python", "/tmp") in [(c.id, c.language, c.cwd) for c in interpreter.list_code_contexts()]
+    interpreter.restart_code_context(context)
+    assert interpreter.run_code("mine", context=context).error.name == "NameError"
+    interpreter.remove_code_context(context)
+    with pytest.raises(NotFoundException):
+        interpreter.run_code("1", context=context)
+
+
+def test_other_languages(interpreter):
+    assert interpreter.run_code("const a = await Promise.resolve(41); a + 1", language="javascript").text == "42"
+    bash = interpreter.run_code("echo $((6 * 7)); exit 3", language="bash")
+    assert bash.logs.stdout == ["42\n"] and bash.error.value == "3"
+    with pytest.raises(SandboxException, match="no interpreter"):
+        interpreter.run_code("1", language="r")
+
+
+def test_a_run_that_takes_too_long_is_interrupted(interpreter):
+    with pytest.raises(Exception, match="(?i)timeout|timed out"):
+        interpreter.run_code("import time\nkept = 1\ntime.sleep(100)", timeout=3)
+    assert interpreter.run_code("kept").text == "1"
+
+
+def test_tables_and_pictures(interpreter):
+    table = interpreter.run_code("import pandas as pd; pd.DataFrame({'a': [1, 2], 'b': ['x', None]})").results[0]
+    assert table.data == {"a": [1, 2], "b": ["x", None]} and "<table" in table.html
+    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], label='l')\nplt.title('T')\nplt.xlabel('time (s)')\nplt.show()"
+    [picture] = interpreter.run_code(code).results
+    assert base64.b64decode(picture.png).startswith(b"\x89PNG")
+    chart = picture.chart
+    assert (chart.type.value, chart.title, chart.x_label, chart.x_unit) == ("line", "T", "time (s)", "s")
+    assert chart.elements[0].label == "l" and chart.elements[0].points == [(0, 1), (1, 2), (2, 3)]
+
+
+CHARTS = {
+    "bar": (
+        "plt.bar(['a', 'b'], [3, 4], label='g')",
+        lambda found: [(bar.label, bar.group, bar.value) for bar in found] == [("a", "g", 3), ("b", "g", 4)],
+    ),
+    "pie": (
+        "plt.pie([1, 3], labels=['a', 'b'])",
+        lambda found: [(part.label, part.angle, part.radius) for part in found] == [("a", 90, 1), ("b", 270, 1)],
+    ),
+    "scatter": (
+        "plt.scatter([1, 2], [3, 4], label='s')",
+        lambda found: [(group.label, group.points) for group in found] == [("s", [(1, 3), (2, 4)])],
+    ),
+    "box_and_whisker": (
+        "plt.boxplot([[1, 2, 3, 4, 5, 30], [2, 4, 6]], labels=['a', 'b'])",
+        lambda found: [(b.label, b.min, b.median, b.max, b.outliers) for b in found]
+        == [("a", 1, 3.5, 5, [30]), ("b", 2, 4, 6, [])],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CHARTS)
+def test_charts_are_data(interpreter, kind):
+    code, is_right = CHARTS[kind]
+    results = interpreter.run_code(f"import matplotlib.pyplot as plt\nplt.figure()\n{code}\nplt.show()").results
+    chart = results[-1].chart
+    assert chart.type.value == kind and is_right(chart.elements), chart.to_dict()
+
+
+def test_several_axes_are_one_superchart(interpreter):
+    code = "f, (a, b) = plt.subplots(1, 2); a.plot([1]); b.bar(['x'], [1]); f.suptitle('both'); plt.show()"
+    [result] = interpreter.run_code(f"import matplotlib.pyplot as plt\n{code}").results
+    assert result.chart.title == "both" and [chart.type.value for chart in result.chart.elements] == ["line", "bar"]

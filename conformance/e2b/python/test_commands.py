@@ -1,0 +1,82 @@
+"""Commands: their output, their ends, their input, and those that stay."""
+
+import time
+
+import pytest
+from e2b import CommandExitException, InvalidArgumentException, NotFoundException, TimeoutException
+from support.waiting import until
+
+
+def test_streams_and_exit_codes_are_true(sandbox):
+    seen = {"out": [], "err": []}
+    result = sandbox.commands.run(
+        "echo one; echo two >&2; echo three", on_stdout=seen["out"].append, on_stderr=seen["err"].append
+    )
+    assert (result.stdout, result.stderr, result.exit_code) == ("one\nthree\n", "two\n", 0)
+    assert "".join(seen["out"]) == "one\nthree\n" and "".join(seen["err"]) == "two\n"
+    with pytest.raises(CommandExitException) as caught:
+        sandbox.commands.run("echo half; exit 7")
+    assert (caught.value.exit_code, caught.value.stdout) == (7, "half\n")
+
+
+def test_who_where_and_with_what(sandbox):
+    def run(line, **options):
+        return sandbox.commands.run(line, **options).stdout.strip()
+
+    assert run("id -un; pwd; echo $SHARED") == "user\n/home/user\nyes"
+    assert run("id -un; pwd", user="root") == "root\n/root"
+    assert run("sudo id -un") == "root"
+    assert run("pwd", cwd="/tmp") == "/tmp" and run("echo $X", envs={"X": "a b"}) == "a b"
+    with pytest.raises(InvalidArgumentException):
+        run("pwd", cwd="/no/such/directory")
+
+
+def test_much_output_comes_whole(sandbox):
+    result = sandbox.commands.run("seq 1 200000")
+    assert result.stdout.splitlines()[-1] == "200000" and len(result.stdout) == 1288895
+
+
+def test_input_goes_to_the_command_until_it_is_closed(sandbox):
+    command = sandbox.commands.run("cat; echo end", background=True, stdin=True)
+    sandbox.commands.send_stdin(command.pid, "one\n")
+    command.send_stdin("two\n")
+    command.close_stdin()
+    assert command.wait().stdout == "one\ntwo\nend\n"
+
+
+def test_a_command_in_the_background_is_found_again_and_killed(sandbox):
+    command = sandbox.commands.run("echo begun; sleep 100", background=True)
+    command.disconnect()
+    running = {process.pid: process for process in sandbox.commands.list()}
+    assert running[command.pid].args[-1] == "echo begun; sleep 100"
+    again = sandbox.commands.connect(command.pid)
+    assert sandbox.commands.kill(command.pid)
+    with pytest.raises(CommandExitException) as caught:
+        again.wait()
+    assert caught.value.exit_code == -1 and "killed" in str(caught.value.error)
+    assert not sandbox.commands.kill(command.pid)
+    with pytest.raises(NotFoundException):
+        sandbox.commands.connect(999999)
+
+
+def test_a_deadline_ends_its_own_command_and_no_other(sandbox):
+    other = sandbox.commands.run("sleep 50", background=True, timeout=0)
+    begun = time.monotonic()
+    with pytest.raises(TimeoutException):
+        sandbox.commands.run("echo $$ >/tmp/slow; exec sleep 51", timeout=2)
+    assert time.monotonic() - begun < 30
+    until("the end of the slow command", lambda: "sleep 51" not in sandbox.commands.run("ps -ax").stdout)
+    assert other.pid in [process.pid for process in sandbox.commands.list()]
+    assert other.kill()
+
+
+def test_a_terminal_is_one(sandbox):
+    from e2b import PtySize
+
+    seen = bytearray()
+    terminal = sandbox.pty.create(PtySize(rows=30, cols=100))
+    sandbox.pty.send_stdin(terminal.pid, b"stty size; tty\n")
+    sandbox.pty.resize(terminal.pid, PtySize(rows=31, cols=101))
+    sandbox.pty.send_stdin(terminal.pid, b"stty size; exit\n")
+    terminal.wait(on_pty=seen.extend)
+    assert b"/dev/pts/" in seen and b"31 101" in seen

@@ -1,0 +1,67 @@
+"""Pauses, forks, snapshots: what was there is there."""
+
+import time
+
+from e2b import Sandbox, SandboxQuery, SandboxState
+from e2b_code_interpreter import Sandbox as Interpreter
+from support.waiting import until
+
+
+def test_everything_survives_every_pause(make):
+    made = make(timeout=300)
+    server = made.commands.run("echo up; exec sleep 1000", background=True, timeout=0)
+    for number in range(2):
+        made.files.write(f"kept-{number}", "text")
+        assert made.pause() and not made.pause()
+        assert not made.is_running()
+        assert made.get_info().state == SandboxState.PAUSED
+        again = made.connect()
+        assert again.sandbox_id == made.sandbox_id and made.is_running()
+        assert [made.files.read(f"kept-{before}") for before in range(number + 1)] == ["text"] * (number + 1)
+    assert server.pid in [process.pid for process in made.commands.list()]
+
+
+def test_at_its_end_a_sandbox_can_go_to_sleep_and_be_woken_by_use(make):
+    made = make(timeout=2, lifecycle={"on_timeout": "pause", "auto_resume": True})
+    assert made.get_info().lifecycle == {"on_timeout": "pause", "auto_resume": True}
+    until("its sleep", lambda: made.get_info().state == SandboxState.PAUSED)
+    time.sleep(2.5)
+    assert made.get_info().state == SandboxState.PAUSED
+    paused = Sandbox.list(query=SandboxQuery(state=[SandboxState.PAUSED])).next_items()
+    assert made.sandbox_id in [info.sandbox_id for info in paused]
+    assert made.commands.run("echo awake").stdout == "awake\n"
+    made.set_timeout(60)
+
+
+def test_without_that_it_ends(make):
+    made = make(timeout=1)
+    until("its end", lambda: not made.is_running())
+    assert not made.kill()
+
+
+def test_forks_have_everything_and_go_their_own_ways(make):
+    with Interpreter.create(timeout=300, metadata={"who": "parent"}, envs={"E": "1"}) as parent:
+        parent.run_code("x = 1")
+        children = parent.fork(count=2, timeout=200)
+        try:
+            assert len({sandbox.sandbox_id for sandbox in [parent, *children]}) == 3
+            for number, child in enumerate(children):
+                assert child.run_code(f"x += {number}; x").text == str(1 + number)
+                assert child.get_info().metadata == {"who": "parent"}
+                assert child.commands.run("echo $E $E2B_SANDBOX_ID").stdout == f"1 {child.sandbox_id}\n"
+            assert parent.run_code("x").text == "1"
+        finally:
+            for child in children:
+                child.kill()
+
+
+def test_a_snapshot_is_a_template(make):
+    made = make()
+    made.files.write("kept", "before")
+    snapshot = made.create_snapshot(name="kept-state")
+    made.files.write("kept", "after")
+    copy, by_name = make(snapshot.snapshot_id), make("kept-state")
+    assert copy.files.read("kept") == by_name.files.read("kept") == "before" and made.files.read("kept") == "after"
+    assert [found.snapshot_id for found in made.list_snapshots().next_items()] == [snapshot.snapshot_id]
+    assert Sandbox.delete_snapshot(snapshot.snapshot_id) and not Sandbox.delete_snapshot(snapshot.snapshot_id)
+    assert copy.files.read("kept") == "before"

@@ -1,0 +1,95 @@
+"""Making, finding and ending sandboxes."""
+
+import datetime
+import uuid
+
+import pytest
+from e2b import AuthenticationException, NotFoundException, Sandbox, SandboxException, SandboxQuery, SandboxState
+from support import native
+
+MISSING = "0" * 12 + "4" + "0" * 3 + "8" + "0" * 15
+
+
+def test_a_sandbox_says_what_it_is(make):
+    key = uuid.uuid4().hex
+    made = make("base", timeout=120, metadata={"key": key, "with space": "é&="}, envs={"A": "1"})
+    info = made.get_info()
+    assert info.sandbox_id == made.sandbox_id and made.sandbox_id.isalnum()
+    assert info.template_id == "base" and info.metadata == {"key": key, "with space": "é&="}
+    assert info.state == SandboxState.RUNNING and info.cpu_count >= 1 and info.memory_mb >= 256
+    left = info.end_at - datetime.datetime.now(datetime.timezone.utc)
+    assert datetime.timedelta(seconds=60) < left <= datetime.timedelta(seconds=121)
+    assert made.is_running()
+    assert made.commands.run("echo $A $E2B_SANDBOX $E2B_SANDBOX_ID").stdout == f"1 true {made.sandbox_id}\n"
+
+
+def test_lists_are_filtered_and_come_in_pages(make):
+    key = uuid.uuid4().hex
+    made = [make(metadata={"key": key, "number with space": f"{number} &"}) for number in range(3)]
+    pages = Sandbox.list(query=SandboxQuery(metadata={"key": key}), limit=2)
+    found = pages.next_items()
+    assert len(found) == 2 and pages.has_next
+    found += pages.next_items()
+    assert not pages.has_next
+    # The newest first.
+    assert [info.sandbox_id for info in found] == [sandbox.sandbox_id for sandbox in reversed(made)]
+    one = Sandbox.list(query=SandboxQuery(metadata={"number with space": "1 &", "key": key})).next_items()
+    assert [info.sandbox_id for info in one] == [made[1].sandbox_id]
+    assert Sandbox.list(query=SandboxQuery(metadata={"key": key}, state=[SandboxState.PAUSED])).next_items() == []
+
+
+def test_what_has_ended_is_gone_and_says_so(make):
+    made = make()
+    assert made.kill() and not made.kill()
+    assert not made.is_running()
+    with pytest.raises(NotFoundException):
+        made.get_info()
+    with pytest.raises(Exception, match="not found|not running"):
+        made.commands.run("true")
+    with pytest.raises(NotFoundException):
+        Sandbox.connect(MISSING)
+
+
+def test_a_timeout_is_set_anew_and_connecting_never_shortens_it(make):
+    made = make(timeout=100)
+    made.set_timeout(600)
+    longer = made.get_info().end_at
+    Sandbox.connect(made.sandbox_id, timeout=10)
+    assert made.get_info().end_at == longer
+    made.set_timeout(60)
+    assert made.get_info().end_at < longer
+    with pytest.raises(SandboxException):
+        made.set_timeout(0)
+
+
+def test_a_wrong_key_and_a_wrong_template_are_refused():
+    with pytest.raises(AuthenticationException):
+        Sandbox.create(api_key="e2b_" + "00" * 20)
+    with pytest.raises(SandboxException, match="there is no template"):
+        Sandbox.create("no-such-template")
+
+
+def test_what_cannot_be_had_is_refused_with_a_sentence():
+    with pytest.raises(SandboxException, match="cannot be denied"):
+        Sandbox.create(network={"allow_out": ["0.0.0.0/0"], "deny_out": ["192.0.2.0/24"]})
+    with pytest.raises(SandboxException, match="volumes"):
+        Sandbox.create(volume_mounts={"/data": "mine"})
+
+
+def test_rules_of_the_network_are_kept(make):
+    made = make(network={"allow_out": ["example.org"], "deny_out": ["0.0.0.0/0"]})
+    assert native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network")["allow"] == ["example.org"]
+    assert made.get_info().network["allow_out"] == ["example.org"]
+    made.update_network({"deny_out": ["0.0.0.0/0"]})
+    assert native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network")["mode"] == "deny"
+
+
+def test_an_idempotency_key_makes_one_sandbox(make):
+    key = uuid.uuid4().hex
+    assert make(idempotency_key=key).sandbox_id == make(idempotency_key=key).sandbox_id
+
+
+def test_metrics_are_of_now(sandbox):
+    [metrics] = sandbox.get_metrics()
+    assert metrics.cpu_count >= 1 and 0 <= metrics.cpu_used_pct <= 100 * metrics.cpu_count
+    assert 0 < metrics.mem_used < metrics.mem_total and 0 < metrics.disk_used < metrics.disk_total

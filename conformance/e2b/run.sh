@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Drives E2B's public clients, unmodified, against a server of its own with real virtual machines.
+#
+#   conformance/e2b/run.sh SANDLING [python] [typescript] [older]
+#
+# SANDLING is the path of the binary; all suites run unless one is named. `conformance/server.sh` says which templates
+# are used. PYTEST_ADDOPTS narrows the Python suites down. Ends with 0 only if all passed and nothing was left behind.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [typescript] [older]}")
+shift
+suites=("$@")
+[ ${#suites[@]} -gt 0 ] || suites=(python typescript older)
+
+# Machines outlive whoever started them; only a subreaper sees those that were forgotten.
+if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
+  exec env CONFORMANCE_SUBREAPER=1 python3 "$here/../subreaper.py" "$0" "$sandling" "${suites[@]}"
+fi
+
+installed=${CARGO_TARGET_DIR:-$here/../../target}/conformance/e2b
+. "$here/../server.sh"
+
+install_pip() { # SUITE
+  local venv=$installed/$1
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/$1/requirements.txt"
+}
+install_python() { install_pip python; }
+install_older() { install_pip older; }
+
+install_typescript() {
+  mkdir -p "$installed/typescript"
+  # Packages are found from where a test lies, so the tests go to the packages.
+  rm -rf "$installed/typescript/"*.mjs "$installed/typescript/support"
+  cp -r "$here/typescript/." "$installed/typescript/"
+  (cd "$installed/typescript" && npm install --silent --no-audit --no-fund && fitting_node)
+}
+
+# The client wants a newer Node than some systems have; then one comes from npm.
+fitting_node() {
+  if node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 18) ? 0 : 1)'; then
+    command -v node >node.path
+  else
+    npm install --silent --no-audit --no-fund --no-save node@22
+    echo "$PWD/node_modules/node/bin/node" >node.path
+  fi
+}
+
+run_pytest() { # SUITE
+  (cd "$here/$1" && PYTHONDONTWRITEBYTECODE=1 timeout 900 "$installed/$1/bin/python" -m pytest --quiet)
+}
+run_python() { run_pytest python; }
+run_older() { run_pytest older; }
+
+run_typescript() {
+  (cd "$installed/typescript" && timeout 900 "$(cat node.path)" --test --test-reporter=spec)
+}
+
+# All suites at once: much of what each does is waiting. One's words are shown when it has ended.
+run_suites() {
+  local suite pids=()
+  for suite in "${suites[@]}"; do
+    echo "conformance: $suite against $SANDLING_API"
+    "run_$suite" >"$run/$suite.log" 2>&1 &
+    pids+=($!)
+  done
+  for suite in "${suites[@]}"; do
+    wait "${pids[0]}" || fail "the $suite suite failed"
+    pids=("${pids[@]:1}")
+    cat "$run/$suite.log"
+  done
+}
+
+api() { # METHOD PATH [JSON]
+  curl --silent --show-error --fail-with-body --request "$1" "$SANDLING_API$2" \
+    --header "Authorization: Bearer $SANDLING_TOKEN" ${3:+--header "Content-Type: application/json" --data "$3"}
+}
+
+trap 'clean_up "$installed/server.log"' EXIT
+
+mkdir -p "$installed"
+for suite in "${suites[@]}"; do
+  "install_$suite"
+done
+start_server
+# Some of the clients want `e2b_` and hexadecimal digits: those of the token.
+E2B_API_KEY=e2b_$(printf %s "$SANDLING_TOKEN" | od -An -v -tx1 | tr -d ' \n')
+export E2B_API_KEY E2B_API_URL=$SANDLING_API E2B_SANDBOX_URL=$SANDLING_API
+# Many sandboxes a minute are the point here, not a mistake.
+api PUT /v1/workspaces/default/quota '{}' >/dev/null
+run_suites
+left=$(api GET /v1/sandboxes | python3 -c 'import json, sys; print(*(sandbox["id"] for sandbox in json.load(sys.stdin)))')
+[ -z "$left" ] || fail "sandboxes were left behind:" $left
+stop_server
+exit "$failed"

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { test } from "node:test";
+import { Sandbox, SandboxNotFoundError } from "e2b";
+import { make } from "./support/harness.mjs";
+
+test("a sandbox is made, found, connected to and ended", async () => {
+  const key = randomUUID();
+  const made = await make(Sandbox, "base", { timeoutMs: 120_000, metadata: { key, "with space": "é&=" }, envs: { A: "1" } });
+  const info = await made.getInfo();
+  assert.deepEqual(info.metadata, { key, "with space": "é&=" });
+  assert.equal(info.state, "running");
+  const pages = Sandbox.list({ query: { metadata: { "with space": "é&=", key } } });
+  assert.deepEqual((await pages.nextItems()).map((found) => found.sandboxId), [made.sandboxId]);
+  const again = await Sandbox.connect(made.sandboxId);
+  assert.equal((await again.commands.run("echo $A $E2B_SANDBOX_ID")).stdout, `1 ${made.sandboxId}\n`);
+  await made.setTimeout(60_000);
+  assert.equal(await made.isRunning(), true);
+  assert.equal(await made.kill(), true);
+  assert.equal(await made.kill(), false);
+  assert.equal(await made.isRunning(), false);
+  await assert.rejects(Sandbox.connect(made.sandboxId), SandboxNotFoundError);
+});
+
+test("a pause keeps everything", async () => {
+  const made = await make(Sandbox, { timeoutMs: 300_000 });
+  await made.files.write("kept", "text");
+  assert.equal(await made.pause(), true);
+  assert.equal(await made.pause(), false);
+  const again = await Sandbox.connect(made.sandboxId);
+  assert.equal(await again.files.read("kept"), "text");
+});
+
+test("a fork and a snapshot begin where their sandbox was", async () => {
+  const made = await make(Sandbox, { timeoutMs: 300_000 });
+  await made.files.write("kept", "before");
+  const [child] = await made.fork({ timeoutMs: 120_000 });
+  const snapshot = await made.createSnapshot();
+  await made.files.write("kept", "after");
+  const copy = await make(Sandbox, snapshot.snapshotId);
+  try {
+    assert.equal(await child.files.read("kept"), "before");
+    assert.equal(await copy.files.read("kept"), "before");
+  } finally {
+    await child.kill();
+    await Sandbox.deleteSnapshot(snapshot.snapshotId);
+  }
+});

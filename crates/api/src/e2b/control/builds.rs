@@ -1,0 +1,129 @@
+//! Building templates from code.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::e2b::build::{self, Plan};
+use crate::e2b::names::Name;
+use crate::e2b::token;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Params, Parts};
+use crate::preview::host;
+
+const MOST_LINES: usize = 100;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v3/templates", post(request))
+        .route("/templates/{id}/files/{hash}", get(link).put(upload))
+        .route("/v2/templates/{id}/builds/{build}", post(begin))
+        .route("/templates/{id}/builds/{build}/status", get(status))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wish {
+    name: Option<String>,
+    alias: Option<String>,
+    tags: Vec<String>,
+    cpu_count: Option<u32>,
+    #[serde(rename = "memoryMB")]
+    memory_mb: Option<u32>,
+}
+
+async fn request(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    body: JsonBody<Wish>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let wish = body.value;
+    let text = wish.name.or(wish.alias).ok_or_else(|| ApiError::bad_request("name is missing"))?;
+    let name = Name::parse(&text)?;
+    let mut names: Vec<Name> = Vec::new();
+    for tag in &wish.tags {
+        names.push(Name::parse(&format!("{}:{tag}", name.name))?);
+    }
+    if names.is_empty() || text.contains(':') {
+        names.insert(0, name.clone());
+    }
+    let workspace = caller.workspace().as_str();
+    let build = app.e2b.builds.new_build(workspace, names, wish.cpu_count, wish.memory_mb);
+    let tags: Vec<_> = build.names.iter().map(|name| name.tag.clone()).collect();
+    let view = json!({
+        "templateID": name.name, "buildID": build.id, "public": false,
+        "names": [name.name], "aliases": [name.name], "tags": tags,
+    });
+    Ok((StatusCode::ACCEPTED, Json(view)))
+}
+
+/// Whether the files of a step are here, and where to send them if not.
+async fn link(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts((_, hash)): Parts<(String, String)>,
+    headers: HeaderMap,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let workspace = caller.workspace().as_str();
+    let present = build::has(&app, workspace, &hash)?;
+    let token = token::upload(&app, workspace, &hash);
+    // The upload comes without a key, so its address must be enough.
+    let url =
+        format!("http://{}/templates/upload/files/{hash}?workspace={workspace}&token={token}", host::of(&headers));
+    Ok((StatusCode::CREATED, Json(json!({ "present": present, "url": url }))))
+}
+
+#[derive(Debug, Deserialize)]
+struct Ticket {
+    workspace: String,
+    token: String,
+}
+
+async fn upload(
+    State(app): State<Arc<App>>,
+    Parts((_, hash)): Parts<(String, String)>,
+    Params(ticket): Params<Ticket>,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    if !token::same(&ticket.token, &token::upload(&app, &ticket.workspace, &hash)) {
+        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "bad_ticket", "this address is not signed by this server"));
+    }
+    build::keep(&app, &ticket.workspace, &hash, body).await?;
+    Ok(StatusCode::OK)
+}
+
+async fn begin(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts((_, id)): Parts<(String, String)>,
+    body: JsonBody<Plan>,
+) -> Result<StatusCode, ApiError> {
+    let found = app.e2b.builds.find(caller.workspace().as_str(), &id)?;
+    build::begin(&app, found, body.value)?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct From {
+    logs_offset: usize,
+    limit: Option<usize>,
+}
+
+async fn status(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts((_, id)): Parts<(String, String)>,
+    Params(from): Params<From>,
+) -> Result<Json<Value>, ApiError> {
+    let found = app.e2b.builds.find(caller.workspace().as_str(), &id)?;
+    Ok(Json(found.status(from.logs_offset, from.limit.unwrap_or(MOST_LINES).min(MOST_LINES))))
+}

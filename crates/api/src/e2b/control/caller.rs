@@ -1,0 +1,24 @@
+//! The sandbox that a path names, for whoever sent the request.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use sandling_engine::Sandbox;
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::e2b::place::parse_id;
+use crate::error::ApiError;
+
+/// A sandbox of the caller's workspace.
+pub(super) async fn sandbox<N>(app: &App, caller: &Caller<N>, text: &str) -> Result<Arc<Sandbox>, ApiError> {
+    let id = parse_id(text);
+    let found = match &id {
+        Some(id) => app.engine.find(caller.workspace().as_str(), id).await,
+        None => None,
+    };
+    found.ok_or_else(|| {
+        let message = format!("sandbox {text:?} doesn't exist or you don't have access to it");
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+    })
+}

@@ -1,0 +1,64 @@
+//! Forks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use axum::{Json, Router};
+use sandling_engine::{ForkSpec, State as SandboxState};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::caller::sandbox;
+use super::sandboxes::{DEFAULT_TIMEOUT, timeout};
+use super::view::{SandboxView, metadata_of};
+use crate::app::App;
+use crate::auth::{Caller, Run};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::routes::sandboxes::{living, taken};
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/sandboxes/{id}/fork", post(fork))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wish {
+    timeout: Option<i64>,
+    count: Option<u32>,
+}
+
+/// Copies a running sandbox. All copies are made, or none.
+async fn fork(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    headers: HeaderMap,
+    body: JsonBody<Wish>,
+) -> Result<(StatusCode, Json<Vec<Value>>), ApiError> {
+    app.engine.settled().await;
+    let parent = sandbox(&app, &caller, &id).await?;
+    let info = parent.info();
+    if info.state != SandboxState::Running {
+        return Err(ApiError::conflict("sandbox_paused", "the sandbox is paused; connect to it first"));
+    }
+    let count = body.value.count.unwrap_or(1);
+    let seconds = timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT);
+    let spec = ForkSpec {
+        children: count as usize,
+        ttl: Some(Duration::from_secs(seconds)),
+        metadata: metadata_of(&info),
+        labels: info.labels.clone(),
+        ..ForkSpec::default()
+    };
+    let wish = taken(count, info.vcpus, info.memory_mib, info.disk_mib);
+    let place = app.access.admit(caller.workspace(), &wish, || living(&app, caller.workspace()))?;
+    let turn = app.turns.take().await?;
+    let forks = app.engine.fork(&parent, spec).await?;
+    drop((turn, place));
+    let views = forks.iter().map(|fork| SandboxView::new(&app, &headers, &fork.sandbox.info()));
+    Ok((StatusCode::CREATED, Json(views.map(|view| json!({ "sandbox": view })).collect())))
+}

@@ -1,0 +1,133 @@
+//! How long a sandbox lives, and its sleep.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use axum::{Json, Router};
+use jiff::Timestamp;
+use sandling_engine::{LifetimeChange, Sandbox, State as SandboxState};
+use serde::Deserialize;
+
+use super::caller::sandbox;
+use super::sandboxes::{DEFAULT_TIMEOUT, timeout};
+use super::view::{SandboxView, end_of};
+use crate::app::App;
+use crate::auth::{Caller, Run};
+use crate::e2b::refusal::unsupported;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/sandboxes/{id}/connect", post(connect))
+        .route("/v2/sandboxes/{id}/connect", post(connect))
+        .route("/sandboxes/{id}/resume", post(resume))
+        .route("/sandboxes/{id}/timeout", post(set_timeout))
+        .route("/sandboxes/{id}/refreshes", post(refresh))
+        .route("/sandboxes/{id}/pause", post(pause))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Span {
+    timeout: Option<i64>,
+    duration: Option<i64>,
+    memory: Option<bool>,
+}
+
+/// Wakes a sandbox if it sleeps; its time is extended, never shortened.
+async fn connect(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    headers: HeaderMap,
+    body: JsonBody<Span>,
+) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
+    if body.value.memory == Some(false) {
+        return Err(unsupported("a sandbox that wakes has its memory; it cannot be booted anew instead"));
+    }
+    let found = sandbox(&app, &caller, &id).await?;
+    let seconds = timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT);
+    let asleep = matches!(found.info().state, SandboxState::Hibernated | SandboxState::Paused);
+    if asleep {
+        found.resume().await?;
+    }
+    extend(&found, seconds).await;
+    let status = if asleep { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(SandboxView::new(&app, &headers, &found.info()))))
+}
+
+/// What clients before 2.6 call.
+async fn resume(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    headers: HeaderMap,
+    body: JsonBody<Span>,
+) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
+    let found = sandbox(&app, &caller, &id).await?;
+    if found.info().state == SandboxState::Running {
+        return Err(ApiError::conflict("sandbox_running", "the sandbox is running already"));
+    }
+    found.resume().await?;
+    extend(&found, timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT)).await;
+    Ok((StatusCode::CREATED, Json(SandboxView::new(&app, &headers, &found.info()))))
+}
+
+async fn extend(sandbox: &Sandbox, seconds: u64) {
+    let lifetime = sandbox.info().lifetime;
+    let left = end_of(&lifetime).duration_since(Timestamp::now()).as_secs();
+    if lifetime.persistent || u64::try_from(left).is_ok_and(|left| left >= seconds) {
+        return;
+    }
+    set(sandbox, seconds).await;
+}
+
+async fn set(sandbox: &Sandbox, seconds: u64) {
+    let change = LifetimeChange { ttl_seconds: Some(Some(seconds)), ..LifetimeChange::default() };
+    sandbox.set_lifetime(change).await;
+}
+
+/// From now on so long, be that more or less than before.
+async fn set_timeout(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<Span>,
+) -> Result<StatusCode, ApiError> {
+    let found = sandbox(&app, &caller, &id).await?;
+    let seconds = timeout(body.value.timeout)?.ok_or_else(|| ApiError::bad_request("timeout is missing"))?;
+    set(&found, seconds).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn refresh(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<Span>,
+) -> Result<StatusCode, ApiError> {
+    let found = sandbox(&app, &caller, &id).await?;
+    extend(&found, timeout(body.value.duration)?.unwrap_or(DEFAULT_TIMEOUT)).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Puts a sandbox to sleep: memory, disk and processes are saved, and none of it is held until it is wanted.
+async fn pause(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<Span>,
+) -> Result<StatusCode, ApiError> {
+    let found = sandbox(&app, &caller, &id).await?;
+    if body.value.memory == Some(false) {
+        return Err(unsupported("a pause keeps memory here; leave `memory: false` out"));
+    }
+    if found.info().state == SandboxState::Hibernated {
+        return Err(ApiError::conflict("sandbox_paused", "the sandbox is paused already"));
+    }
+    found.hibernate().await?;
+    Ok(StatusCode::NO_CONTENT)
+}

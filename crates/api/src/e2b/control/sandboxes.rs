@@ -1,0 +1,178 @@
+//! Making, looking at and ending a sandbox.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use sandling_engine::{CreateSpec, EndReason, Sleep};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::caller::sandbox;
+use super::network::Network;
+use super::view::{SandboxView, detail};
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::e2b::names::{self, Source};
+use crate::e2b::refusal::unsupported;
+use crate::e2b::settings::Settings;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::once::{Answer, Once};
+use crate::request::RequestContext;
+use crate::routes::sandboxes::make;
+use crate::wire::sandbox::{check_env, check_map};
+
+const DEFAULT_TEMPLATE: &str = "base";
+/// How long a sandbox lives if nobody says otherwise.
+pub(super) const DEFAULT_TIMEOUT: u64 = 300;
+const LONGEST_TIMEOUT: u64 = 366 * 24 * 3600;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/sandboxes", post(create).get(super::list::first))
+        .route("/v2/sandboxes", post(create).get(super::list::page))
+        .route("/sandboxes/{id}", get(look).delete(kill))
+        .route("/health", get(async || StatusCode::NO_CONTENT))
+}
+
+/// What the clients send. What they may send one day is not a mistake.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NewSandbox {
+    #[serde(rename = "templateID")]
+    template_id: Option<String>,
+    timeout: Option<i64>,
+    metadata: Option<BTreeMap<String, String>>,
+    env_vars: Option<BTreeMap<String, String>>,
+    auto_pause: Option<bool>,
+    auto_pause_memory: Option<bool>,
+    auto_resume: Option<AutoResume>,
+    #[serde(rename = "allow_internet_access", alias = "allowInternetAccess")]
+    internet: Option<bool>,
+    network: Option<Network>,
+    iam: Option<Value>,
+    mcp: Option<Value>,
+    volume_mounts: Option<Vec<Value>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AutoResume {
+    enabled: bool,
+}
+
+async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    headers: HeaderMap,
+    body: JsonBody<NewSandbox>,
+) -> Result<Response, ApiError> {
+    let workspace = caller.workspace();
+    let route = "POST /v2/sandboxes";
+    let once = Once { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
+    once.answer(|mark| {
+        let (app, context, headers) = (&app, &context, &headers);
+        async move {
+            let spec = body.value.into_spec(app, workspace.as_str())?;
+            let info = make(app, workspace, spec).await.map_err(no_template)?;
+            context.made(info.id.as_str());
+            mark.made(info.id.as_str());
+            Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
+        }
+    })
+    .await
+}
+
+/// To these clients, a template that is not there is missing.
+fn no_template(mut error: ApiError) -> ApiError {
+    if error.code == "template_unknown" {
+        error.status = StatusCode::NOT_FOUND;
+    }
+    error
+}
+
+impl NewSandbox {
+    fn into_spec(self, app: &App, workspace: &str) -> Result<CreateSpec, ApiError> {
+        for (asked, what) in [(self.iam.is_some(), "iam tokens"), (self.mcp.is_some(), "the MCP gateway")] {
+            if asked {
+                return Err(unsupported(&format!("{what} cannot be had here; leave it out")));
+            }
+        }
+        if self.volume_mounts.is_some_and(|mounts| !mounts.is_empty()) {
+            return Err(unsupported("volumes cannot be mounted through E2B's clients yet; leave volume_mounts out"));
+        }
+        if self.auto_pause_memory == Some(false) {
+            return Err(unsupported("a pause keeps memory here; leave the mode `filesystem` out"));
+        }
+        let network = self.network.unwrap_or_default();
+        let public_ports = network.allow_public_traffic.unwrap_or(true);
+        let network = network.wish()?;
+        let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
+        let source = names::resolve(app, workspace, &template)?;
+        let start = source.start();
+        let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
+        check_map("metadata", &metadata)?;
+        check_map("envVars", &own_env)?;
+        check_env(&own_env)?;
+        let mut env = BTreeMap::from([("E2B_SANDBOX".to_owned(), "true".to_owned())]);
+        env.insert("E2B_TEMPLATE_ID".to_owned(), template.clone());
+        env.extend(start.env.clone());
+        env.extend(own_env);
+        let settings = Settings {
+            template: Some(template),
+            auto_resume: self.auto_resume.is_some_and(|wanted| wanted.enabled),
+            public_ports,
+            internet: self.internet,
+            start,
+        };
+        let (template, from_snapshot) = match source {
+            Source::Template(name) => (name, None),
+            Source::Snapshot(snapshot) => (snapshot.template, Some(snapshot.id)),
+        };
+        Ok(CreateSpec {
+            template,
+            from_snapshot,
+            ttl: Some(Duration::from_secs(timeout(self.timeout)?.unwrap_or(DEFAULT_TIMEOUT))),
+            sleep: Sleep { is_free: true, at_the_end: self.auto_pause.unwrap_or_default() },
+            env,
+            workspace: workspace.to_owned(),
+            metadata,
+            labels: settings.labels(),
+            network,
+            ..CreateSpec::default()
+        })
+    }
+}
+
+/// A span in seconds, if one is given.
+pub(super) fn timeout(seconds: Option<i64>) -> Result<Option<u64>, ApiError> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    let fits = u64::try_from(seconds).ok().filter(|seconds| (1..=LONGEST_TIMEOUT).contains(seconds));
+    let message = format!("timeout must be between 1 and {LONGEST_TIMEOUT} seconds");
+    fits.map(Some).ok_or_else(|| ApiError::bad_request(message))
+}
+
+async fn look(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, ApiError> {
+    let found = sandbox(&app, &caller, &id).await?;
+    Ok(Json(detail(&app, &caller.principal, &headers, &found.info())))
+}
+
+async fn kill(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    sandbox(&app, &caller, &id).await?.end(EndReason::Requested).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

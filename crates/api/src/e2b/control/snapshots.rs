@@ -1,0 +1,105 @@
+//! Snapshots, from which sandboxes are made as from templates.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use sandling_engine::{SnapshotInfo, State as SandboxState};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::caller::sandbox;
+use super::list::paged;
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::e2b::names::{self, Name, Source};
+use crate::e2b::place::parse_id;
+use crate::e2b::refusal::unsupported;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Params, Parts};
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/sandboxes/{id}/snapshots", post(make))
+        .route("/snapshots", get(list))
+        .route("/templates/{id}", delete(remove))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wish {
+    name: Option<String>,
+    memory: Option<bool>,
+}
+
+async fn make(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+    body: JsonBody<Wish>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let found = sandbox(&app, &caller, &id).await?;
+    if body.value.memory == Some(false) {
+        return Err(unsupported("a snapshot keeps memory here; leave `memory: false` out"));
+    }
+    let name = body.value.name.filter(|name| !name.is_empty());
+    if let Some(name) = &name {
+        Name::parse(name)?;
+    }
+    if found.info().state == SandboxState::Hibernated {
+        found.wake().await?;
+    }
+    let (info, _) = app.engine.snapshot(&found, name).await?;
+    Ok((StatusCode::CREATED, Json(view(&info))))
+}
+
+fn view(info: &SnapshotInfo) -> Value {
+    json!({ "snapshotID": info.id, "names": info.name.iter().collect::<Vec<_>>() })
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wanted {
+    #[serde(rename = "sandboxID")]
+    sandbox_id: Option<String>,
+    name: Option<String>,
+    limit: Option<usize>,
+    next_token: Option<String>,
+}
+
+async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Params(wanted): Params<Wanted>,
+) -> Result<Response, ApiError> {
+    let mut all = app.engine.list_snapshots(caller.workspace().as_str())?;
+    all.reverse();
+    all.retain(|info| Name::from_snapshot(info).is_none());
+    if let Some(id) = wanted.sandbox_id.filter(|id| !id.is_empty()) {
+        let id = parse_id(&id);
+        all.retain(|info| Some(&info.sandbox) == id.as_ref());
+    }
+    if let Some(name) = wanted.name.filter(|name| !name.is_empty()) {
+        let wanted = Name::parse(&name).ok();
+        let own = |info: &SnapshotInfo| info.name.as_deref().and_then(|name| Name::parse(name).ok());
+        all.retain(|info| info.id.as_str() == name || wanted.is_some() && own(info) == wanted);
+    }
+    Ok(paged(all, wanted.next_token.as_deref(), wanted.limit, |info| info.id.to_string(), view))
+}
+
+/// Deletes a snapshot, or a template that was built from steps.
+async fn remove(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    let workspace = caller.workspace().as_str();
+    match names::resolve(&app, workspace, &id)? {
+        Source::Snapshot(info) => app.engine.delete_snapshot(workspace, &info.id).await?,
+        Source::Template(_) => return Err(ApiError::not_found("template")),
+    }
+    Ok(StatusCode::NO_CONTENT)
+}

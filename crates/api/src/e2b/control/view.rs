@@ -1,0 +1,119 @@
+//! Sandboxes as E2B's clients know them.
+
+use std::collections::BTreeMap;
+
+use axum::http::HeaderMap;
+use jiff::{SignedDuration, Timestamp};
+use sandling_engine::access::{Principal, Scope};
+use sandling_engine::{FORK_INDEX, FORK_PARENT, FORK_TREE, Lifetime, SandboxInfo, State};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::network;
+use crate::app::App;
+use crate::e2b::settings::Settings;
+use crate::e2b::token;
+use crate::preview::host;
+
+/// What the clients take for the version of the agent in the sandbox: the one whose ways are kept to here.
+pub(in crate::e2b) const ENVD_VERSION: &str = "0.6.13";
+/// A field that must be there and means nothing on one host.
+const CLIENT_ID: &str = "sandling";
+/// When a sandbox without an end ends, for clients that want a date.
+const FAR_AWAY: SignedDuration = SignedDuration::from_hours(24 * 365);
+
+/// A sandbox that can be used from now on.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SandboxView {
+    #[serde(rename = "templateID")]
+    template_id: String,
+    #[serde(rename = "sandboxID")]
+    pub(super) sandbox_id: String,
+    #[serde(rename = "clientID")]
+    client_id: &'static str,
+    envd_version: &'static str,
+    alias: String,
+    envd_access_token: String,
+    traffic_access_token: Option<String>,
+    /// Behind `{port}-{id}.`, where its servers are.
+    domain: String,
+}
+
+impl SandboxView {
+    pub(super) fn new(app: &App, headers: &HeaderMap, info: &SandboxInfo) -> Self {
+        let settings = Settings::of(info);
+        Self {
+            template_id: template_of(info, &settings),
+            sandbox_id: info.id.compact(),
+            client_id: CLIENT_ID,
+            envd_version: ENVD_VERSION,
+            alias: info.template.clone(),
+            envd_access_token: token::access(app, &info.id),
+            traffic_access_token: (!settings.public_ports).then(|| token::traffic(app, &info.id)),
+            domain: host::domain(headers),
+        }
+    }
+}
+
+fn template_of(info: &SandboxInfo, settings: &Settings) -> String {
+    settings.template.clone().unwrap_or_else(|| info.template.clone())
+}
+
+/// What is told of a sandbox in a list.
+pub(super) fn listed(info: &SandboxInfo) -> Value {
+    json!({
+        "templateID": template_of(info, &Settings::of(info)),
+        "alias": info.template,
+        "sandboxID": info.id.compact(),
+        "clientID": CLIENT_ID,
+        "startedAt": info.created_at.to_string(),
+        "endAt": end_of(&info.lifetime).to_string(),
+        "envdVersion": ENVD_VERSION,
+        "cpuCount": info.vcpus,
+        "memoryMB": info.memory_mib,
+        "diskSizeMB": info.disk_mib,
+        "state": state_of(info),
+        "metadata": metadata_of(info),
+    })
+}
+
+/// What is told of one sandbox. Its token is only for those who may run something in it.
+pub(super) fn detail(app: &App, principal: &Principal, headers: &HeaderMap, info: &SandboxInfo) -> Value {
+    let settings = Settings::of(info);
+    let mut view = listed(info);
+    view["domain"] = host::domain(headers).into();
+    view["allowInternetAccess"] = settings.internet.into();
+    view["network"] = network::view(&info.network, settings.public_ports);
+    let on_timeout = if info.lifetime.sleep.at_the_end { "pause" } else { "kill" };
+    view["lifecycle"] = json!({ "autoResume": settings.auto_resume, "onTimeout": on_timeout });
+    if principal.scope.allows(Scope::Run) {
+        view["envdAccessToken"] = token::access(app, &info.id).into();
+    }
+    if state_of(info) == "paused" {
+        view["pauseMode"] = "full".into();
+    }
+    view
+}
+
+pub(super) fn state_of(info: &SandboxInfo) -> &'static str {
+    match info.state {
+        State::Creating | State::Running | State::Ended => "running",
+        State::Paused | State::Hibernated => "paused",
+    }
+}
+
+pub(super) fn end_of(lifetime: &Lifetime) -> Timestamp {
+    let ttl = lifetime.ttl_seconds.filter(|_| !lifetime.persistent).and_then(|ttl| i64::try_from(ttl).ok());
+    let end = ttl.and_then(|ttl| lifetime.from.checked_add(SignedDuration::from_secs(ttl)).ok());
+    end.or_else(|| Timestamp::now().checked_add(FAR_AWAY).ok()).unwrap_or(lifetime.from)
+}
+
+/// What the client itself hung on it; where a fork comes from is the engine's own note.
+pub(super) fn metadata_of(info: &SandboxInfo) -> BTreeMap<String, String> {
+    let mut metadata = info.metadata.clone();
+    for own in [FORK_TREE, FORK_PARENT, FORK_INDEX] {
+        metadata.remove(own);
+    }
+    metadata
+}

@@ -1,0 +1,75 @@
+//! What is in a file, by plain HTTP: with the sandbox's token, or by a signed address.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
+use sandling_protocol::EntryKind;
+use serde_json::Value;
+
+use super::paths::resolve;
+use super::upload;
+use crate::app::App;
+use crate::auth::query_value;
+use crate::e2b::place::Envd;
+use crate::error::ApiError;
+use crate::range::{self, Wanted};
+use crate::routes::files_content::{body, read_part};
+
+pub(in crate::e2b) fn router() -> Router<Arc<App>> {
+    Router::new().route("/files", get(read).post(write))
+}
+
+async fn read(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (parts, _) = request.into_parts();
+    let envd = Envd::of_file(&app, &parts, "read").await?;
+    let path = resolve(&envd.sandbox, envd.user(), &query_value(parts.uri.query(), "path")).await?;
+    let entry = envd.sandbox.stat(&path).await?;
+    if entry.kind == EntryKind::Directory {
+        return Err(ApiError::bad_request(format!("{path} is a directory")));
+    }
+    if let Wanted::Part(part) = range::wanted(&parts.headers) {
+        return read_part(&envd.sandbox, &path, part).await;
+    }
+    // A file of the kernel's says that it has no bytes; then only reading tells.
+    let length = (entry.size > 0).then_some(entry.size);
+    let mut response = body(envd.sandbox.read_file(&path, 0, length)?).await?;
+    if let Some(length) = length {
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response.headers_mut().insert(header::CONTENT_DISPOSITION, inline(&entry.name));
+    Ok(response)
+}
+
+/// A browser that opens the address shows the file under its name.
+fn inline(name: &str) -> HeaderValue {
+    let plain: String = name.chars().filter(|c| c.is_ascii_graphic() && !"\"\\".contains(*c)).collect();
+    format!("inline; filename=\"{plain}\"").parse().unwrap_or(HeaderValue::from_static("inline"))
+}
+
+async fn write(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Json<Vec<Value>>, ApiError> {
+    let (parts, body) = request.into_parts();
+    let envd = Envd::of_file(&app, &parts, "write").await?;
+    if headers.keys().any(|name| name.as_str().starts_with("x-metadata-")) {
+        return Err(ApiError::bad_request("files have no metadata of their own here; leave it out"));
+    }
+    let path = query_value(parts.uri.query(), "path");
+    let path = (!path.is_empty()).then_some(path);
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let written = if kind.starts_with("multipart/form-data") {
+        upload::forms(&envd, path, Request::from_parts(parts, body)).await?
+    } else if kind.starts_with("application/octet-stream") {
+        let path = path.ok_or_else(|| ApiError::bad_request("path is missing"))?;
+        vec![upload::plain(&envd, &path, &headers, body).await?]
+    } else {
+        return Err(ApiError::bad_request("a file comes as multipart/form-data or application/octet-stream"));
+    };
+    Ok(Json(written))
+}

@@ -1,0 +1,28 @@
+//! Processes and files of one sandbox, as E2B's agent in a sandbox offers them; here the host does.
+
+mod connect;
+mod entries;
+mod files;
+mod filesystem;
+mod paths;
+mod process;
+mod sample;
+mod start;
+mod upload;
+mod watch;
+
+pub(super) use files::router as files;
+pub(super) use sample::{Sample, metrics};
+pub(super) use start::Started;
+pub(super) use watch::Watcher;
+
+use std::sync::Arc;
+
+use axum::Router;
+
+use crate::app::App;
+
+/// The procedure calls.
+pub(super) fn calls() -> Router<Arc<App>> {
+    Router::new().merge(start::router()).merge(process::router()).merge(filesystem::router()).merge(watch::router())
+}

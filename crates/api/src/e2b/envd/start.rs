@@ -1,0 +1,319 @@
+//! Starting a process, or looking at one again: a stream of its output until it ends.
+//!
+//! A client that goes away leaves its process running; it can be connected to by its number. A deadline that somebody
+//! chose ends the process and all of its group. The deadline that the clients send when nobody chose one ends the
+//! call alone, so that what was started in the background stays there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::post;
+use axum::{Extension, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sandling_engine::{Execution, Output, RunSpec};
+use sandling_protocol::{Exit, ExitReason, OnLimit, Part, Program, Stdin, TerminalSize};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::connect::{Framed, Out, patience, ping_every, respond};
+use super::paths::{home_of, resolve};
+use super::process::{Selector, find};
+use crate::app::App;
+use crate::e2b::place::Envd;
+use crate::error::ApiError;
+use crate::recorder::Recorder;
+use crate::refusals::not_started;
+use crate::request::RequestContext;
+use crate::wire::sandbox::check_env;
+
+/// What the clients send if nobody gave a command a timeout.
+const UNASKED: Duration = Duration::from_secs(60);
+/// The most that is sent at once of a process's output.
+const CHUNK: usize = 32 * 1024;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/process.Process/Start", post(start)).route("/process.Process/Connect", post(connect))
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Config {
+    pub(super) cmd: String,
+    pub(super) args: Vec<String>,
+    pub(super) envs: BTreeMap<String, String>,
+    pub(super) cwd: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Pty {
+    pub(super) size: Option<Size>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Size {
+    cols: u32,
+    rows: u32,
+}
+
+impl Pty {
+    /// The terminal's size; where none is said, the usual one.
+    pub(super) fn size(self) -> TerminalSize {
+        let fit = |n: u32, usual: u16| if n == 0 { usual } else { u16::try_from(n).unwrap_or(u16::MAX) };
+        let Size { cols, rows } = self.size.unwrap_or_default();
+        TerminalSize { cols: fit(cols, 80), rows: fit(rows, 24) }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StartRequest {
+    process: Config,
+    pty: Option<Pty>,
+    tag: Option<String>,
+    stdin: Option<bool>,
+}
+
+/// How a process was started, for those who ask later.
+pub(in crate::e2b) struct Started {
+    pub(super) config: Config,
+    pub(super) tag: Option<String>,
+    pub(super) input: Input,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    None,
+    Pipe,
+    Terminal,
+}
+
+async fn start(
+    State(app): State<Arc<App>>,
+    envd: Envd,
+    Extension(context): Extension<RequestContext>,
+    headers: HeaderMap,
+    Framed(request): Framed<StartRequest>,
+) -> Response {
+    let (ping, patience) = (ping_every(&headers), patience(&headers));
+    respond(app.closing(), move |out| async move {
+        let code = format!("{} {}", request.process.cmd, request.process.args.join(" "));
+        let recorder = Recorder::new(&app, &context, envd.sandbox.id(), code);
+        let execution = begin(&app, &envd, request, patience).await?;
+        follow(&app, &envd, execution, recorder, out, ping, patience).await
+    })
+}
+
+async fn begin(
+    app: &App,
+    envd: &Envd,
+    request: StartRequest,
+    patience: Option<Duration>,
+) -> Result<Execution, ApiError> {
+    let StartRequest { process, pty, tag, stdin } = request;
+    check_env(&process.envs)?;
+    let mut argv = vec![process.cmd.clone()];
+    argv.extend(process.args.iter().cloned());
+    if argv.iter().any(|argument| argument.contains('\0')) || process.cmd.is_empty() {
+        return Err(ApiError::bad_request("a process needs a command, without NUL bytes"));
+    }
+    let wanted = process.cwd.as_deref().filter(|cwd| !cwd.is_empty()).or(envd.settings.start.workdir.as_deref());
+    let cwd = match wanted {
+        Some(cwd) => resolve(&envd.sandbox, envd.user(), cwd).await?,
+        None => home_of(&envd.sandbox, envd.user()).await?,
+    };
+    let input = match (pty, stdin.unwrap_or(true)) {
+        (Some(_), _) => Input::Terminal,
+        (None, true) => Input::Pipe,
+        (None, false) => Input::None,
+    };
+    let mut env = BTreeMap::from([("E2B_SANDBOX_ID".to_owned(), envd.sandbox.id().compact())]);
+    env.extend(process.envs.clone());
+    let spec = RunSpec {
+        env,
+        cwd: Some(cwd),
+        user: Some(envd.user().to_owned()),
+        timeout: patience.filter(|patience| *patience != UNASKED),
+        // Whoever reads slowly slows the process down; nothing is dropped.
+        output_limit: u64::MAX,
+        on_limit: OnLimit::Kill,
+        stdin: if input == Input::Pipe { Stdin::Open } else { Stdin::Closed },
+        terminal: pty.map(Pty::size),
+        ..RunSpec::new(Program::Argv(argv))
+    };
+    let execution = envd.sandbox.run(spec)?;
+    app.e2b.started(app, envd.sandbox.id(), execution.id(), Started { config: process, tag, input });
+    Ok(execution)
+}
+
+#[derive(Debug, Deserialize)]
+struct ConnectRequest {
+    process: Selector,
+}
+
+/// Looks at a process again. What it printed before is not repeated.
+async fn connect(
+    State(app): State<Arc<App>>,
+    envd: Envd,
+    headers: HeaderMap,
+    Framed(request): Framed<ConnectRequest>,
+) -> Response {
+    let (ping, patience) = (ping_every(&headers), patience(&headers));
+    respond(app.closing(), move |out| async move {
+        let exec = find(&app, &envd.sandbox, &request.process).await?;
+        let execution = envd.sandbox.attach(&exec.id, u64::MAX)?;
+        follow(&app, &envd, execution, Recorder::off(), out, ping, patience).await
+    })
+}
+
+/// Passes on what a process prints until it ends, or the client's patience does.
+async fn follow(
+    app: &App,
+    envd: &Envd,
+    mut execution: Execution,
+    mut recorder: Recorder,
+    out: Out,
+    ping: Duration,
+    patience: Option<Duration>,
+) -> Result<(), ApiError> {
+    let over = patience.map(|patience| tokio::time::Instant::now() + patience);
+    let mut started = false;
+    loop {
+        let silence = tokio::time::Instant::now() + ping;
+        let until = over.map_or(silence, |over| over.min(silence));
+        let output = match tokio::time::timeout_at(until, execution.next()).await {
+            Ok(output) => output.map_err(|error| if started { error.into() } else { not_started(error) })?,
+            // One that was given a deadline is ended by it and says so itself, a moment later.
+            Err(_) if over == Some(until) && patience == Some(UNASKED) => return Err(out_of_patience()),
+            Err(_) => {
+                if started {
+                    out.send(&json!({ "event": { "keepalive": {} } })).await;
+                }
+                continue_after(over, until).await;
+                continue;
+            }
+        };
+        match output {
+            Output::Started { pid, .. } => {
+                started = true;
+                out.send(&json!({ "event": { "start": { "pid": pid } } })).await;
+            }
+            Output::Bytes { part, bytes, .. } => {
+                recorder.heard(&bytes);
+                for piece in bytes.chunks(CHUNK) {
+                    out.send(&data(part, piece)).await;
+                }
+            }
+            Output::Dropped(_) => {}
+            Output::Exited(exit) => {
+                app.e2b.ended(envd.sandbox.id(), execution.id());
+                if exit.reason == ExitReason::Timeout {
+                    return Err(deadline());
+                }
+                out.send(&json!({ "event": { "end": end(&exit) } })).await;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A deadline that has passed must not make the loop turn without a pause.
+async fn continue_after(over: Option<tokio::time::Instant>, until: tokio::time::Instant) {
+    if over == Some(until) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn data(part: Part, bytes: &[u8]) -> Value {
+    let name = match part {
+        Part::Stderr => "stderr",
+        Part::Terminal => "pty",
+        _ => "stdout",
+    };
+    json!({ "event": { "data": { name: STANDARD.encode(bytes) } } })
+}
+
+fn deadline() -> ApiError {
+    timed_out("the command took longer than its timeout and was ended")
+}
+
+fn out_of_patience() -> ApiError {
+    timed_out("the command takes longer than 60 s and goes on; connect to it by its pid, or give it a timeout")
+}
+
+fn timed_out(message: &str) -> ApiError {
+    let mut error = ApiError::command_timeout(0.0);
+    error.message = message.to_owned();
+    debug_assert_eq!(error.status, StatusCode::GATEWAY_TIMEOUT);
+    error
+}
+
+fn end(exit: &Exit) -> Value {
+    let (code, exited, status) = match exit.signal {
+        Some(signal) => (-1, false, format!("signal: {}", signal_name(signal))),
+        None => (exit.code, true, format!("exit status {}", exit.code)),
+    };
+    let mut end = json!({ "exitCode": code, "exited": exited, "status": status });
+    if exit.reason == ExitReason::OutOfMemory {
+        end["error"] = format!("{status} (out of memory)").into();
+    } else if code != 0 {
+        end["error"] = status.into();
+    }
+    end
+}
+
+/// As Go names them.
+fn signal_name(signal: i32) -> String {
+    let known = [
+        (1, "hangup"),
+        (2, "interrupt"),
+        (3, "quit"),
+        (6, "aborted"),
+        (8, "floating point exception"),
+        (9, "killed"),
+        (11, "segmentation fault"),
+        (13, "broken pipe"),
+        (15, "terminated"),
+    ];
+    known
+        .iter()
+        .find(|(number, _)| *number == signal)
+        .map_or_else(|| signal.to_string(), |(_, name)| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(code: i32, signal: Option<i32>, reason: ExitReason) -> Exit {
+        Exit { code, signal, reason, duration_ms: 0, stdout_bytes: 0, stderr_bytes: 0, dropped_bytes: 0 }
+    }
+
+    #[test]
+    fn an_end_is_told_as_the_clients_know_it() {
+        let fine = end(&exit(0, None, ExitReason::Exited));
+        assert_eq!(fine, json!({ "exitCode": 0, "exited": true, "status": "exit status 0" }));
+        let failed = end(&exit(3, None, ExitReason::Exited));
+        assert_eq!((&failed["exitCode"], &failed["error"]), (&json!(3), &json!("exit status 3")));
+        let killed = end(&exit(137, Some(9), ExitReason::Signalled));
+        assert_eq!((&killed["exitCode"], &killed["status"]), (&json!(-1), &json!("signal: killed")));
+    }
+
+    #[test]
+    fn what_the_clients_send_is_understood() {
+        let request: StartRequest = serde_json::from_value(json!({
+            "process": { "cmd": "/bin/bash", "args": ["-i", "-l"], "envs": { "TERM": "x" } },
+            "pty": { "size": { "cols": 100, "rows": 30 } }, "later": 1,
+        }))
+        .unwrap();
+        assert_eq!(request.pty.unwrap().size(), TerminalSize { cols: 100, rows: 30 });
+        assert_eq!(Pty::default().size(), TerminalSize { cols: 80, rows: 24 });
+        assert!(request.stdin.is_none() && request.process.cwd.is_none());
+    }
+}

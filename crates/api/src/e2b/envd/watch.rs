@@ -1,0 +1,232 @@
+//! Changes in a directory: as a stream, or kept for a client that asks now and then.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::post;
+use axum::{Json, Router};
+use sandling_engine::{Sandbox, Watch};
+use sandling_protocol::{Change, ChangeKind, EntryKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::connect::{Framed, patience, ping_every, respond};
+use super::entries::looked_at;
+use super::paths::resolve;
+use crate::app::App;
+use crate::e2b::place::Envd;
+use crate::error::ApiError;
+use crate::extract::JsonBody;
+
+/// Changes that are kept for a client that does not ask for them; the oldest go first.
+const KEPT: usize = 10_000;
+const MOST_WATCHERS: usize = 64;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/filesystem.Filesystem/WatchDir", post(watch_dir))
+        .route("/filesystem.Filesystem/CreateWatcher", post(create))
+        .route("/filesystem.Filesystem/GetWatcherEvents", post(events))
+        .route("/filesystem.Filesystem/RemoveWatcher", post(remove))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wish {
+    path: String,
+    recursive: bool,
+    #[serde(alias = "include_entry")]
+    include_entry: bool,
+}
+
+/// What is watched, and how it is told.
+#[derive(Debug, Clone)]
+struct Sight {
+    top: String,
+    recursive: bool,
+    include_entry: bool,
+}
+
+impl Sight {
+    async fn of(envd: &Envd, wish: Wish) -> Result<Self, ApiError> {
+        let top = resolve(&envd.sandbox, envd.user(), &wish.path).await?;
+        if envd.sandbox.stat(&top).await?.kind != EntryKind::Directory {
+            return Err(ApiError::bad_request(format!("{top} is not a directory")));
+        }
+        Ok(Self { top, recursive: wish.recursive, include_entry: wish.include_entry })
+    }
+
+    /// The watch, once it stands.
+    async fn open(&self, sandbox: &Arc<Sandbox>) -> Result<Watch, ApiError> {
+        let mut watch = sandbox.watch(&self.top, self.recursive)?;
+        watch.placed().await?;
+        Ok(watch)
+    }
+
+    async fn tell(&self, sandbox: &Arc<Sandbox>, change: &Change) -> Option<Value> {
+        let kind = match change.kind {
+            ChangeKind::Created => "EVENT_TYPE_CREATE",
+            ChangeKind::Modified => "EVENT_TYPE_WRITE",
+            ChangeKind::Removed => "EVENT_TYPE_REMOVE",
+            ChangeKind::Renamed => "EVENT_TYPE_RENAME",
+            ChangeKind::Attributes => "EVENT_TYPE_CHMOD",
+            // There is no word for it.
+            ChangeKind::Overflow => return None,
+        };
+        let mut event = json!({ "name": self.name(&change.path), "type": kind });
+        let is_gone = matches!(change.kind, ChangeKind::Removed | ChangeKind::Renamed);
+        if self.include_entry
+            && !is_gone
+            && let Ok(entry) = looked_at(sandbox, &change.path).await
+        {
+            event["entry"] = entry;
+        }
+        Some(event)
+    }
+
+    /// A path as seen from what is watched.
+    fn name<'a>(&self, path: &'a str) -> &'a str {
+        path.strip_prefix(self.top.trim_end_matches('/')).map_or(path, |rest| rest.trim_start_matches('/'))
+    }
+}
+
+async fn watch_dir(
+    State(app): State<Arc<App>>,
+    envd: Envd,
+    headers: HeaderMap,
+    Framed(wish): Framed<Wish>,
+) -> Response {
+    let (ping, patience) = (ping_every(&headers), patience(&headers));
+    respond(app.closing(), move |out| async move {
+        let sight = Sight::of(&envd, wish).await?;
+        let mut watch = sight.open(&envd.sandbox).await?;
+        out.send(&json!({ "start": {} })).await;
+        let watching = async {
+            loop {
+                match tokio::time::timeout(ping, watch.next()).await {
+                    Err(_) => out.send(&json!({ "keepalive": {} })).await,
+                    Ok(Err(error)) => return Err::<(), _>(ApiError::from(error)),
+                    Ok(Ok(change)) => {
+                        if let Some(event) = sight.tell(&envd.sandbox, &change).await {
+                            out.send(&json!({ "filesystem": event })).await;
+                        }
+                    }
+                }
+            }
+        };
+        match patience {
+            None => watching.await,
+            Some(patience) => tokio::time::timeout(patience, watching).await.unwrap_or_else(|_| Err(over(patience))),
+        }
+    })
+}
+
+fn over(patience: Duration) -> ApiError {
+    let mut error = ApiError::command_timeout(0.0);
+    error.message = format!("the watch was to last {} s", patience.as_secs());
+    error
+}
+
+/// Changes that are kept until somebody asks.
+pub(in crate::e2b) struct Watcher {
+    sight: Sight,
+    events: Mutex<VecDeque<Value>>,
+    task: Mutex<JoinHandle<()>>,
+}
+
+impl Watcher {
+    async fn new(sandbox: &Arc<Sandbox>, sight: Sight) -> Result<Arc<Self>, ApiError> {
+        let watch = sight.open(sandbox).await?;
+        Ok(Arc::new_cyclic(|watcher| {
+            let task = tokio::spawn(gather(watcher.clone(), sandbox.clone(), watch));
+            Self { sight, events: Mutex::default(), task: Mutex::new(task) }
+        }))
+    }
+
+    /// A sandbox that slept has lost its watch; here it gets another.
+    async fn mend(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), ApiError> {
+        if !self.task().is_finished() {
+            return Ok(());
+        }
+        let watch = self.sight.open(sandbox).await?;
+        *self.task() = tokio::spawn(gather(Arc::downgrade(self), sandbox.clone(), watch));
+        Ok(())
+    }
+
+    fn task(&self) -> std::sync::MutexGuard<'_, JoinHandle<()>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn events(&self) -> std::sync::MutexGuard<'_, VecDeque<Value>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.task().abort();
+    }
+}
+
+async fn gather(watcher: std::sync::Weak<Watcher>, sandbox: Arc<Sandbox>, mut watch: Watch) {
+    while let Ok(change) = watch.next().await {
+        let Some(watcher) = watcher.upgrade() else { return };
+        if let Some(event) = watcher.sight.tell(&sandbox, &change).await {
+            let mut events = watcher.events();
+            if events.len() >= KEPT {
+                events.pop_front();
+            }
+            events.push_back(event);
+        }
+    }
+}
+
+async fn create(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Wish>) -> Result<Json<Value>, ApiError> {
+    let id = envd.sandbox.id();
+    if app.e2b.watchers(id) >= MOST_WATCHERS {
+        let message = format!("the sandbox has {MOST_WATCHERS} watchers already; remove one");
+        return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_watchers", message));
+    }
+    let sight = Sight::of(&envd, body.value).await?;
+    let watcher = Watcher::new(&envd.sandbox, sight).await?;
+    let name = crate::random::hex::<8>();
+    app.e2b.watch(&app, id, &name, watcher);
+    Ok(Json(json!({ "watcherId": name })))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Named {
+    #[serde(alias = "watcher_id")]
+    watcher_id: String,
+}
+
+async fn events(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Named>) -> Result<Json<Value>, ApiError> {
+    let watcher = app.e2b.watcher(envd.sandbox.id(), &body.value.watcher_id);
+    let watcher = watcher.ok_or_else(|| ApiError::not_found("watcher"))?;
+    watcher.mend(&envd.sandbox).await?;
+    let events: Vec<Value> = watcher.events().drain(..).collect();
+    Ok(Json(json!({ "events": events })))
+}
+
+async fn remove(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Named>) -> Result<Json<Value>, ApiError> {
+    let found = app.e2b.unwatch(envd.sandbox.id(), &body.value.watcher_id);
+    found.map(|_| Json(json!({}))).ok_or_else(|| ApiError::not_found("watcher"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_named_from_what_is_watched() {
+        let sight = |top: &str| Sight { top: top.to_owned(), recursive: true, include_entry: false };
+        assert_eq!(sight("/home/user").name("/home/user/a/b"), "a/b");
+        assert_eq!(sight("/").name("/a"), "a");
+    }
+}

@@ -1,0 +1,152 @@
+//! Contexts: one for each language that is always there, and those that a client makes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use sandling_engine::Sandbox;
+use sandling_protocol::{ContextInfo, ContextSpec, Language};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::e2b::place::Interpreter;
+use crate::e2b::settings::Start;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::wire::exec::checked_id;
+
+const WORKDIR: &str = "/home/user";
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/contexts", get(list).post(create))
+        .route("/contexts/{id}", delete(remove))
+        .route("/contexts/{id}/restart", post(restart))
+}
+
+/// Languages that code can be in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tongue {
+    Python,
+    JavaScript,
+    /// Each run is a script of its own.
+    Bash,
+}
+
+impl Tongue {
+    pub(super) fn parse(text: &str) -> Result<Self, ApiError> {
+        match text.to_ascii_lowercase().as_str() {
+            "python" | "python3" => Ok(Self::Python),
+            "javascript" | "js" => Ok(Self::JavaScript),
+            "bash" => Ok(Self::Bash),
+            other => {
+                let message =
+                    format!("there is no interpreter for {other:?} here; there are python, javascript and bash");
+                Err(ApiError::bad_request(message))
+            }
+        }
+    }
+
+    fn language(self) -> Language {
+        match self {
+            Self::Python => Language::Python,
+            Self::JavaScript => Language::Node,
+            Self::Bash => Language::Bash,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::JavaScript => "javascript",
+            Self::Bash => "bash",
+        }
+    }
+
+    /// The context that is used where none is named.
+    pub(super) fn usual(self) -> String {
+        format!("{}-default", self.name())
+    }
+
+    /// The language of a usual context.
+    pub(super) fn of_usual(id: &str) -> Option<Self> {
+        [Self::Python, Self::JavaScript].into_iter().find(|tongue| tongue.usual() == id)
+    }
+}
+
+/// Makes a context, or finds the one that has this id. Code runs as root, in the user's home, as E2B's does.
+pub(super) async fn make(
+    sandbox: &Sandbox,
+    start: &Start,
+    id: String,
+    tongue: Tongue,
+    cwd: Option<String>,
+) -> Result<ContextInfo, ApiError> {
+    let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| start.workdir.clone());
+    let spec = ContextSpec {
+        id,
+        language: tongue.language(),
+        cwd: Some(cwd.unwrap_or_else(|| WORKDIR.to_owned())),
+        env: BTreeMap::from([("E2B_SANDBOX_ID".to_owned(), sandbox.id().compact())]),
+        user: None,
+    };
+    Ok(sandbox.create_context(spec).await?)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wish {
+    language: Option<String>,
+    cwd: Option<String>,
+}
+
+async fn create(interpreter: Interpreter, body: JsonBody<Wish>) -> Result<Json<Value>, ApiError> {
+    let tongue = Tongue::parse(body.value.language.as_deref().unwrap_or("python"))?;
+    if tongue == Tongue::Bash {
+        let message = "bash has no contexts: each run is a script of its own; give run_code the language alone";
+        return Err(ApiError::bad_request(message));
+    }
+    let (start, id) = (&interpreter.settings.start, crate::random::hex::<16>());
+    let info = make(&interpreter.sandbox, start, id, tongue, body.value.cwd).await?;
+    Ok(Json(view(&info)))
+}
+
+fn view(info: &ContextInfo) -> Value {
+    let language = if info.language == Language::Node { "javascript" } else { "python" };
+    json!({ "id": info.id, "language": language, "cwd": info.cwd })
+}
+
+/// The usual ones are always there, whether or not they were used.
+async fn list(interpreter: Interpreter) -> Result<Json<Vec<Value>>, ApiError> {
+    let made = interpreter.sandbox.list_contexts().await?;
+    let missing = [Tongue::Python, Tongue::JavaScript].into_iter().filter(|tongue| {
+        let usual = tongue.usual();
+        made.iter().all(|info| info.id != usual)
+    });
+    let cwd = interpreter.settings.start.workdir.as_deref().unwrap_or(WORKDIR);
+    let usual = missing.map(|tongue| json!({ "id": tongue.usual(), "language": tongue.name(), "cwd": cwd }));
+    Ok(Json(usual.chain(made.iter().map(view)).collect()))
+}
+
+async fn remove(interpreter: Interpreter, Parts(id): Parts<String>) -> Result<StatusCode, ApiError> {
+    interpreter.sandbox.close_context(&known(id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn restart(interpreter: Interpreter, Parts(id): Parts<String>) -> Result<StatusCode, ApiError> {
+    let id = known(id)?;
+    // One that was never used is as new as it could be made.
+    match interpreter.sandbox.restart_context(&id).await.map_err(ApiError::from) {
+        Err(error) if error.status == StatusCode::NOT_FOUND && Tongue::of_usual(&id).is_some() => {}
+        other => drop(other?),
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// An id that no context can have is the id of none.
+pub(super) fn known(id: String) -> Result<String, ApiError> {
+    checked_id(id).map_err(|_| ApiError::not_found("context"))
+}

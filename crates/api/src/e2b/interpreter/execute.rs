@@ -1,0 +1,224 @@
+//! Running code, one cell at a time in each context.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::post;
+use axum::{Extension, Router};
+use sandling_engine::{CellOutput, Output, RunSpec, Sandbox};
+use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::contexts::{Tongue, known, make};
+use super::lines::{Lines, respond};
+use super::result;
+use crate::app::App;
+use crate::e2b::place::Interpreter;
+use crate::e2b::settings::Start;
+use crate::error::ApiError;
+use crate::extract::JsonBody;
+use crate::recorder::Recorder;
+use crate::request::RequestContext;
+use crate::text::Decoder;
+use crate::wire::sandbox::check_env;
+
+/// Bytes that one run may print.
+const OUTPUT_LIMIT: u64 = 64 * 1024 * 1024;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/execute", post(execute))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wish {
+    code: String,
+    context_id: Option<String>,
+    language: Option<String>,
+    env_vars: Option<BTreeMap<String, String>>,
+}
+
+async fn execute(
+    State(app): State<Arc<App>>,
+    interpreter: Interpreter,
+    Extension(request): Extension<RequestContext>,
+    body: JsonBody<Wish>,
+) -> Result<Response, ApiError> {
+    let Interpreter { sandbox, settings } = interpreter;
+    let Wish { code, context_id, language, env_vars } = body.value;
+    let env = env_vars.unwrap_or_default();
+    check_env(&env)?;
+    let language = language.filter(|language| !language.is_empty());
+    let id = match (context_id.filter(|id| !id.is_empty()), language) {
+        (Some(_), Some(_)) => return Err(ApiError::bad_request("give a context or a language, not both")),
+        (Some(id), None) => find(&sandbox, &settings.start, id).await?,
+        (None, language) => {
+            let tongue = Tongue::parse(language.as_deref().unwrap_or("python"))?;
+            if tongue == Tongue::Bash {
+                return Ok(script(&app, &request, &sandbox, &settings.start, code, env));
+            }
+            make(&sandbox, &settings.start, tongue.usual(), tongue, None).await?.id
+        }
+    };
+    let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
+    let lane = app.e2b.lane(sandbox.id(), &id);
+    Ok(respond(app.closing(), move |lines| async move {
+        let _turn = lane.lock().await;
+        let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env };
+        if let Err(error) = cell(&sandbox, spec, &code, &lines, recorder).await {
+            lines.error("UnexpectedEndOfExecution", &error.message, &error.message).await;
+        }
+        lines.send(&json!({ "type": "end_of_execution" })).await;
+    }))
+}
+
+/// A context of the client's, or one of those that are always there.
+async fn find(sandbox: &Sandbox, start: &Start, id: String) -> Result<String, ApiError> {
+    let id = known(id)?;
+    if sandbox.list_contexts().await?.iter().any(|info| info.id == id) {
+        return Ok(id);
+    }
+    let missing = || ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("Context {id} not found"));
+    let tongue = Tongue::of_usual(&id).ok_or_else(missing)?;
+    Ok(make(sandbox, start, id.clone(), tongue, None).await?.id)
+}
+
+async fn cell(
+    sandbox: &Arc<Sandbox>,
+    spec: CellSpec,
+    code: &str,
+    lines: &Lines,
+    mut recorder: Recorder,
+) -> Result<(), ApiError> {
+    let context = spec.context.clone();
+    let mut cell = sandbox.run_cell_of(spec, code)?;
+    let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
+    let mut interrupted = false;
+    loop {
+        let output = tokio::select! {
+            output = cell.next() => output?,
+            () = lines.gone(), if !interrupted => {
+                // Nobody waits for it; whoever comes next must not wait for it either.
+                interrupted = true;
+                let _ = sandbox.interrupt_context(&context).await;
+                continue;
+            }
+        };
+        match output {
+            CellOutput::Stdout(bytes) => {
+                recorder.heard(&bytes);
+                lines.output("stdout", stdout.push(&bytes)).await;
+            }
+            CellOutput::Stderr(bytes) => {
+                recorder.heard(&bytes);
+                lines.output("stderr", stderr.push(&bytes)).await;
+            }
+            CellOutput::Value(bundle) => lines.send(&result::line(bundle, true)).await,
+            CellOutput::Result(bundle) => lines.send(&result::line(bundle, false)).await,
+            CellOutput::Done(report) => {
+                lines.output("stdout", stdout.finish()).await;
+                lines.output("stderr", stderr.finish()).await;
+                tell_end(lines, &report).await;
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn tell_end(lines: &Lines, report: &CellReport) {
+    if let Some(error) = &report.error {
+        lines.error(&error.name, &error.value, &error.text).await;
+    } else if let Some((name, value)) = why(report.status) {
+        lines.error(name, value, value).await;
+    }
+    lines.send(&json!({ "type": "number_of_executions", "execution_count": report.number })).await;
+}
+
+/// An end that the code itself says nothing about.
+fn why(status: CellStatus) -> Option<(&'static str, &'static str)> {
+    match status {
+        CellStatus::Ok => None,
+        CellStatus::Error => Some(("Error", "the code failed")),
+        CellStatus::Interrupted => Some(("KeyboardInterrupt", "the code was interrupted")),
+        CellStatus::Timeout => Some(("TimeoutError", "the code took too long")),
+        CellStatus::OutOfMemory => {
+            Some(("OutOfMemory", "out of memory: the interpreter was ended and started anew, without its variables"))
+        }
+        CellStatus::OutputLimit => Some(("OutputLimit", "the code printed more than it may")),
+        CellStatus::Died => {
+            Some(("UnexpectedEndOfExecution", "the interpreter ended and was started anew, without its variables"))
+        }
+    }
+}
+
+/// Bash has no live interpreter here; each run is a script.
+fn script(
+    app: &Arc<App>,
+    request: &RequestContext,
+    sandbox: &Arc<Sandbox>,
+    start: &Start,
+    code: String,
+    mut env: BTreeMap<String, String>,
+) -> Response {
+    let recorder = Recorder::new(app, request, sandbox.id(), code.clone());
+    env.entry("E2B_SANDBOX_ID".to_owned()).or_insert_with(|| sandbox.id().compact());
+    let spec = RunSpec {
+        env,
+        cwd: Some(start.workdir.clone().unwrap_or_else(|| "/home/user".to_owned())),
+        code: code.into_bytes(),
+        output_limit: OUTPUT_LIMIT,
+        ..RunSpec::new(Program::Code { language: Language::Bash, args: Vec::new() })
+    };
+    let sandbox = sandbox.clone();
+    respond(app.closing(), move |lines| async move {
+        if let Err(error) = run_script(&sandbox, spec, &lines, recorder).await {
+            lines.error("UnexpectedEndOfExecution", &error.message, &error.message).await;
+        }
+        lines.send(&json!({ "type": "end_of_execution" })).await;
+    })
+}
+
+async fn run_script(
+    sandbox: &Arc<Sandbox>,
+    spec: RunSpec,
+    lines: &Lines,
+    mut recorder: Recorder,
+) -> Result<(), ApiError> {
+    let mut execution = sandbox.run(spec)?;
+    let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
+    let mut killed = false;
+    loop {
+        let output = tokio::select! {
+            output = execution.next() => output?,
+            () = lines.gone(), if !killed => {
+                killed = true;
+                let _ = execution.signal(9).await;
+                continue;
+            }
+        };
+        match output {
+            Output::Bytes { part, bytes, .. } => {
+                recorder.heard(&bytes);
+                match part {
+                    Part::Stderr => lines.output("stderr", stderr.push(&bytes)).await,
+                    _ => lines.output("stdout", stdout.push(&bytes)).await,
+                }
+            }
+            Output::Started { .. } | Output::Dropped(_) => {}
+            Output::Exited(exit) => {
+                lines.output("stdout", stdout.finish()).await;
+                lines.output("stderr", stderr.finish()).await;
+                if exit.reason != ExitReason::Exited || exit.code != 0 {
+                    let value = format!("the script ended with the exit code {}", exit.code);
+                    lines.error("ExitCode", &exit.code.to_string(), &value).await;
+                }
+                lines.send(&json!({ "type": "number_of_executions", "execution_count": 1 })).await;
+                return Ok(());
+            }
+        }
+    }
+}

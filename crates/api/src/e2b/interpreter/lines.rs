@@ -1,0 +1,67 @@
+//! A run's answer: one JSON object on a line, as it happens. No line is blank and all of it is ASCII: the clients decode
+//! every piece of the network by itself.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::app::Closing;
+use crate::text::ascii_json;
+
+const WAITING: usize = 16;
+const PING_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+pub(super) struct Lines(mpsc::Sender<Bytes>);
+
+impl Lines {
+    pub(super) async fn send(&self, line: &Value) {
+        // Nobody may be listening; `gone` tells.
+        let _ = self.0.send((ascii_json(line) + "\n").into()).await;
+    }
+
+    pub(super) async fn output(&self, kind: &str, text: String) {
+        if !text.is_empty() {
+            let timestamp = jiff::Timestamp::now().to_string();
+            self.send(&json!({ "type": kind, "text": text, "timestamp": timestamp })).await;
+        }
+    }
+
+    pub(super) async fn error(&self, name: &str, value: &str, traceback: &str) {
+        self.send(&json!({ "type": "error", "name": name, "value": value, "traceback": traceback })).await;
+    }
+
+    /// Waits until nobody listens any more.
+    pub(super) async fn gone(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// An answer that ends when its task does. The task goes on if the client does not listen; it ends with the server.
+pub(super) fn respond<F>(mut closing: Closing, task: impl FnOnce(Lines) -> F) -> Response
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (queue, mut waiting) = mpsc::channel(WAITING);
+    let task = task(Lines(queue));
+    tokio::spawn(async move {
+        tokio::select! {
+            () = task => {}
+            () = closing.reached() => {}
+        }
+    });
+    let lines = futures_util::stream::poll_fn(move |context| waiting.poll_recv(context));
+    let lines = futures_util::stream::unfold(Box::pin(lines), |mut lines| async move {
+        let next = tokio::time::timeout(PING_EVERY, lines.next()).await;
+        let line = next.unwrap_or(Some(Bytes::from_static(b"{\"type\":\"keepalive\"}\n")))?;
+        Some((Ok::<_, Infallible>(line), lines))
+    });
+    let kind = HeaderValue::from_static("application/x-ndjson");
+    ([(header::CONTENT_TYPE, kind)], Body::from_stream(lines)).into_response()
+}

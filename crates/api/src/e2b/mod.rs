@@ -1,0 +1,24 @@
+//! E2B's dialect: its public clients, unmodified, on the same sandboxes as everybody else's.
+//!
+//! Three planes on one address: `control` (make, list, pause, fork), `envd` (processes and files of one sandbox) and
+//! `interpreter` (code in it). The last two are told apart from each other and from a user's own servers by the port
+//! that a request names, in its headers or its host: see [`place`]. What must be remembered about a sandbox is in its
+//! labels ([`settings`]), its token is derived from its id ([`token`]), so nothing here outlives or contradicts the
+//! engine's own store.
+
+mod build;
+mod control;
+mod envd;
+mod interpreter;
+mod memory;
+mod names;
+mod place;
+mod refusal;
+mod router;
+mod settings;
+mod token;
+
+pub(crate) use memory::Memory;
+pub(crate) use place::{Place, by_place};
+pub(crate) use refusal::render;
+pub(crate) use router::routes;

@@ -1,0 +1,352 @@
+//! Which sandbox, and which port of it, a request is for.
+//!
+//! E2B's clients reach everything through one address and say in two headers what they want: port 49983 for processes
+//! and files, 49999 for code, any other for a server of the user's. The same can be said by the host's first label,
+//! `{port}-{id}`. A path of the control plane is the control plane's whatever the headers say, because some clients
+//! send them there, too.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sandling_engine::access::{Principal, Scope, WorkspaceName};
+use sandling_engine::{Sandbox, SandboxId, State as SandboxState};
+
+use super::envd::metrics;
+use super::refusal::{closed_port, gone};
+use super::settings::Settings;
+use super::token::{self, Signed};
+use crate::app::App;
+use crate::auth::query_value;
+use crate::error::{ApiError, Shape};
+use crate::preview::{host, proxy};
+use crate::request::RequestContext;
+
+pub(super) const ENVD: u16 = 49983;
+pub(super) const INTERPRETER: u16 = 49999;
+
+const SANDBOX_ID: HeaderName = HeaderName::from_static("e2b-sandbox-id");
+const SANDBOX_PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
+const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
+const TRAFFIC_TOKEN: HeaderName = HeaderName::from_static("e2b-traffic-access-token");
+
+const CONTROL: [&str; 11] = [
+    "/v1/",
+    "/sandboxes",
+    "/v2/sandboxes",
+    "/templates",
+    "/v2/templates",
+    "/v3/templates",
+    "/snapshots",
+    "/volumes",
+    "/volumecontent",
+    "/secrets",
+    "/default-templates",
+];
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    id: SandboxId,
+    port: u16,
+    by_host: bool,
+}
+
+/// Finds out where a request goes, and brings those there that go to a user's own server.
+pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let place = match place_of(request.headers(), request.uri().path()) {
+        Ok(Some(place)) => place,
+        Ok(None) => return next.run(request).await,
+        Err(error) => return error.into_response(),
+    };
+    let answer = match (place.port, request.uri().path()) {
+        (ENVD | INTERPRETER, "/health") => health(&app, &place).await,
+        (ENVD, "/metrics") => metrics(&app, &place, request.headers()).await,
+        (ENVD | INTERPRETER, _) => {
+            request.extensions_mut().insert(place);
+            return next.run(request).await;
+        }
+        _ => match to_port(&app, &place, request).await {
+            Ok(Passed::Answered(response)) => Ok(response),
+            // A preview's own tokens may open it.
+            Ok(Passed::NotOurs(request)) => return next.run(request).await,
+            Err(error) => Err(error),
+        },
+    };
+    answer.unwrap_or_else(|mut error| {
+        error.shape = if error.shape == Shape::Native { Shape::E2b } else { error.shape };
+        error.into_response()
+    })
+}
+
+fn place_of(headers: &HeaderMap, path: &str) -> Result<Option<Place>, ApiError> {
+    if let Some((port, id)) = host::parse_compact(host::of(headers)) {
+        return Ok(Some(Place { id, port, by_host: true }));
+    }
+    let is_control = |prefix: &&str| {
+        path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let Some(id) = headers.get(SANDBOX_ID).filter(|_| !CONTROL.iter().any(|prefix| is_control(&prefix))) else {
+        return Ok(None);
+    };
+    let id = id.to_str().unwrap_or_default();
+    let id = parse_id(id).ok_or_else(|| gone(id))?;
+    let port = headers.get(SANDBOX_PORT).map_or(Some(ENVD), |port| port.to_str().ok()?.parse().ok());
+    let port = port.filter(|port| *port > 0).ok_or_else(|| ApiError::bad_request("E2b-Sandbox-Port is no port"))?;
+    Ok(Some(Place { id, port, by_host: false }))
+}
+
+/// A sandbox's id as E2B's clients spell it: without dashes, and in old ones with a client's id behind one.
+pub(super) fn parse_id(text: &str) -> Option<SandboxId> {
+    SandboxId::parse(text).or_else(|| SandboxId::parse(text.split_once('-')?.0))
+}
+
+async fn health(app: &App, place: &Place) -> Result<Response, ApiError> {
+    awake(app, &place.id).await?;
+    match place.port {
+        ENVD => Ok(StatusCode::NO_CONTENT.into_response()),
+        _ => Ok("OK".into_response()),
+    }
+}
+
+/// The sandbox, running. One that sleeps is woken if it was made to be.
+async fn awake(app: &App, id: &SandboxId) -> Result<Arc<Sandbox>, ApiError> {
+    app.engine.settled().await;
+    let sandbox = app.engine.get(id).ok_or_else(|| gone(&id.compact()))?;
+    let info = sandbox.info();
+    match info.state {
+        SandboxState::Running => Ok(sandbox),
+        SandboxState::Hibernated | SandboxState::Paused if Settings::of(&info).auto_resume => {
+            sandbox.resume().await?;
+            Ok(sandbox)
+        }
+        _ => Err(gone(&id.compact())),
+    }
+}
+
+enum Passed {
+    Answered(Response),
+    NotOurs(Request),
+}
+
+async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passed, ApiError> {
+    app.engine.settled().await;
+    let sandbox = app.engine.get(&place.id).ok_or_else(|| gone(&place.id.compact()))?;
+    if !Settings::of(&sandbox.info()).public_ports {
+        let given = request.headers().get(TRAFFIC_TOKEN).and_then(|token| token.to_str().ok());
+        match given {
+            Some(given) if token::same(given, &token::traffic(app, &place.id)) => {}
+            None if place.by_host => return Ok(Passed::NotOurs(request)),
+            _ => {
+                let message = "this sandbox's servers need its traffic access token";
+                return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
+            }
+        }
+    }
+    let sandbox = awake(app, &place.id).await?;
+    for name in [SANDBOX_ID, SANDBOX_PORT, ACCESS_TOKEN, TRAFFIC_TOKEN, crate::auth::API_KEY] {
+        request.headers_mut().remove(name);
+    }
+    let answer = proxy::forward(&sandbox, place.port, request, app.closing()).await;
+    answer.map(Passed::Answered).map_err(|error| match error.code {
+        "nothing_listens" => closed_port(&place.id, place.port),
+        _ => error,
+    })
+}
+
+/// The sandbox whose processes and files a request is for, and whose name it is made in.
+pub(super) struct Envd {
+    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) settings: Settings,
+    user: Option<String>,
+}
+
+/// The sandbox whose interpreters a request is for. Its clients send no token with every request, so the id, which
+/// cannot be guessed, is what opens it.
+pub(super) struct Interpreter {
+    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) settings: Settings,
+}
+
+impl Envd {
+    /// Who runs it: whom the request names, else the template's own.
+    pub(super) fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or(&self.settings.start.user)
+    }
+
+    async fn enter(app: &App, parts: &Parts, id: &SandboxId, user: Option<String>) -> Result<Self, ApiError> {
+        let sandbox = awake(app, id).await?;
+        came_from(parts, &sandbox);
+        let settings = Settings::of(&sandbox.info());
+        Ok(Self { sandbox, settings, user })
+    }
+
+    /// For a file's address, which may be signed instead of sent with a token; it then names no sandbox.
+    pub(super) async fn of_file(app: &App, parts: &Parts, operation: &'static str) -> Result<Self, ApiError> {
+        let query = |name| query_value(parts.uri.query(), name);
+        let (user, path, signature) = (query("username"), query("path"), query("signature"));
+        let named = named(app, parts).await;
+        let user_name = (!user.is_empty()).then(|| user.clone()).or_else(|| basic_user(&parts.headers));
+        if signature.is_empty() || parts.headers.contains_key(ACCESS_TOKEN) {
+            let id = named.ok_or_else(no_place)?;
+            check_token(app, parts, &id)?;
+            return Self::enter(app, parts, &id, user_name).await;
+        }
+        let expires = query("signature_expiration");
+        let expires = (!expires.is_empty()).then(|| expires.parse::<i64>());
+        let wrong = || ApiError::new(StatusCode::UNAUTHORIZED, "bad_signature", "the signature does not fit");
+        let expires = expires.transpose().map_err(|_| wrong())?;
+        if expires.is_some_and(|expires| expires < jiff::Timestamp::now().as_second()) {
+            return Err(ApiError::new(StatusCode::UNAUTHORIZED, "signature_expired", "the signature has expired"));
+        }
+        app.engine.settled().await;
+        let signed = Signed { path: &path, operation, user: &user, expires };
+        let fits = |id: &SandboxId| token::same(&signed.signature(&token::access(app, id)), &signature);
+        let candidates =
+            named.map_or_else(|| app.engine.list().into_iter().map(|info| info.id).collect(), |id| vec![id]);
+        let id = candidates.into_iter().find(fits).ok_or_else(wrong)?;
+        Self::enter(app, parts, &id, user_name).await
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Envd {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let id = named(app, parts).await.ok_or_else(no_place)?;
+        check_token(app, parts, &id)?;
+        let user = basic_user(&parts.headers);
+        Self::enter(app, parts, &id, user).await
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Interpreter {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let place = parts.extensions.get::<Place>().filter(|place| place.port == INTERPRETER).ok_or_else(no_place)?;
+        let id = place.id.clone();
+        let sandbox = awake(app, &id).await?;
+        let settings = Settings::of(&sandbox.info());
+        let given = parts.headers.get(TRAFFIC_TOKEN).or(parts.headers.get(ACCESS_TOKEN));
+        let given = given.and_then(|token| token.to_str().ok());
+        let known = [token::traffic(app, &id), token::access(app, &id)];
+        let opens = given.map(|given| known.iter().any(|known| token::same(given, known)));
+        if !opens.unwrap_or(settings.public_ports) {
+            let message = "this sandbox's interpreters need its traffic access token";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
+        }
+        came_from(parts, &sandbox);
+        Ok(Self { sandbox, settings })
+    }
+}
+
+/// The sandbox that a request names. Some clients forget to; then their token is that of one sandbox and no other.
+async fn named(app: &App, parts: &Parts) -> Option<SandboxId> {
+    if let Some(place) = parts.extensions.get::<Place>() {
+        return Some(place.id.clone());
+    }
+    let given = parts.headers.get(ACCESS_TOKEN)?.to_str().ok()?;
+    app.engine.settled().await;
+    let ids = app.engine.list().into_iter().map(|info| info.id);
+    ids.into_iter().find(|id| token::same(given, &token::access(app, id)))
+}
+
+fn no_place() -> ApiError {
+    ApiError::bad_request("the headers E2b-Sandbox-Id and E2b-Sandbox-Port must say which sandbox this is for")
+}
+
+/// Whether the request brings the token of this sandbox.
+pub(super) fn check_token(app: &App, parts: &Parts, id: &SandboxId) -> Result<(), ApiError> {
+    check_headers(app, &parts.headers, id)
+}
+
+fn check_headers(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<(), ApiError> {
+    let given = headers.get(ACCESS_TOKEN).and_then(|token| token.to_str().ok()).unwrap_or_default();
+    // Of a sandbox that is not there any more, its end is what the client must learn.
+    if token::same(given, &token::access(app, id)) {
+        return Ok(());
+    }
+    Err(ApiError::new(StatusCode::UNAUTHORIZED, "access_token", "the sandbox's access token is missing or wrong"))
+}
+
+/// The sandbox of a request that is answered before routing.
+pub(super) async fn entered(app: &App, place: &Place, headers: &HeaderMap) -> Result<Arc<Sandbox>, ApiError> {
+    check_headers(app, headers, &place.id)?;
+    awake(app, &place.id).await
+}
+
+/// The user of an `Authorization: Basic` header, which has no password.
+fn basic_user(headers: &HeaderMap) -> Option<String> {
+    let (kind, text) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let text = String::from_utf8(STANDARD.decode(text.trim()).ok()?).ok()?;
+    let user = text.split(':').next().filter(|user| !user.is_empty())?;
+    kind.eq_ignore_ascii_case("basic").then(|| user.to_owned())
+}
+
+/// Whoever has a sandbox's token acts for its workspace, within that sandbox; the audit log names the sandbox.
+fn came_from(parts: &Parts, sandbox: &Sandbox) {
+    let info = sandbox.info();
+    let (Some(context), Some(workspace)) =
+        (parts.extensions.get::<RequestContext>(), WorkspaceName::parse(&info.workspace))
+    else {
+        return;
+    };
+    context.came_from(&Principal {
+        workspace,
+        scope: Scope::Run,
+        token_prefix: "e2b".to_owned(),
+        name: info.id.to_string(),
+    });
+    context.made(info.id.as_str());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0b5e6a526d8f4b0e9c550a3f6f1f3a11";
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn headers_say_where_a_request_goes_unless_its_path_is_the_control_planes() {
+        let both = headers(&[("e2b-sandbox-id", ID), ("e2b-sandbox-port", "49999"), ("host", "127.0.0.1:8080")]);
+        assert_eq!(place_of(&both, "/execute").unwrap().unwrap().port, INTERPRETER);
+        assert_eq!(place_of(&both, "/sandboxes/x/connect").unwrap(), None);
+        assert_eq!(place_of(&both, "/v2/sandboxes").unwrap(), None);
+        assert_eq!(place_of(&both, "/sandboxesque").unwrap().unwrap().port, INTERPRETER);
+        assert_eq!(place_of(&headers(&[("host", "127.0.0.1")]), "/execute").unwrap(), None);
+        let wrong = place_of(&headers(&[("e2b-sandbox-id", "gone")]), "/files").unwrap_err();
+        assert_eq!((wrong.status, wrong.message.as_str()), (StatusCode::BAD_GATEWAY, "The sandbox was not found"));
+    }
+
+    #[test]
+    fn a_host_says_the_same() {
+        let host = headers(&[("host", &format!("3000-{ID}.localhost:8080"))]);
+        let place = place_of(&host, "/sandboxes").unwrap().unwrap();
+        assert_eq!((place.port, place.id.compact().as_str()), (3000, ID));
+    }
+
+    #[test]
+    fn an_id_may_have_dashes_or_a_clients_id_behind_it() {
+        let id = parse_id(ID).unwrap();
+        assert_eq!(parse_id(id.as_str()), Some(id.clone()));
+        assert_eq!(parse_id(&format!("{ID}-6532622b")), Some(id));
+        assert_eq!(parse_id("../etc"), None);
+    }
+
+    #[test]
+    fn a_user_comes_without_a_password() {
+        assert_eq!(basic_user(&headers(&[("authorization", "Basic cm9vdDo=")])).as_deref(), Some("root"));
+        assert_eq!(basic_user(&headers(&[("authorization", "Bearer cm9vdDo=")])), None);
+        assert_eq!(basic_user(&headers(&[("authorization", "Basic !")])), None);
+    }
+}

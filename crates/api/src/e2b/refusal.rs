@@ -1,0 +1,105 @@
+//! Errors in E2B's words. Its clients read the status, the number in the body, and some phrases.
+
+use axum::Json;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use sandling_engine::SandboxId;
+use serde_json::{Value, json};
+
+use crate::error::{ApiError, Shape};
+
+/// An error as it goes over the wire, in its shape.
+pub(crate) fn render(error: &ApiError) -> Response {
+    match error.shape {
+        Shape::Native | Shape::E2b => {
+            let mut body = error.more.clone();
+            // The JavaScript client goes by this number, the Python client by the status.
+            body.insert("code".to_owned(), error.status.as_u16().into());
+            body.insert("message".to_owned(), error.message.clone().into());
+            let mut response = (error.status, Json(Value::Object(body))).into_response();
+            if error.status.is_server_error() && error.retry_after.is_none() {
+                // The Python client sends a create again by itself; only a refusal that says when is worth it.
+                response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
+            }
+            response
+        }
+        Shape::Connect => {
+            let (code, status) = connect(error);
+            (status, Json(json!({ "code": code, "message": error.message }))).into_response()
+        }
+        Shape::Plain => (error.status, error.message.clone()).into_response(),
+    }
+}
+
+/// The Connect protocol's code for an error, and the status that belongs to it.
+pub(super) fn connect(error: &ApiError) -> (&'static str, StatusCode) {
+    match (error.status.as_u16(), error.code) {
+        (_, "already_exists") => ("already_exists", StatusCode::CONFLICT),
+        (400 | 415, _) => ("invalid_argument", StatusCode::BAD_REQUEST),
+        (401, _) => ("unauthenticated", StatusCode::UNAUTHORIZED),
+        (403, _) => ("permission_denied", StatusCode::FORBIDDEN),
+        (404, _) => ("not_found", StatusCode::NOT_FOUND),
+        (408 | 504, _) => ("deadline_exceeded", StatusCode::GATEWAY_TIMEOUT),
+        (409, _) => ("failed_precondition", StatusCode::BAD_REQUEST),
+        (413 | 429 | 507, _) => ("resource_exhausted", StatusCode::TOO_MANY_REQUESTS),
+        (502 | 503, _) => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+        _ => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// A sandbox that cannot be reached, in the phrase that the clients look for.
+pub(super) fn gone(id: &str) -> ApiError {
+    let mut error = ApiError::new(StatusCode::BAD_GATEWAY, "sandbox_gone", "The sandbox was not found");
+    error.shape = Shape::E2b;
+    error.with("sandboxId", id)
+}
+
+/// Nothing listens on a port, in the phrase that the clients look for.
+pub(super) fn closed_port(id: &SandboxId, port: u16) -> ApiError {
+    let message = "The sandbox is running but port is not open";
+    let mut error = ApiError::new(StatusCode::BAD_GATEWAY, "nothing_listens", message);
+    error.shape = Shape::E2b;
+    error.with("sandboxId", id.compact()).with("port", port)
+}
+
+pub(super) fn unsupported(message: &str) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "unsupported", message)
+}
+
+/// Gives the errors of the routes behind it a shape, unless they have one.
+pub(super) async fn shaped(shape: Shape, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(error) = response.extensions_mut().get_mut::<ApiError>()
+        && error.shape == Shape::Native
+    {
+        error.shape = shape;
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_number_in_the_body_is_the_status() {
+        let mut error = ApiError::not_found("sandbox");
+        error.shape = Shape::E2b;
+        let response = error.render("id");
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        let bytes = axum::body::to_bytes(response.into_body(), 1000).await.unwrap();
+        let body: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(body, json!({ "code": 404, "message": "sandbox not found" }));
+    }
+
+    #[test]
+    fn procedure_calls_have_codes_of_their_own() {
+        let code = |error: &ApiError| connect(error).0;
+        assert_eq!(code(&ApiError::conflict("already_exists", "x")), "already_exists");
+        assert_eq!(code(&ApiError::conflict("sandbox_paused", "x")), "failed_precondition");
+        assert_eq!(code(&ApiError::bad_request("x")), "invalid_argument");
+        assert_eq!(code(&ApiError::command_timeout(1.0)), "deadline_exceeded");
+    }
+}

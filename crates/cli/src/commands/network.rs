@@ -1,0 +1,174 @@
+//! `sandling network`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sandling_api::NetworkRequest;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::client::{Client, ClientError, parse, query, read};
+use crate::options::Network;
+use crate::show;
+
+/// A stream that ends at once, again and again, is not asked for again at once.
+const PAUSE: Duration = Duration::from_secs(1);
+const USUAL_TAIL: u32 = 20;
+
+#[derive(Deserialize)]
+struct Shown {
+    mode: String,
+    allow: Vec<String>,
+    tls: String,
+    secrets: Vec<Attached>,
+    counts: Counts,
+    learned: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Attached {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Counts {
+    sent_bytes: u64,
+    received_bytes: u64,
+    connections_open: u64,
+    connections_allowed: u64,
+    connections_refused: u64,
+}
+
+#[derive(Deserialize)]
+struct Decision {
+    time: Timestamp,
+    kind: String,
+    name: Option<String>,
+    address: Option<String>,
+    port: Option<u16>,
+    verdict: String,
+    reason: Option<String>,
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
+pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    let id = client.sandbox(&options.sandbox).await?;
+    let path = format!("/v1/sandboxes/{id}/network");
+    let now: Value = match change(&client, &path, options).await? {
+        Some(change) => client.put(&path, &change).await?,
+        None => client.get(&path).await?,
+    };
+    if options.follow {
+        return follow(&client, &id, options).await;
+    }
+    let tail = options.tail.unwrap_or(USUAL_TAIL).to_string();
+    let mut events: Value = client.get(&format!("{path}/events{}", query(&[("tail", Some(tail))]))).await?;
+    if options.json {
+        let mut now = now;
+        now["events"] = events["events"].take();
+        show::json(&now)?;
+    } else {
+        print(&read(now)?)?;
+        list(read(events["events"].take())?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is to change, if anything is.
+async fn change(client: &Client, path: &str, options: &Network) -> anyhow::Result<Option<NetworkRequest>> {
+    let mut request = NetworkRequest { mode: options.mode.map(Into::into), ..NetworkRequest::default() };
+    if !options.allow.is_empty() {
+        request.allow = Some(options.allow.clone());
+    }
+    if !options.revoke.is_empty() {
+        let now: Shown = client.get(path).await?;
+        let kept = now.secrets.into_iter().map(|secret| secret.name).filter(|name| !options.revoke.contains(name));
+        request.secrets = Some(kept.collect());
+    }
+    let changes = request.mode.is_some() || request.allow.is_some() || request.secrets.is_some();
+    Ok(changes.then_some(request))
+}
+
+fn print(now: &Shown) -> anyhow::Result<()> {
+    let list = |words: &[String]| if words.is_empty() { "-".to_owned() } else { words.join(" ") };
+    let secrets: Vec<_> = now.secrets.iter().map(|secret| secret.name.clone()).collect();
+    show::line(format_args!("mode      {} (TLS {})", now.mode, now.tls))?;
+    show::line(format_args!("allow     {}", list(&now.allow)))?;
+    show::line(format_args!("secrets   {}", list(&secrets)))?;
+    if let Some(learned) = &now.learned {
+        show::line(format_args!("learned   {}", list(learned)))?;
+    }
+    let counts = &now.counts;
+    show::line(format_args!(
+        "traffic   {} bytes sent, {} received; {} connections allowed, {} refused, {} open\n",
+        counts.sent_bytes,
+        counts.received_bytes,
+        counts.connections_allowed,
+        counts.connections_refused,
+        counts.connections_open
+    ))
+}
+
+fn list(events: Vec<Decision>) -> anyhow::Result<()> {
+    let mut table = show::table(&["time", "what", "verdict", "where", "why"]);
+    for event in events {
+        let cells = [show::time(event.time), event.kind.clone()];
+        let mut row: Vec<_> = cells.into_iter().map(comfy_table::Cell::new).collect();
+        row.push(show::status(&event.verdict));
+        row.extend([target(&event), why(&event)].map(comfy_table::Cell::new));
+        table.add_row(row);
+    }
+    show::line(table)
+}
+
+/// Prints decisions as they come, until the sandbox ends. A stream that was cut off is taken up where it was.
+async fn follow(client: &Client, id: &str, options: &Network) -> anyhow::Result<ExitCode> {
+    let tail = Some(options.tail.unwrap_or(USUAL_TAIL).to_string());
+    let follow = query(&[("follow", Some("true".to_owned())), ("tail", tail)]);
+    let path = format!("/v1/sandboxes/{id}/network/events{follow}");
+    let mut last = None;
+    loop {
+        let mut events = match client.events(&path, last.as_deref()).await {
+            Err(error) if error.is_missing() && last.is_some() => return Ok(ExitCode::SUCCESS),
+            opened => opened?,
+        };
+        loop {
+            let event = match events.next().await {
+                Ok(Some(event)) => event,
+                Ok(None) | Err(ClientError::Broken(_)) => break,
+                Err(error) => return Err(error.into()),
+            };
+            if options.json {
+                show::line(&event.data)?;
+            } else {
+                let told: Decision = parse(&event.data)?;
+                let (time, kind) = (show::time(told.time), &told.kind);
+                show::line(format_args!("{time}  {kind:<8} {:<8} {}  {}", told.verdict, target(&told), why(&told)))?;
+            }
+            last = event.id.or(last);
+        }
+        last.get_or_insert_with(|| "0".to_owned());
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn target(event: &Decision) -> String {
+    let port = event.port.map(|port| format!(":{port}")).unwrap_or_default();
+    match (&event.name, &event.address) {
+        (Some(name), Some(address)) => format!("{name} ({address}{port})"),
+        (Some(name), None) => format!("{name}{port}"),
+        (None, Some(address)) => format!("{address}{port}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn why(event: &Decision) -> String {
+    match &event.reason {
+        Some(reason) => reason.clone(),
+        None if event.kind == "close" => format!("{} bytes sent, {} received", event.sent_bytes, event.received_bytes),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,89 @@
+//! `sandling secret`: on the server if there is one, else in this home.
+
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use sandling_api::{SecretList, SecretView, SetSecret};
+use sandling_engine::DEFAULT_WORKSPACE;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{open_engine, server_for};
+use crate::client::{Client, read, segment};
+use crate::options::{Common, Secret, SecretCommand};
+use crate::show;
+
+#[derive(Deserialize)]
+struct Listed {
+    name: String,
+    hosts: Vec<String>,
+    created_at: Timestamp,
+}
+
+pub async fn secret(common: &Common, options: &Secret) -> anyhow::Result<ExitCode> {
+    match server_for(common).await? {
+        Some(client) => served(&client, &options.command).await?,
+        None => here(common, &options.command).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn served(client: &Client, command: &SecretCommand) -> anyhow::Result<()> {
+    match command {
+        SecretCommand::Set { name, hosts } => {
+            let wish = SetSecret { value: value()?, hosts: hosts.clone() };
+            client.put::<Value>(&format!("/v1/secrets/{}", segment(name)), &wish).await?;
+            Ok(())
+        }
+        SecretCommand::Ls { json } => list(client.get("/v1/secrets").await?, *json),
+        SecretCommand::Rm { name } => Ok(client.delete(&format!("/v1/secrets/{}", segment(name))).await?),
+    }
+}
+
+async fn here(common: &Common, command: &SecretCommand) -> anyhow::Result<()> {
+    let engine = open_engine(common).await?;
+    match command {
+        SecretCommand::Set { name, hosts } => {
+            let hosts = hosts.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
+            engine.set_secret(DEFAULT_WORKSPACE, name, value()?.into(), hosts)?;
+            Ok(())
+        }
+        SecretCommand::Ls { json } => {
+            let secrets = engine.secrets(DEFAULT_WORKSPACE)?.into_iter().map(SecretView::from).collect();
+            list(serde_json::to_value(SecretList { secrets })?, *json)
+        }
+        SecretCommand::Rm { name } => {
+            if !engine.remove_secret(DEFAULT_WORKSPACE, name)? {
+                bail!("there is no secret `{name}`");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// All of stdin but the end of its last line.
+fn value() -> anyhow::Result<String> {
+    let mut stdin = std::io::stdin().lock();
+    if stdin.is_terminal() {
+        eprintln!("Type the value, then Enter and Ctrl-D. It would be shown; a file or a pipe is better.");
+    }
+    let mut value = String::new();
+    stdin.read_to_string(&mut value).context("the value cannot be read from stdin")?;
+    let kept = value.trim_end_matches(['\r', '\n']).len();
+    value.truncate(kept);
+    Ok(value)
+}
+
+fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
+    let secrets = answer["secrets"].take();
+    if json {
+        return show::json(&secrets);
+    }
+    let mut table = show::table(&["name", "hosts", "stored"]);
+    for secret in read::<Vec<Listed>>(secrets)? {
+        table.add_row([secret.name, secret.hosts.join(" "), show::time(secret.created_at)]);
+    }
+    show::line(table)
+}

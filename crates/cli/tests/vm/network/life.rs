@@ -1,0 +1,104 @@
+//! The network through a sandbox's life: policies that change, pauses, forks, sleep.
+
+use std::sync::Arc;
+
+use sandling_engine::{ForkSpec, NetworkChange, Sandbox};
+use sandling_network::policy::{Mode, Policy};
+use sandling_network::{EventKind, Verdict};
+
+use super::world::{World, allow, fetch};
+use crate::harness::{eventually, shell};
+use crate::isolated;
+
+const URL: &str = "http://example.com/";
+
+/// Leaves a process that holds a connection open, asks now and then whether it still is, and writes down when it is cut.
+async fn hold_connection(sandbox: &Arc<Sandbox>) {
+    let code = "import socket
+stream = socket.create_connection(('example.com', 80))
+stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+stream.sendall(b'GET /held HTTP/1.1\\r\\nHost: example.com\\r\\n\\r\\n')
+stream.recv(4096)
+print('held', flush=True)
+try:
+    end = stream.recv(1)
+except OSError as error:
+    end = error
+open('/tmp/cut', 'w').write(repr(end))
+";
+    let line = format!(
+        "rm -f /tmp/cut /tmp/out; (setsid python3 -c \"{code}\" >/tmp/out 2>&1 &); until grep -q held /tmp/out; do sleep 0.05; done"
+    );
+    let ran = shell(sandbox, &line).await;
+    assert_eq!(ran.exit.code, 0, "{}", ran.stderr);
+}
+
+async fn is_cut(sandbox: &Arc<Sandbox>) -> bool {
+    shell(sandbox, "for i in $(seq 200); do [ -s /tmp/cut ] && exit 0; sleep 0.05; done; exit 1").await.exit.code == 0
+}
+
+async fn set(sandbox: &Sandbox, policy: Policy) {
+    sandbox.change_network(NetworkChange { policy: Some(policy), ..NetworkChange::default() }).await.unwrap();
+}
+
+isolated! {
+    async fn a_policy_holds_through_everything_that_happens_to_a_sandbox() {
+        let world = World::new().await;
+        let sandbox = world.sandbox(&[], &[]).await;
+        let ran = shell(&sandbox, "cat /sys/class/net/eth0/mtu; curl -s -m 30 http://example.com/; echo $?").await;
+        assert_eq!(ran.stdout, "16000\n6\n", "without a policy names do not resolve, and that is said at once");
+
+        // Changed while it runs, and for connections that are open.
+        set(&sandbox, allow(&["example.com"])).await;
+        assert_eq!(fetch(&sandbox, URL).await, "200");
+        hold_connection(&sandbox).await;
+        set(&sandbox, Policy::of(Mode::Deny)).await;
+        assert!(is_cut(&sandbox).await, "an open connection outlived the policy");
+        assert_eq!(fetch(&sandbox, URL).await, "000");
+        set(&sandbox, allow(&["example.com"])).await;
+
+        sandbox.pause().await.unwrap();
+        sandbox.resume().await.unwrap();
+        assert_eq!(fetch(&sandbox, URL).await, "200");
+
+        // A child has the policy, and none of the connections.
+        hold_connection(&sandbox).await;
+        let forks = world.engine.engine.fork(&sandbox, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap();
+        let child = forks[0].sandbox.clone();
+        assert_eq!((fetch(&child, URL).await, fetch(&child, "http://other.com/").await), ("200".into(), "000".into()));
+        assert!(is_cut(&child).await, "a connection of the parent's went on in the child");
+        assert_eq!(fetch(&sandbox, URL).await, "200", "the parent goes on");
+        child.end(sandling_engine::EndReason::Requested).await.unwrap();
+
+        sandbox.hibernate().await.unwrap();
+        set(&sandbox, allow(&["example.com", "other.com"])).await;
+        sandbox.wake().await.unwrap();
+        assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, "http://other.com/").await), ("200".into(), "200".into()));
+
+        assert_eq!(fetch(&sandbox, "http://evil.com/").await, "000");
+        let refused = |event: &sandling_engine::network::NetworkEvent| {
+            event.event.kind == EventKind::Dns
+                && matches!(event.event.verdict, Verdict::Refused(_))
+                && event.event.name.as_ref().is_some_and(|name| name.as_str() == "evil.com")
+        };
+        eventually("an event that says so", || sandbox.network_events(0, 1000).iter().any(refused)).await;
+        let stored = world.engine.engine.newest_events("default", Some(sandbox.id()), 1000).unwrap();
+        assert!(stored.iter().any(|event| event.kind == "network"), "{stored:?}");
+        assert!(sandbox.usage().await.unwrap().network.received_bytes > 0);
+        world.engine.close().await;
+    }
+
+    async fn what_was_used_while_learning_is_a_policy() {
+        let world = World::new().await;
+        let sandbox = world.sandbox(&[], &[]).await;
+        set(&sandbox, Policy::of(Mode::Learn)).await;
+        assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, "http://169.254.169.254/").await), ("200".into(), "000".into()));
+        let learned = sandbox.learned_policy().unwrap();
+        assert_eq!(learned, allow(&["example.com"]));
+        set(&sandbox, learned).await;
+        assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, "http://other.com/").await), ("200".into(), "000".into()));
+        world.engine.close().await;
+    }
+}

@@ -1,0 +1,102 @@
+//! The commands, and a server that is killed and started again.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::world;
+use crate::harness::{SANDLING, templates};
+use crate::isolated;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn command(home: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(SANDLING);
+    command.args(arguments).env("SANDLING_HOME", home.path()).env("SANDLING_TEMPLATES", templates());
+    command.env_remove("SANDLING_API").env_remove("SANDLING_TOKEN");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// A server whose names are those of the world, and what it prints.
+async fn serve(home: &TempDir) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--standbys", "0", "--name-server", "127.0.0.1:5300"];
+    let mut child = command(home, &arguments).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = said.next_line().await.unwrap().unwrap();
+    let address = first.strip_prefix("sandling listens on ").unwrap().trim().to_owned();
+    let announced = async {
+        while !std::fs::read_to_string(home.path().join("server")).is_ok_and(|text| text.trim() == address) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, announced).await.expect("the server never said where it is");
+    (child, said)
+}
+
+async fn sandling(home: &TempDir, arguments: &[&str]) -> Output {
+    let running = command(home, arguments).output();
+    tokio::time::timeout(PATIENCE, running).await.expect("it took too long").unwrap()
+}
+
+async fn ok(home: &TempDir, arguments: &[&str]) -> String {
+    let ran = sandling(home, arguments).await;
+    assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+}
+
+async fn refused(home: &TempDir, arguments: &[&str]) -> String {
+    let ran = sandling(home, arguments).await;
+    assert_eq!(ran.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stdout));
+    String::from_utf8(ran.stderr).unwrap()
+}
+
+async fn fetch(home: &TempDir, id: &str, host: &str) -> String {
+    let line = format!("curl -s -m 30 -o /dev/null -w '%{{http_code}}' http://{host}/; true");
+    ok(home, &["exec", "-c", &line, id]).await
+}
+
+isolated! {
+    async fn the_commands_show_and_change_it_and_a_killed_server_loses_nothing() {
+        let _servers = world::servers().await;
+        let home = TempDir::new().unwrap();
+        let (mut server, _said) = serve(&home).await;
+        let id = ok(&home, &["create", "--allow", "example.com", "--ttl", "10m"]).await;
+        assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
+
+        server.kill().await.unwrap();
+        let (mut server, _said) = serve(&home).await;
+        assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
+        let shown: Value = serde_json::from_str(&ok(&home, &["network", &id, "--json"]).await).unwrap();
+        assert_eq!((&shown["mode"], &shown["allow"]), (&"allow".into(), &serde_json::json!(["example.com"])), "{shown}");
+        let evil = |event: &Value| event["name"] == "evil.com" && event["verdict"] == "refused" && event["code"] == "not_listed";
+        assert!(shown["events"].as_array().unwrap().iter().any(evil), "{shown}");
+        let table = ok(&home, &["network", &id, "--allow", "evil.com"]).await;
+        assert!(table.contains("evil.com") && table.contains("it is not on the allow list"), "{table}");
+        assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("000".into(), "200".into()));
+        ok(&home, &["network", &id, "--set", "deny"]).await;
+        assert_eq!(fetch(&home, &id, "evil.com").await, "000");
+        assert!(refused(&home, &["network", &id, "--allow", "*"]).await.contains("every name"));
+        assert!(ok(&home, &["events", &id]).await.contains("network_changed"));
+
+        let mut storing = command(&home, &["secret", "set", "API_KEY", "--host", "api.example.com"]);
+        let mut storing = storing.stdin(Stdio::piped()).spawn().unwrap();
+        storing.stdin.take().unwrap().write_all(b"hunter2\n").await.unwrap();
+        assert!(storing.wait().await.unwrap().success());
+        let listed = ok(&home, &["secret", "ls"]).await;
+        assert!(listed.contains("API_KEY") && listed.contains("api.example.com") && !listed.contains("hunter2"), "{listed}");
+        assert!(refused(&home, &["create", "--secret", "OTHER"]).await.contains("sandling secret set"));
+        ok(&home, &["secret", "rm", "API_KEY"]).await;
+        assert!(refused(&home, &["secret", "rm", "API_KEY"]).await.contains("not found"));
+
+        let learned = sandling(&home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
+        let said = String::from_utf8(learned.stderr).unwrap();
+        assert!(said.contains("--allow www.example.com"), "{said}");
+        ok(&home, &["rm", "--all"]).await;
+        server.kill().await.unwrap();
+    }
+}

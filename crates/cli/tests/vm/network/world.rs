@@ -1,0 +1,82 @@
+//! An engine in a namespace, and the servers around it.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use sandling_engine::{CreateSpec, Engine, EngineConfig, NetworkConfig, NetworkWish, Sandbox};
+use sandling_network::policy::Policy;
+use tempfile::TempDir;
+
+use crate::harness::{TestEngine, chain, config, shell, spec};
+use crate::servers::{self, DNS, Log, Zone};
+
+/// Where example.com and other.com both are: a shared address, as large hosts have.
+pub const SHARED: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
+
+pub struct World {
+    pub engine: TestEngine,
+    pub log: Log,
+}
+
+/// Starts servers on every address, and name servers that know some of them.
+pub async fn servers() -> (Log, String) {
+    let (log, zone) = (Log::default(), Zone::default());
+    for (name, address) in [
+        ("example.com", SHARED),
+        ("*.example.com", SHARED),
+        ("other.com", SHARED),
+        ("evil.com", SHARED),
+        ("rebind.example.com", Ipv4Addr::new(169, 254, 169, 254)),
+        ("private.example.com", Ipv4Addr::new(10, 0, 0, 1)),
+        ("loopback.example.com", Ipv4Addr::LOCALHOST),
+    ] {
+        zone.lock().unwrap().insert(name.to_owned(), vec![address]);
+    }
+    let tls = servers::tls();
+    servers::start(&log, &zone, tls.acceptor).await;
+    (log, tls.authority_pem)
+}
+
+impl World {
+    pub async fn new() -> World {
+        let (log, authority) = servers().await;
+        let home = TempDir::new().unwrap();
+        let authorities = home.path().join("authorities.pem");
+        std::fs::write(&authorities, authority).unwrap();
+        // SAFETY: the process of this test has one thread still, and nothing else reads the environment meanwhile.
+        unsafe { std::env::set_var("SSL_CERT_FILE", &authorities) };
+        let engine = open(&home).await;
+        World { engine: TestEngine { engine, home }, log }
+    }
+
+    pub async fn sandbox(&self, entries: &[&str], secrets: &[&str]) -> Arc<Sandbox> {
+        let secrets = secrets.iter().map(|name| (*name).to_owned()).collect();
+        let network = NetworkWish { policy: allow(entries), secrets };
+        let made = self.engine.engine.create(CreateSpec { network, ..spec("base") }).await;
+        made.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    }
+
+    /// Heads of the requests that servers got.
+    pub fn requests(&self) -> Vec<String> {
+        self.log.lock().unwrap().requests.clone()
+    }
+
+    /// Whether any server was told this.
+    pub fn heard(&self, text: &str) -> bool {
+        self.requests().iter().any(|head| head.contains(text))
+    }
+}
+
+async fn open(home: &TempDir) -> Arc<Engine> {
+    let network = NetworkConfig { name_servers: vec![DNS], ..NetworkConfig::default() };
+    Engine::open(EngineConfig { network, ..config(home) }).await.unwrap()
+}
+
+pub fn allow(entries: &[&str]) -> Policy {
+    Policy::allow(entries.iter().map(|entry| entry.parse().unwrap()))
+}
+
+/// The status of a request from inside, or `000` if there was no answer.
+pub async fn fetch(sandbox: &Arc<Sandbox>, url: &str) -> String {
+    shell(sandbox, &format!("curl -s -m 30 -o /dev/null -w '%{{http_code}}' '{url}'")).await.stdout
+}

@@ -1,0 +1,87 @@
+//! The certificate authority of one sandbox: made when something of its TLS is to be opened, trusted by its guest only.
+
+use std::sync::Arc;
+
+use sandling_network::Authority;
+use sandling_protocol::{ExecSpec, OnLimit, Program, Request, Response, Stdin};
+use serde::{Deserialize, Serialize};
+
+use super::error::NetworkError;
+use crate::engine::Engine;
+use crate::link::{Link, LinkError};
+use crate::sandbox::SandboxId;
+
+/// Where the guest's programs find all authorities, its own among them.
+const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// Where it is alone.
+const OWN: &str = "/usr/local/share/ca-certificates/sandling.crt";
+const INSTALL_MS: u64 = 60_000;
+
+/// The bundle for programs that read one file, the hashed link for those that look through the directory.
+const INSTALL: &str = r#"set -e
+mkdir -p "${1%/*}" "${2%/*}"
+printf '%s' "$3" >"$1"
+[ ! -s "$2" ] || [ -z "$(tail -c 1 "$2")" ] || echo >>"$2"
+cat "$1" >>"$2"
+if hash=$(openssl x509 -hash -noout -in "$1" 2>/dev/null); then ln -sf "$1" "${2%/*}/$hash.0"; fi"#;
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    certificate: String,
+    key: String,
+}
+
+/// Variables by which programs that do not use the system's authorities find them.
+pub(super) fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let bundle = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT"];
+    let bundle = bundle.into_iter().chain(["AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO"]);
+    bundle.map(|name| (name, BUNDLE)).chain([("NODE_EXTRA_CA_CERTS", OWN), ("DENO_CERT", OWN)])
+}
+
+/// Makes a guest trust an authority.
+pub(super) async fn install(link: &Link, certificate: &str) -> Result<(), NetworkError> {
+    let words = ["/bin/sh", "-c", INSTALL, "sh", OWN, BUNDLE, certificate];
+    let id = "sandling-authority".to_owned();
+    let spec = ExecSpec {
+        id: id.clone(),
+        program: Program::Argv(words.map(str::to_owned).to_vec()),
+        env: Default::default(),
+        cwd: None,
+        user: Some("root".to_owned()),
+        timeout_ms: Some(INSTALL_MS),
+        output_limit: 1 << 16,
+        on_limit: OnLimit::Kill,
+        stdin: Stdin::Closed,
+        terminal: None,
+    };
+    let ended = link.open(Request::Run(spec), &[])?.drain(|_, _| {}).await?;
+    link.call(Request::Forget { exec: id }).await?;
+    match ended {
+        Response::Exited(exit) if exit.code == 0 => Ok(()),
+        Response::Exited(exit) => Err(NetworkError::Install { code: exit.code }),
+        _ => Err(LinkError::Unexpected.into()),
+    }
+}
+
+fn purpose(sandbox: &SandboxId) -> String {
+    format!("authority {sandbox}")
+}
+
+impl Engine {
+    /// Keeps a sandbox's authority for its next gateway.
+    pub(super) fn keep_authority(&self, sandbox: &SandboxId, authority: &Authority) -> Result<(), NetworkError> {
+        let kept =
+            Kept { certificate: authority.certificate_pem().to_owned(), key: authority.key_pem().as_str().to_owned() };
+        let text = serde_json::to_vec(&kept).map_err(|error| NetworkError::Key(error.into()))?;
+        let sealed = self.vault.seal(&purpose(sandbox), &text).map_err(NetworkError::Key)?;
+        Ok(self.store.put_authority(sandbox.as_str(), &sealed)?)
+    }
+
+    /// The authority that a sandbox's guest trusts, if it has one.
+    pub(super) fn authority_of(&self, sandbox: &SandboxId) -> Result<Option<Arc<Authority>>, NetworkError> {
+        let Some(sealed) = self.store.authority(sandbox.as_str())? else { return Ok(None) };
+        let text = self.vault.open(&purpose(sandbox), &sealed).map_err(NetworkError::Key)?;
+        let kept: Kept = serde_json::from_slice(&text).map_err(|error| NetworkError::Key(error.into()))?;
+        Ok(Some(Arc::new(Authority::from_pem(&kept.certificate, &kept.key)?)))
+    }
+}

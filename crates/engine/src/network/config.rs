@@ -1,0 +1,59 @@
+//! What the operator says about all sandboxes' networks, and what all gateways share.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use ipnet::Ipv4Net;
+use sandling_network::{HostName, Limits, ResolveError, Resolved, Resolver, SystemResolver, TrustRoots};
+
+type Resolving<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Resolved, ResolveError>> + Send + 'a>>;
+
+/// What the operator says about all sandboxes' networks.
+#[derive(Debug, Clone, Default)]
+pub struct NetworkConfig {
+    /// Networks outside the public internet that policies may allow. Nobody but the operator can open one.
+    pub opened: Vec<Ipv4Net>,
+    /// Name servers to ask instead of the host's own.
+    pub name_servers: Vec<SocketAddr>,
+    /// What each sandbox may use.
+    pub limits: Limits,
+}
+
+/// What all gateways of an engine share.
+pub(crate) struct Outside {
+    pub(crate) opened: Vec<Ipv4Net>,
+    pub(crate) limits: Limits,
+    pub(crate) resolver: Arc<dyn Resolver>,
+    roots: OnceLock<TrustRoots>,
+}
+
+impl Outside {
+    pub(crate) fn new(config: &NetworkConfig) -> Self {
+        let resolver = match config.name_servers.as_slice() {
+            [] => SystemResolver::of_the_host(),
+            servers => SystemResolver::of_servers(servers),
+        };
+        let resolver: Arc<dyn Resolver> = match resolver {
+            Ok(resolver) => Arc::new(resolver),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no name can be resolved for sandboxes");
+                Arc::new(Nobody)
+            }
+        };
+        Self { opened: config.opened.clone(), limits: config.limits, resolver, roots: OnceLock::new() }
+    }
+
+    /// Whom servers are verified against where TLS is opened. Read once, and only if somebody needs it.
+    pub(crate) fn roots(&self) -> TrustRoots {
+        self.roots.get_or_init(TrustRoots::of_the_host).clone()
+    }
+}
+
+/// A host without name servers.
+struct Nobody;
+
+impl Resolver for Nobody {
+    fn resolve<'a>(&'a self, _: &'a HostName) -> Resolving<'a> {
+        Box::pin(async { Err(ResolveError::Failed("the host has no name servers".into())) })
+    }
+}

@@ -1,0 +1,47 @@
+//! Why a sandbox's network cannot be as it is wanted.
+
+use sandling_network::{AuthorityError, BadSecret, StartError};
+use sandling_vmm::machine::MachineError;
+
+use crate::link::LinkError;
+use crate::store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    #[error("there is no secret `{0}`; store it first with `sandling secret set`")]
+    NoSecret(String),
+    #[error("the secret `{0}` was not given to this sandbox; secrets are given when a sandbox is made")]
+    NotAttached(String),
+    #[error("a sandbox can be given at most {most} secrets")]
+    TooMany { most: usize },
+    #[error("a workspace can store at most {most} secrets; remove one first")]
+    Full { most: usize },
+    #[error("an allow list has at most {most} entries")]
+    TooLong { most: usize },
+    #[error("a secret's name has up to 64 letters, digits and _, and begins with no digit: it names a variable")]
+    SecretName,
+    #[error("a secret's value has at most {most} bytes")]
+    SecretLength { most: usize },
+    #[error("a variable that programs find certificates or each other by cannot be a secret's name")]
+    ReservedName,
+    #[error(transparent)]
+    Secret(#[from] BadSecret),
+    #[error("`inspected` needs a certificate authority, which a sandbox is only given when it is made")]
+    NoAuthority,
+    #[error("the key that secrets are encrypted with cannot be used")]
+    Key(#[source] std::io::Error),
+    #[error("the sandbox's authority could not be made")]
+    Authority(#[from] AuthorityError),
+    #[error("the guest could not be told to trust its authority")]
+    Guest(#[from] LinkError),
+    #[error("the guest could not be told to trust its authority: its shell ended with {code}")]
+    Install { code: i32 },
+    #[error("the machine's network card is out of reach")]
+    Machine(#[from] MachineError),
+    #[error("the gateway did not start")]
+    Start(#[from] StartError),
+    #[error("the sandbox has ended")]
+    Ended,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

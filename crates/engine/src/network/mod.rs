@@ -1,0 +1,29 @@
+//! What sandboxes may reach: a gateway for each that runs, its policy, and secrets that never enter it.
+//!
+//! A guest's network card ends in a socket that its machine's keeper holds. While somebody looks after the sandbox, a
+//! gateway (`sandling-network`) reads from it; nobody else does, so without a gateway there is no network. Policy and
+//! the names of secrets are in the sandbox's row; values of secrets, and the keys of sandboxes' own certificate
+//! authorities, are in the store, encrypted under a key in a file of its own.
+
+mod authority;
+mod change;
+mod config;
+mod error;
+mod feed;
+mod gate;
+mod prepare;
+mod secrets;
+mod settings;
+mod vault;
+
+pub use change::NetworkChange;
+pub use config::NetworkConfig;
+pub(crate) use config::Outside;
+pub use error::NetworkError;
+pub use feed::NetworkEvent;
+pub(crate) use gate::Network;
+pub use gate::NetworkCounts;
+pub(crate) use prepare::Prepared;
+pub use secrets::SecretInfo;
+pub use settings::{AttachedSecret, NetworkSettings, NetworkWish};
+pub(crate) use vault::Vault;

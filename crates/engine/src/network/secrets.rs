@@ -1,0 +1,140 @@
+//! Secrets of a workspace: stored encrypted, bound to hosts, given to sandboxes by name, revoked at once.
+
+use jiff::Timestamp;
+use sandling_network::policy::Entry;
+use sandling_network::{Secret, SecretSet};
+use zeroize::Zeroizing;
+
+use super::error::NetworkError;
+use super::settings::AttachedSecret;
+use crate::engine::Engine;
+use crate::store::SecretRow;
+
+const MOST_SECRETS: usize = 256;
+const LONGEST_NAME: usize = 64;
+const LONGEST_VALUE: usize = 8 * 1024;
+/// Programs would no longer start, or trust whom they should.
+const RESERVED: [&str; 5] = ["PATH", "HOME", "USER", "LD_PRELOAD", "LD_LIBRARY_PATH"];
+/// Stands where a placeholder will be, to see whether the rest makes a secret.
+const SOME_PLACEHOLDER: &str = "sandling_secret_0000000000000000";
+
+/// A secret as it can be shown: without its value.
+#[derive(Debug, Clone)]
+pub struct SecretInfo {
+    pub name: String,
+    pub hosts: Vec<Entry>,
+    pub created_at: Timestamp,
+}
+
+fn purpose(workspace: &str, name: &str) -> String {
+    format!("secret {workspace}/{name}")
+}
+
+impl Engine {
+    /// Stores a secret, or replaces it. Sandboxes that have it use the new value from now on.
+    pub fn set_secret(
+        &self,
+        workspace: &str,
+        name: &str,
+        value: Zeroizing<String>,
+        hosts: Vec<Entry>,
+    ) -> Result<SecretInfo, NetworkError> {
+        check_name(name)?;
+        if value.len() > LONGEST_VALUE {
+            return Err(NetworkError::SecretLength { most: LONGEST_VALUE });
+        }
+        Secret::new(name, SOME_PLACEHOLDER, value.as_str().to_owned(), hosts.clone())?;
+        let known = self.store.secrets(workspace)?;
+        if known.len() >= MOST_SECRETS && !known.iter().any(|row| row.name == name) {
+            return Err(NetworkError::Full { most: MOST_SECRETS });
+        }
+        let sealed = self.vault.seal(&purpose(workspace, name), value.as_bytes()).map_err(NetworkError::Key)?;
+        let row = SecretRow { name: name.to_owned(), hosts, created_at: Timestamp::now(), sealed };
+        self.store.put_secret(workspace, &row)?;
+        self.secrets_changed(workspace);
+        Ok(row.into())
+    }
+
+    /// The secrets of a workspace, without their values.
+    pub fn secrets(&self, workspace: &str) -> Result<Vec<SecretInfo>, NetworkError> {
+        Ok(self.store.secrets(workspace)?.into_iter().map(SecretInfo::from).collect())
+    }
+
+    /// Forgets a secret: no sandbox can use it any more when this returns. False when there is none.
+    pub fn remove_secret(&self, workspace: &str, name: &str) -> Result<bool, NetworkError> {
+        let removed = self.store.remove_secret(workspace, name)?;
+        self.secrets_changed(workspace);
+        Ok(removed)
+    }
+
+    /// Gives every sandbox of the workspace the secrets as they are now.
+    fn secrets_changed(&self, workspace: &str) {
+        for sandbox in self.living() {
+            if sandbox.info.workspace == workspace {
+                sandbox.network.renew_secrets(self, workspace);
+            }
+        }
+    }
+
+    /// Those of a sandbox's secrets that there still are. One that cannot be opened is left out: what is not there
+    /// cannot be placed, and requests with its placeholder go nowhere that matters.
+    pub(super) fn secret_set(&self, workspace: &str, attached: &[AttachedSecret]) -> SecretSet {
+        if attached.is_empty() {
+            return SecretSet::default();
+        }
+        let rows = self.store.secrets(workspace).unwrap_or_else(|error| {
+            tracing::error!(error = &error as &dyn std::error::Error, "secrets cannot be read; none is used");
+            Vec::new()
+        });
+        let given = attached.iter().filter_map(|secret| {
+            let row = rows.iter().find(|row| row.name == secret.name)?;
+            match self.open_secret(workspace, row, &secret.placeholder) {
+                Ok(secret) => Some(secret),
+                Err(error) => {
+                    tracing::error!(secret = row.name, error = &error as &dyn std::error::Error, "it is not used");
+                    None
+                }
+            }
+        });
+        SecretSet::new(given.collect())
+    }
+
+    fn open_secret(&self, workspace: &str, row: &SecretRow, placeholder: &str) -> Result<Secret, NetworkError> {
+        let value = self.vault.open(&purpose(workspace, &row.name), &row.sealed).map_err(NetworkError::Key)?;
+        let value = String::from_utf8_lossy(&value).into_owned();
+        Ok(Secret::new(&row.name, placeholder, value, row.hosts.clone())?)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), NetworkError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let begins_well = name.bytes().next().is_some_and(|first| plain(first) && !first.is_ascii_digit());
+    if !begins_well || name.len() > LONGEST_NAME || !name.bytes().all(plain) {
+        return Err(NetworkError::SecretName);
+    }
+    if RESERVED.contains(&name) || super::authority::variables().any(|(variable, _)| variable == name) {
+        return Err(NetworkError::ReservedName);
+    }
+    Ok(())
+}
+
+impl From<SecretRow> for SecretInfo {
+    fn from(row: SecretRow) -> Self {
+        Self { name: row.name, hosts: row.hosts, created_at: row.created_at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secrets_name_can_be_a_variables() {
+        for good in ["OPENAI_API_KEY", "token", "_x9"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", "9A", "A-B", "A=B", "PATH", "SSL_CERT_FILE", "Ä", &"A".repeat(65)] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+}

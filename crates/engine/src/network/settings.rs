@@ -1,0 +1,63 @@
+//! What one sandbox may reach, as it is asked for and as it is kept.
+
+use sandling_network::policy::{Policy, TlsMode};
+use serde::{Deserialize, Serialize};
+
+use super::error::NetworkError;
+
+/// More than anybody reads, and little enough to be looked through for every connection.
+const MOST_ENTRIES: usize = 512;
+
+/// What network a new sandbox is to have. The default is none.
+#[derive(Debug, Clone, Default)]
+pub struct NetworkWish {
+    pub policy: Policy,
+    /// Secrets of its workspace, by name.
+    pub secrets: Vec<String>,
+}
+
+/// The network that a sandbox has. It holds no secret's value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetworkSettings {
+    pub policy: Policy,
+    pub secrets: Vec<AttachedSecret>,
+    /// Its guest was told to trust an authority of its own, so that TLS can be opened.
+    pub has_authority: bool,
+}
+
+/// A secret that a sandbox may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedSecret {
+    pub name: String,
+    /// What the guest holds instead.
+    pub placeholder: String,
+}
+
+impl NetworkSettings {
+    /// What a copy of the sandbox has: the same policy, and the secrets only if they are given to it.
+    pub(crate) fn for_child(&self, secrets: bool) -> Self {
+        let secrets = if secrets { self.secrets.clone() } else { Vec::new() };
+        let has_authority = self.has_authority && (!secrets.is_empty() || self.policy.tls == TlsMode::Inspected);
+        Self { policy: self.policy.clone(), secrets, has_authority }
+    }
+}
+
+pub(super) fn check(policy: &Policy) -> Result<(), NetworkError> {
+    if policy.allow.len() > MOST_ENTRIES { Err(NetworkError::TooLong { most: MOST_ENTRIES }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_has_the_policy_and_not_the_secrets() {
+        let secret = AttachedSecret { name: "KEY".into(), placeholder: "sandling-placeholder".into() };
+        let policy = Policy::allow(["example.com".parse().unwrap()]);
+        let parent = NetworkSettings { policy, secrets: vec![secret], has_authority: true };
+        let child = parent.for_child(false);
+        assert_eq!((&child.policy, child.secrets.len(), child.has_authority), (&parent.policy, 0, false));
+        assert_eq!(parent.for_child(true), parent);
+    }
+}
