@@ -23,7 +23,7 @@ COMMANDS = [
     "id=$(sandling create --ttl 10m)",
     "sandling exec -c 'echo original >/workspace/config' $id",
     "children=$(sandling fork -n 3 $id)",
-    "for child in $children; do sandling exec -c 'echo risky >/workspace/config; hostname; cat /workspace/config' $child; done",
+    "for child in $children; do sandling exec -c 'echo risky >/workspace/config; hostname' $child; done",
     "sandling exec -c 'hostname; cat /workspace/config' $id",
     "sandling rm --all",
 ]
@@ -62,7 +62,8 @@ def play(environment: dict[str, str]) -> list[tuple[str, str, float]]:
         lines.append(("typed", f"$ {command}", now))
         now += 0.6
         started = time.monotonic()
-        shell.stdin.write(f"{command}\necho END-OF-COMMAND $?\n")
+        # What is typed next is not this command's stdin.
+        shell.stdin.write(f"{{ {command}; }} </dev/null\necho END-OF-COMMAND $?\n")
         shell.stdin.flush()
         while not (line := shell.stdout.readline()).startswith("END-OF-COMMAND"):
             assert line, "the shell ended"

@@ -12,10 +12,11 @@ use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::{Handler, Versions};
-use crate::session::{Session, SessionSettings};
+use crate::session::{Alive, REMOVE_WITHIN, Session, SessionSettings};
 
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
@@ -48,8 +49,9 @@ pub async fn serve_http(
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(settings.idle);
     let made = sessions.clone();
+    let (alive, mut ended) = mpsc::channel(1);
     let service = StreamableHttpService::new(
-        move || Ok(Handler { session: begin(&made, &settings), versions: Versions::WithSessions }),
+        move || Ok(Handler { session: begin(&made, &settings, alive.clone()), versions: Versions::WithSessions }),
         Arc::new(manager),
         config,
     );
@@ -59,11 +61,13 @@ pub async fn serve_http(
     for session in left.iter().filter_map(Weak::upgrade) {
         session.end().await;
     }
+    // Those that ended just now still have their sandboxes to end.
+    let _ = tokio::time::timeout(REMOVE_WITHIN, ended.recv()).await;
     served.map_err(HttpError::Broken)
 }
 
-fn begin(sessions: &Sessions, settings: &SessionSettings) -> Arc<Session> {
-    let session = Arc::new(Session::new(settings.clone()));
+fn begin(sessions: &Sessions, settings: &SessionSettings, alive: Alive) -> Arc<Session> {
+    let session = Arc::new(Session::new(settings.clone(), alive));
     let mut all = lock(sessions);
     all.retain(|session| session.strong_count() > 0);
     all.push(Arc::downgrade(&session));

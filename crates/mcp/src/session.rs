@@ -9,10 +9,10 @@ use sandling_client::{Client, ClientError, Preview, Sandbox};
 use sandling_tools::{BadCall, Observation, Settings, ToolError, Toolbox, read_arguments};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, mpsc};
 
 const MOST_FORKS: usize = 8;
-const REMOVE_WITHIN: Duration = Duration::from_secs(30);
+pub const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 
 /// What holds for every session.
 #[derive(Debug, Clone)]
@@ -31,9 +31,13 @@ pub enum Checkpoints {
     OnRequest,
 }
 
+/// Held by whatever still has sandboxes to end; when nobody holds one any more, all are ended.
+pub type Alive = mpsc::Sender<()>;
+
 /// Made without a sandbox; dropped, it ends those that it has.
 pub struct Session {
     settings: SessionSettings,
+    alive: Alive,
     machines: Mutex<Machines>,
 }
 
@@ -83,8 +87,8 @@ fn one() -> usize {
 }
 
 impl Session {
-    pub fn new(settings: SessionSettings) -> Self {
-        Self { settings, machines: Mutex::default() }
+    pub fn new(settings: SessionSettings, alive: Alive) -> Self {
+        Self { settings, alive, machines: Mutex::default() }
     }
 
     pub fn settings(&self) -> &SessionSettings {
@@ -248,7 +252,11 @@ impl Drop for Session {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { end_all(&left).await });
+            let alive = self.alive.clone();
+            runtime.spawn(async move {
+                end_all(&left).await;
+                drop(alive);
+            });
         }
     }
 }

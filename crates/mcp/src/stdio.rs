@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::stdio;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::{Handler, Versions};
@@ -20,7 +21,9 @@ pub enum StdioError {
 
 /// Serves until the client goes away or `stop` says so; then its sandboxes are ended.
 pub async fn serve_stdio(settings: SessionSettings, stop: CancellationToken) -> Result<(), StdioError> {
-    let session = Arc::new(Session::new(settings));
+    // This one is ended here, and nobody needs to wait for it elsewhere.
+    let (alive, _) = mpsc::channel(1);
+    let session = Arc::new(Session::new(settings, alive));
     let handler = Handler { session: session.clone(), versions: Versions::All };
     let served = serve(handler, stop).await;
     session.end().await;
