@@ -13,8 +13,8 @@ mod work;
 
 pub use access::{Audit, Quota, Token, TokenCommand};
 pub use copies::{Fork, Snapshot, SnapshotCommand};
-pub use past::{Checkpoint, CheckpointCommand, Diff, Rewind, Timeline};
 pub use network::{ModeChoice, Network, Outside, Secret, SecretCommand};
+pub use past::{Checkpoint, CheckpointCommand, Diff, Rewind, Timeline};
 pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;
 pub use sandboxes::{Create, Ls, Named, Rm};
