@@ -22,10 +22,10 @@ def test_everything_survives_every_pause(make):
 
 
 def test_at_its_end_a_sandbox_can_go_to_sleep_and_be_woken_by_use(make):
-    made = make(timeout=2, lifecycle={"on_timeout": "pause", "auto_resume": True})
+    made = make(timeout=8, lifecycle={"on_timeout": "pause", "auto_resume": True})
     assert made.get_info().lifecycle == {"on_timeout": "pause", "auto_resume": True}
     until("its sleep", lambda: made.get_info().state == SandboxState.PAUSED)
-    time.sleep(2.5)
+    time.sleep(1)
     assert made.get_info().state == SandboxState.PAUSED
     paused = Sandbox.list(query=SandboxQuery(state=[SandboxState.PAUSED])).next_items()
     assert made.sandbox_id in [info.sandbox_id for info in paused]

@@ -47,14 +47,18 @@ impl Network {
             return Err(unsupported("rules cannot be had; use a secret of Sandling's own API to put headers in"));
         }
         if !self.dns_servers.is_empty() || !self.egress_proxy.is_null() {
-            return Err(unsupported("DNS servers and a proxy are the server's; leave dns_servers and egress_proxy out"));
+            return Err(unsupported(
+                "DNS servers and a proxy are the server's; leave dns_servers and egress_proxy out",
+            ));
         }
         if self.mask_request_host.is_some() {
             return Err(unsupported("a server in a sandbox sees `localhost` as its host; leave mask_request_host out"));
         }
         let is_open = self.allow_out.iter().any(|entry| entry == ALL);
         if is_open && self.deny_out.iter().any(|entry| entry != ALL) {
-            return Err(unsupported("parts of an open network cannot be denied; list in allow_out what may be reached"));
+            return Err(unsupported(
+                "parts of an open network cannot be denied; list in allow_out what may be reached",
+            ));
         }
         let request = if is_open {
             NetworkRequest { mode: Some(ModeName::Open), ..NetworkRequest::default() }
