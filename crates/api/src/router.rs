@@ -21,12 +21,14 @@ use crate::{request, routes, wire};
 #[openapi(
     info(title = "Sandling", description = "A disposable computer for every AI agent."),
     components(schemas(
-        wire::error::ErrorBody, wire::files::WriteName, crate::flag::Flag, routes::logs::StreamName
+        wire::error::ErrorBody, wire::files::WriteName, crate::flag::Flag, routes::logs::StreamName,
+        wire::diff::DiffFormat
     )),
     modifiers(&BearerTokens),
     tags(
-        (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"), (name = "logs"),
-        (name = "events"), (name = "metrics"), (name = "network"), (name = "terminals"), (name = "templates"), (name = "access"),
+        (name = "sandboxes"), (name = "exec"), (name = "repl"), (name = "files"), (name = "lifecycle"),
+        (name = "forks"), (name = "snapshots"), (name = "checkpoints"), (name = "network"), (name = "logs"),
+        (name = "events"), (name = "metrics"), (name = "terminals"), (name = "templates"), (name = "access"),
         (name = "server"),
         (name = "previews", description = "A server on any port of a sandbox is reachable at \
             `{port}-{id}.localhost`, at `/v1/sandboxes/{id}/proxy/{port}/…` and at `/v1/p/{token}/…`, by any method and \

@@ -48,9 +48,9 @@ pub struct CreateSpec {
     pub workspace: String,
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
-    pub network: NetworkWish,
     /// Makes a checkpoint before everything that changes it, and keeps so many.
     pub checkpoints: Option<u32>,
+    pub network: NetworkWish,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -145,8 +145,8 @@ impl Engine {
             bake: template.shape.key.clone(),
             standing: Standing::default(),
             parent: None,
-            network: network.settings,
             timeline: Timeline::keeping(spec.checkpoints),
+            network: network.settings,
         };
         self.hand_out(made, info)
     }
@@ -169,8 +169,8 @@ impl Engine {
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
             parent: None,
-            network,
             checkpoints: spec.checkpoints,
+            network,
         };
         let (sandbox, _) = self.restore_snapshot(&snapshot, born, Some(&spec.env), "restored").await?;
         Ok(sandbox)

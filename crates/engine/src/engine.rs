@@ -93,8 +93,8 @@ impl Engine {
             launcher: config.launcher.clone(),
             library: place_library(config.home.root()).map_err(home_error)?,
         });
-        let (vault, outside) = (Vault::of(&config.home), Outside::new(&config.network));
         let overlays = Overlays::new(config.home.snapshots());
+        let (vault, outside) = (Vault::of(&config.home), Outside::new(&config.network));
         let engine = Arc::new(Self {
             config,
             vault,

@@ -63,9 +63,9 @@ pub(crate) struct Born {
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) parent: Option<SandboxId>,
-    pub(crate) network: Prepared,
     /// How many checkpoints it keeps, if it makes them.
     pub(crate) checkpoints: Option<u32>,
+    pub(crate) network: Prepared,
 }
 
 /// A child, and how it came to be.
@@ -179,8 +179,8 @@ impl Engine {
             workspace: parent.workspace.clone(),
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
-            network,
             checkpoints: None,
+            network,
         };
         let (sandbox, clock) = self.restore_snapshot(snapshot, born, env.as_ref(), "forked").await?;
         let receipt = Receipt {
@@ -237,8 +237,8 @@ impl Engine {
             metadata: born.metadata,
             labels: born.labels,
             parent: born.parent,
-            network: born.network.settings,
             timeline: Timeline::keeping(born.checkpoints),
+            network: born.network.settings,
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });

@@ -31,8 +31,8 @@ struct Keeper {
     phase: watch::Sender<Phase>,
     lifetime: watch::Sender<Lifetime>,
     standing: watch::Sender<Standing>,
-    network: Arc<Network>,
     timeline: watch::Sender<Timeline>,
+    network: Arc<Network>,
     /// Absent while it hibernates.
     live: Option<Arc<Live>>,
     activity: Arc<Activity>,
@@ -49,8 +49,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (phase, observed) = watch::channel(live.clone().map_or(Phase::Hibernated, Phase::Running));
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
-    let network = Network::new(info.network.clone());
     let (timeline, past) = watch::channel(info.timeline.clone());
+    let network = Network::new(info.network.clone());
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let stalled = Arc::new(watch::Sender::new(false));
@@ -65,8 +65,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         commands,
         activity: activity.clone(),
         standing: stood,
-        network: network.clone(),
         timeline: past,
+        network: network.clone(),
         saves: Default::default(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
@@ -77,8 +77,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         phase,
         lifetime,
         standing,
-        network,
         timeline,
+        network,
         live,
         activity,
         stalled,

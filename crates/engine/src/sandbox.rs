@@ -89,12 +89,12 @@ pub struct SandboxInfo {
     /// The sandbox that it was forked from.
     #[serde(default)]
     pub parent: Option<SandboxId>,
-    /// What it may reach.
-    #[serde(default)]
-    pub network: NetworkSettings,
     /// Where it can go back to.
     #[serde(default)]
     pub timeline: Timeline,
+    /// What it may reach.
+    #[serde(default)]
+    pub network: NetworkSettings,
 }
 
 /// Why a sandbox ended.
@@ -232,8 +232,8 @@ pub struct Sandbox {
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
-    pub(crate) network: Arc<Network>,
     pub(crate) timeline: watch::Receiver<Timeline>,
+    pub(crate) network: Arc<Network>,
     pub(crate) saves: Saves,
 }
 
@@ -247,8 +247,8 @@ impl Sandbox {
             state: self.phase.borrow().state(),
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
-            network: self.network.settings(),
             timeline: self.timeline.borrow().clone(),
+            network: self.network.settings(),
             ..self.info.clone()
         }
     }

@@ -42,9 +42,9 @@ pub struct SandboxView {
     /// When its time to live is over, if it has one.
     expires_at: Option<String>,
     workspace: String,
-    network: NetworkSummary,
     /// How many checkpoints it keeps, if it makes one before each step.
     checkpoints_kept: Option<u32>,
+    network: NetworkSummary,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
     pub boundary: Value,
@@ -72,8 +72,8 @@ impl From<SandboxInfo> for SandboxView {
             idle_seconds: info.lifetime.idle_seconds,
             expires_at: expires_at(&info.lifetime),
             workspace: info.workspace,
-            network: (&info.network).into(),
             checkpoints_kept: info.timeline.keep,
+            network: (&info.network).into(),
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }
     }
@@ -131,15 +131,15 @@ pub struct CreateSandbox {
     pub pids: Option<u32>,
     pub from_snapshot: Option<String>,
     pub volumes: Option<Vec<VolumeMount>>,
-    /// What it may reach; absent: nothing.
-    pub network: Option<NetworkRequest>,
-    /// Names that it may reach, as the public clients write it; the same as `network.allow`.
-    pub egress_allowlist: Option<Vec<String>>,
     /// `every-exec`: a checkpoint before each command, cell and change of files, to rewind to.
     pub checkpoints: Option<CheckpointsName>,
     /// How many checkpoints without a name are kept; absent: 20.
     #[schema(minimum = 1, maximum = 100)]
     pub checkpoints_kept: Option<u32>,
+    /// What it may reach; absent: nothing.
+    pub network: Option<NetworkRequest>,
+    /// Names that it may reach, as the public clients write it; the same as `network.allow`.
+    pub egress_allowlist: Option<Vec<String>>,
 }
 
 /// When checkpoints are made.
@@ -198,8 +198,8 @@ impl CreateSandbox {
             workspace: workspace.to_owned(),
             metadata,
             labels,
-            network,
             checkpoints: kept(self.checkpoints, self.checkpoints_kept)?,
+            network,
         })
     }
 }

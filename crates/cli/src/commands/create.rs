@@ -26,9 +26,9 @@ pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
         memory_mb: options.sizes.memory,
         disk_mb: options.sizes.disk,
         pids: options.sizes.pids,
-        network: options.reach.request(),
         checkpoints: options.checkpoints.as_ref().map(|_| CheckpointsName::EveryExec),
         checkpoints_kept: options.checkpoints_kept,
+        network: options.reach.request(),
         ..CreateSandbox::default()
     };
     let made: Value = client.post("/v1/sandboxes", &wish).await?;

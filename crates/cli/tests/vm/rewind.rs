@@ -185,6 +185,12 @@ async fn a_diff_tells_what_changed_and_can_be_taken_home() {
     // A patch, taken home: git makes of the old what is there now.
     let patch = changed.patch().await.unwrap();
     assert!(patch.starts_with("# left out (special): pipe\n"), "{patch}");
+    let mut tar = changed.into_tar();
+    let mut bytes = Vec::new();
+    while let Some(more) = tar.next().await.unwrap() {
+        bytes.extend(more);
+    }
+    drop(tar);
     let home = tempfile::tempdir().unwrap();
     copy_home(&engine, &sandbox, home.path()).await;
     let patched = home.path().join("was");
@@ -195,12 +201,7 @@ async fn a_diff_tells_what_changed_and_can_be_taken_home() {
     assert_eq!(std::fs::read_link(patched.join("link")).unwrap(), std::path::Path::new("script"));
     assert!(!patched.join("gone").exists() && std::fs::read(patched.join("noise")).unwrap().ends_with(b"z\n"));
 
-    // And a tar.
-    let mut tar = changed.into_tar();
-    let mut bytes = Vec::new();
-    while let Some(more) = tar.next().await.unwrap() {
-        bytes.extend(more);
-    }
+    // And the tar.
     std::fs::write(home.path().join("tar"), bytes).unwrap();
     let unpacked = home.path().join("unpacked");
     std::fs::create_dir(&unpacked).unwrap();

@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use sandling_protocol::{Entry, EntryKind, FailureKind, Request, Response, ToGuest, WINDOW, WriteMode};
+use sandling_protocol::{Entry, EntryKind, FailureKind, Request, Response, ToGuest, WINDOW, Walked, WriteMode};
 
 use crate::harness::{Agent, Heard, Host, wait_for};
 
@@ -232,4 +232,28 @@ fn too_much_data_for_an_upload_fails_it_alone() {
     assert_eq!(host.end(stream).failure().kind, FailureKind::Invalid);
     assert_eq!(host.shell("echo fine").out(), "fine\n");
     wait_for(|| !agent.dir().join("f").exists());
+}
+
+#[test]
+fn a_tree_is_walked_with_what_tells_copies_apart() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    let dir = agent.dir().join("tree");
+    fs::create_dir_all(dir.join("deep/er")).unwrap();
+    fs::create_dir(dir.join("left-out")).unwrap();
+    fs::write(dir.join("deep/er/file"), "12345").unwrap();
+    fs::write(dir.join("left-out/file"), "").unwrap();
+    symlink("deep", dir.join("link")).unwrap();
+    let walk = |path: String| Request::Walk { path, skip: vec![agent.path("tree/left-out")] };
+    let heard = host.ask(walk(agent.path("tree")));
+    let lines = heard.entries.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let mut found: Vec<Walked> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    let names: Vec<_> = found.iter().map(|entry| entry.path.strip_prefix(dir.to_str().unwrap()).unwrap()).collect();
+    assert_eq!(names, ["/deep", "/deep/er", "/deep/er/file", "/link"]);
+    let file = fs::metadata(dir.join("deep/er/file")).unwrap();
+    assert_eq!((found[2].size, found[2].inode, found[2].kind), (5, file.ino(), EntryKind::File));
+    assert_eq!(found[2].changed_unix_nanos, file.ctime() * 1_000_000_000 + file.ctime_nsec());
+    assert_eq!(found[3].target.as_deref(), Some("deep"));
+    assert_eq!(host.ask(walk(agent.path("tree/link/er/file"))).failure().kind, FailureKind::NotADirectory);
 }

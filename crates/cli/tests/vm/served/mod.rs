@@ -3,6 +3,7 @@
 mod access;
 mod cp;
 mod exec;
+mod past;
 mod run;
 mod sandboxes;
 mod server;

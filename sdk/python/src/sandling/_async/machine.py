@@ -124,7 +124,7 @@ class AsyncMachine(AsyncSandboxBase):
     async def diff(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> Diff:
         """What changed: files that were added, changed and removed, with the text diff.
 
-        :param since: a checkpoint's number or name, ``now``, another sandbox's id, ``SANDBOX@CHECKPOINT`` or a snapshot.
+        :param since: a checkpoint's number or name, ``now``, a sandbox's id, ``SANDBOX@CHECKPOINT`` or a snapshot.
         :param to: the same.
         :param path: the directory that is compared; paths in the answer start there.
         """

@@ -51,6 +51,19 @@ class CodeContext:
         """Gives it a new interpreter, without variables."""
         self._request("POST", "/restart")
 
+    def fork(self, count: int = 1, *, metadata: Optional[Dict[str, str]] = None) -> List[CodeContext]:
+        """Copies of it, each in a sandbox of its own (:attr:`sandbox`), where it goes on with its variables."""
+        body: Dict[str, Any] = {"count": count, **({"metadata": metadata} if metadata else {})}
+        parent = self._sandbox
+        data = parent.client._make(parent._path(f"/contexts/{self.id}/fork"), body)
+        children = [parent._child(child) for child in data["children"]]
+        return [CodeContext(child, self.id, self.language) for child in children]
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox that it is in."""
+        return self._sandbox
+
     def close(self) -> None:
         """Ends it. One that is already gone is no error."""
         with suppress(NotFoundError):

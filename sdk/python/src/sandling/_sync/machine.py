@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TypeVar, Union, overload
 
 from ..errors import NotFoundError
-from ..models import Lifecycle, Promotion
+from ..models import Checkpoint, Diff, Lifecycle, Promotion, Timeline
 from .base import SandboxBase
 
 if TYPE_CHECKING:
@@ -94,6 +94,51 @@ class Machine(SandboxBase):
         from .explore import explore
 
         return explore(self, candidates, **options)  # type: ignore[type-var]
+
+    def timeline(self) -> Timeline:
+        """Where it can go back to, oldest first."""
+        return Timeline.from_wire(self._request("GET", "/timeline", timeout=MACHINE_WITHIN))
+
+    def checkpoint(self, name: Optional[str] = None) -> Checkpoint:
+        """Makes a checkpoint of this moment; one with a name is kept."""
+        body = {"name": name} if name else {}
+        data = self._request("POST", "/checkpoints", body=body, timeout=MACHINE_WITHIN)
+        return Checkpoint.from_wire(data)
+
+    def name_checkpoint(self, checkpoint: Union[int, str], name: Optional[str]) -> Checkpoint:
+        """Gives a checkpoint a name, which keeps it, or takes its name away."""
+        data = self._request("PATCH", f"/checkpoints/{checkpoint}", body={"name": name}, timeout=MACHINE_WITHIN)
+        return Checkpoint.from_wire(data)
+
+    def rewind(self, to: Union[int, str]) -> Optional[int]:
+        """Puts it back to a checkpoint, by number or name: memory, disk, processes and variables are those of then.
+
+        Where it was becomes a checkpoint, too; its number is what is returned, to take the rewind back.
+        """
+        data = self._request("POST", "/rewind", body={"to": to}, timeout=MACHINE_WITHIN)
+        self.status = "running"
+        was: Optional[int] = data["was"]
+        return was
+
+    def diff(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> Diff:
+        """What changed: files that were added, changed and removed, with the text diff.
+
+        :param since: a checkpoint's number or name, ``now``, a sandbox's id, ``SANDBOX@CHECKPOINT`` or a snapshot.
+        :param to: the same.
+        :param path: the directory that is compared; paths in the answer start there.
+        """
+        params = {"from": str(since), "to": str(to), "path": path}
+        return Diff.from_wire(self._request("GET", "/diff", params=params, timeout=MACHINE_WITHIN))
+
+    def diff_patch(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> str:
+        """The same as a patch, for ``git apply`` or ``patch -p1``."""
+        params = {"from": str(since), "to": str(to), "path": path, "format": "patch"}
+        return (self._fetch("GET", "/diff", params=params, timeout=MACHINE_WITHIN)).text
+
+    def diff_tar(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> bytes:
+        """What was added and changed, as a tar."""
+        params = {"from": str(since), "to": str(to), "path": path, "format": "tar"}
+        return (self._fetch("GET", "/diff", params=params, timeout=MACHINE_WITHIN)).content
 
     def lifecycle(self) -> Lifecycle:
         """How long it may live."""
