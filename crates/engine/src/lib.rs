@@ -36,6 +36,7 @@ mod stall;
 mod standby;
 mod store;
 mod template;
+mod ticks;
 mod timeline;
 mod volume;
 

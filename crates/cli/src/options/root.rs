@@ -7,8 +7,8 @@ use clap_complete::Shell as CompletionShell;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Agent, Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Named, Network, Outside, Ports, Quota,
-    Rewind, Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token, Volume,
+    Agent, Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Named, Network, Outside, Ports,
+    Quota, Rewind, Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token, Volume,
 };
 
 /// A disposable computer for every AI agent.
