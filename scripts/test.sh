@@ -50,6 +50,16 @@ conformance/schemathesis.sh "$sandling" "${SANDLING_SCHEMATHESIS_SECONDS:-60}"
 step "faults"
 conformance/faults/run.sh "$sandling" "${SANDLING_KILLS:-5}"
 
+step "SDKs"
+SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES sdk/test.sh "$sandling"
+sdk/conformance/run.sh "$sandling"
+
+step "MCP clients"
+conformance/mcp/run.sh "$sandling"
+
+step "the agent loop"
+conformance/agent/run.sh "$sandling"
+
 step "load"
 target/debug/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --out "$scratch" \
   --seconds "${SANDLING_LOAD_SECONDS:-30}" --rounds 50

@@ -1,4 +1,4 @@
-"""Runs the code of the SDK guide, block by block, against the server that ``SANDLING_API`` names.
+"""Runs the code of the guides, block by block, against the server that ``SANDLING_API`` names.
 
     guides.py python                    with this interpreter
     guides.py typescript DIRECTORY      in the npm project that install.sh made
@@ -21,10 +21,11 @@ from typing import Any, Dict, Iterator, List, NamedTuple
 import sandling
 
 HERE = Path(__file__).resolve().parent
-GUIDE = HERE.parent.parent / "docs" / "sdk.md"
+GUIDES = [HERE.parent.parent / "docs" / name for name in ("quickstart.md", "sdk.md", "agent.md")]
 BLOCK_WITHIN = 300
-#: What the model of the guide says, if a block asks one.
+#: What the model of the guides says, to each block that asks one.
 SCRIPT: List[Any] = [[("run_code", {"code": "366 * 24 * 60 * 60"})], "31,622,400 seconds."]
+ASKING = 2
 
 
 class Block(NamedTuple):
@@ -37,7 +38,7 @@ class Block(NamedTuple):
 def blocks() -> Iterator[Block]:
     title = ""
     pattern = re.compile(r"^## (?P<title>.+)$|^```(?P<info>\w.*)\n(?P<code>(?:.*\n)*?)```$", re.MULTILINE)
-    for found in pattern.finditer(GUIDE.read_text()):
+    for found in (found for guide in GUIDES for found in pattern.finditer(guide.read_text())):
         if found["title"]:
             title = found["title"]
             continue
@@ -72,7 +73,7 @@ def main(language: str, *place: str) -> int:
     sys.path.insert(0, str(HERE.parent / "python" / "tests" / "frameworks"))
     from model_server import ModelServer
 
-    model = ModelServer(SCRIPT)
+    model = ModelServer(SCRIPT * ASKING)
     os.environ.update(ANTHROPIC_BASE_URL=model.url, ANTHROPIC_API_KEY="unused", ANTHROPIC_MODEL="scripted")
     paths = sandling.Client()._transport.request("GET", "/openapi.json")["paths"]
     failed = 0

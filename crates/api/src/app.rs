@@ -7,6 +7,7 @@ use sandling_engine::Engine;
 use sandling_engine::access::Access;
 use tokio::sync::watch;
 
+use crate::activity::Activity;
 use crate::builds::Builds;
 use crate::e2b::Memory;
 use crate::meter::Meter;
@@ -24,6 +25,7 @@ pub struct App {
     pub(crate) builds: Builds,
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
+    pub(crate) activity: Activity,
     pub(crate) e2b: Memory,
     closing: watch::Sender<bool>,
 }
@@ -39,6 +41,7 @@ impl App {
             builds: Builds::default(),
             meter: Meter::new(),
             turns: Turns::new(),
+            activity: Activity::new(),
             e2b: Memory::default(),
             closing: watch::Sender::new(false),
         }))

@@ -76,6 +76,12 @@ impl Builds {
         build
     }
 
+    /// Whether any build has not come to its end.
+    pub(crate) fn are_under_way(&self) -> bool {
+        let under_way = |build: &Arc<Build>| matches!(build.progress.borrow().stage, Stage::Queued | Stage::Running);
+        self.all().iter().any(under_way)
+    }
+
     /// A build of this workspace.
     pub(crate) fn find(&self, workspace: &str, id: &str) -> Result<Arc<Build>, ApiError> {
         let found = self.all().iter().find(|build| build.id == id && build.workspace == workspace).cloned();

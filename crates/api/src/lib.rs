@@ -4,6 +4,7 @@
 //! of who may do what; this crate translates. It speaks the wire of the public PandaStack clients and more under the
 //! same paths.
 
+mod activity;
 mod app;
 mod audit;
 mod auth;
@@ -38,6 +39,7 @@ pub use wire::access::{CreateToken, Limits, ScopeName};
 pub use wire::exec::{ExecRequest, LanguageName, OnLimitName};
 pub use wire::network::{ModeName, NetworkRequest, SecretList, SecretView, SetSecret, TlsName};
 pub use wire::preview::CreatePreview;
-pub use wire::sandbox::{CheckpointsName, CreateSandbox, SandboxView, VolumeMount};
+pub use wire::sandbox::{CheckpointsName, CreateSandbox, SandboxView};
 pub use wire::session::{SessionInput, SessionStart, WindowSize};
 pub use wire::template::{BuildRequest, TemplateView};
+pub use wire::volume::VolumeMount;

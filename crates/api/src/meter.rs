@@ -39,6 +39,8 @@ pub(crate) struct Meter {
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram>,
     sandboxes: Family<SandboxLabels, Gauge>,
+    volumes: Gauge,
+    volume_bytes: Gauge,
 }
 
 impl Meter {
@@ -47,10 +49,13 @@ impl Meter {
         let requests = Family::default();
         let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
         let sandboxes = Family::default();
+        let (volumes, volume_bytes) = (Gauge::default(), Gauge::default());
         registry.register("http_requests", "Answered requests", requests.clone());
         registry.register("http_request_seconds", "From a request's head to its answer's", durations.clone());
         registry.register("sandboxes", "Sandboxes that are alive", sandboxes.clone());
-        Self { registry, requests, durations, sandboxes }
+        registry.register("volumes", "Volumes there are", volumes.clone());
+        registry.register("volume_bytes", "What they take on the host's disk", volume_bytes.clone());
+        Self { registry, requests, durations, sandboxes, volumes, volume_bytes }
     }
 
     pub(crate) fn request(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
@@ -63,7 +68,9 @@ impl Meter {
         self.requests.get_or_create(&RequestLabels { method, route, status: status.as_u16() }).inc();
     }
 
-    pub(crate) fn render(&self, sandboxes: &[SandboxInfo]) -> String {
+    pub(crate) fn render(&self, sandboxes: &[SandboxInfo], (volumes, volume_bytes): (usize, u64)) -> String {
+        self.volumes.set(volumes as i64);
+        self.volume_bytes.set(volume_bytes as i64);
         self.sandboxes.clear();
         for info in sandboxes {
             let status = if info.state == State::Paused { "paused" } else { "running" };
@@ -86,7 +93,7 @@ mod tests {
         let invented = Method::from_bytes(b"BREW").unwrap();
         meter.request(&Method::GET, Some("/v1/sandboxes/{id}"), StatusCode::OK, Duration::from_millis(3));
         meter.request(&invented, None, StatusCode::NOT_FOUND, Duration::ZERO);
-        let text = meter.render(&[]);
+        let text = meter.render(&[], (2, 4096));
         let line = r#"sandling_http_requests_total{method="GET",route="/v1/sandboxes/{id}",status="200"} 1"#;
         assert!(text.contains(line), "{text}");
         assert!(text.contains(r#"method="other",route="none",status="404""#) && !text.contains("BREW"), "{text}");

@@ -2,8 +2,9 @@
 
 use axum::http::StatusCode;
 use sandling_engine::{
-    BakeError, ChangeError, CheckpointError, CreateError, DiffError, ForkError, IdentifyError, LinkError, MakeError,
-    NetworkError, Refused, RunError, SnapshotError, StoreError, TemplateError, TimelineError, UseError,
+    BakeError, ChangeError, CheckpointError, CreateError, DiffError, ForkError, IdentifyError, ImportError, LinkError,
+    MakeError, NetworkError, Refused, RunError, SnapshotError, StoreError, TemplateError, TimelineError, UseError,
+    VolumeError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
@@ -127,6 +128,7 @@ impl From<CreateError> for ApiError {
             CreateError::SizeOfSnapshot => {
                 Self::bad_request("a sandbox from a snapshot has its size; leave cpu, memory_mb and disk_mb out")
             }
+            CreateError::Volume(error) => error.into(),
             CreateError::Restore(error) => Self::conflict("snapshot_unusable", error.to_string()),
             CreateError::NoSpace { .. } => no_space(message),
             CreateError::Make(MakeError::Directory(source)) if is_full(&source) => {
@@ -175,6 +177,7 @@ impl From<SnapshotError> for ApiError {
     fn from(error: SnapshotError) -> Self {
         match error {
             SnapshotError::Refused(refused) => refused.into(),
+            SnapshotError::Volume(error) => error.into(),
             SnapshotError::Unknown => Self::not_found("snapshot"),
             SnapshotError::CutOff => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "cut_off", "the sandbox ended meanwhile").retry_after(1)
@@ -235,6 +238,48 @@ impl From<DiffError> for ApiError {
     }
 }
 
+impl From<VolumeError> for ApiError {
+    fn from(error: VolumeError) -> Self {
+        let message = error.to_string();
+        match error {
+            VolumeError::Name
+            | VolumeError::Size(_)
+            | VolumeError::TooMany
+            | VolumeError::Twice(_)
+            | VolumeError::Place(_) => Self::bad_request(message),
+            VolumeError::NotSaid => Self::new(StatusCode::BAD_REQUEST, "volumes_not_said", message),
+            VolumeError::NoCheckpoints => Self::conflict("volumes_have_no_checkpoints", message),
+            VolumeError::Exists(_) => Self::conflict("already_exists", message),
+            VolumeError::Unknown(_) => Self::not_found("volume"),
+            VolumeError::InUse { .. } => Self::conflict("volume_in_use", message),
+            VolumeError::NeverChanges(_) => Self::conflict("volume_never_changes", message),
+            VolumeError::NoSpace { .. } => no_space(message),
+            VolumeError::Guest(error) => error.into(),
+            VolumeError::Files(source) if is_full(&source) => no_space("the server's disk is full"),
+            VolumeError::Store(error) => error.into(),
+            VolumeError::CutOff => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "cut_off", "the sandbox ended meanwhile").retry_after(1)
+            }
+            VolumeError::Machine(_) | VolumeError::Files(_) | VolumeError::FileSystem(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<ImportError> for ApiError {
+    fn from(error: ImportError) -> Self {
+        let message = error.to_string();
+        match error {
+            ImportError::NotOne | ImportError::Damaged(_) => Self::bad_request(message),
+            ImportError::OtherHost { .. } | ImportError::OtherVersion => Self::conflict("other_host", message),
+            ImportError::Clash => Self::conflict("already_exists", message),
+            ImportError::NoSpace { .. } => no_space(message),
+            ImportError::Io(source) if is_full(&source) => no_space("the server's disk is full"),
+            ImportError::Store(error) => error.into(),
+            ImportError::Io(_) => Self::internal(&error),
+        }
+    }
+}
+
 impl From<ForkError> for ApiError {
     fn from(error: ForkError) -> Self {
         match error {
@@ -264,6 +309,8 @@ impl From<TemplateError> for ApiError {
             TemplateError::Load(error) => error.into(),
             TemplateError::Build(error) => error.into(),
             TemplateError::InUse(_) => Self::conflict("template_in_use", message),
+            TemplateError::Exists(_) => Self::conflict("already_exists", message),
+            TemplateError::Store(error) => error.into(),
             TemplateError::Bake { name, source: BakeError::Damaged(_) } => damaged(&name),
             TemplateError::Bake { source: BakeError::Files(source), .. } if is_full(&source) => {
                 no_space("the server's disk is full")

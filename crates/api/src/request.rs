@@ -80,6 +80,7 @@ pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: N
 }
 
 async fn handle(app: Arc<App>, context: RequestContext, mut request: Request, next: Next) -> Response {
+    let _busy = app.activity.begin();
     let started = Instant::now();
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());

@@ -84,6 +84,8 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::snapshots::router())
         .merge(routes::timeline::router())
         .merge(routes::diff::router())
+        .merge(routes::snapshot_files::router())
+        .merge(routes::volumes::router())
         .merge(routes::logs::router())
         .merge(routes::events::router())
         .merge(routes::metrics::router())

@@ -1,7 +1,5 @@
 //! `sandling`: a disposable computer for every AI agent.
 
-mod announce;
-mod client;
 mod commands;
 mod each;
 mod follow;
@@ -14,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use options::{Command, Options};
+use sandling_client as client;
 
 fn main() -> ExitCode {
     // Before anything else, and before any thread: this process may be asked to become a machine's jail.
@@ -57,12 +56,15 @@ async fn obey(Options { common, command }: &Options) -> anyhow::Result<ExitCode>
         Command::Rewind(options) => commands::timeline::rewind(options).await,
         Command::Diff(options) => commands::diff::diff(options).await,
         Command::Snapshot(options) => commands::snapshot::snapshot(options).await,
+        Command::Volume(options) => commands::volume::volume(options).await,
         Command::Resume(options) => commands::resume::resume(options).await,
         Command::Rm(options) => commands::rm::rm(options).await,
         Command::Token(options) => commands::token::token(options).await,
         Command::Quota(options) => commands::quota::quota(options).await,
         Command::Audit(options) => commands::audit::audit(options).await,
         Command::Template(options) => commands::template::template(common, options).await,
+        Command::Agent(options) => commands::agent::agent(options).await,
+        Command::Mcp(options) => commands::mcp::mcp(options).await,
         Command::Serve(options) => commands::serve::serve(common, options).await,
         Command::Doctor(options) => commands::doctor::doctor(common, options).await,
         Command::Completions { shell } => commands::completions::completions(*shell),

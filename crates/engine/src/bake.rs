@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sandling_image::{ContentId, Image};
 use sandling_protocol::Request;
+use sandling_vmm::accelerator::Accelerator;
 use sandling_vmm::disk::{DiskError, DiskFormat, create_overlay};
 use sandling_vmm::machine::{
     DEVICE_MODEL, Disk, Hardware, Machine, MachineConfig, MachineDir, MachineError, Start, emulator_fingerprint,
@@ -20,13 +21,14 @@ use crate::link::{Link, LinkError};
 use crate::made::{DISK, exercise, jail};
 use crate::recover::ENGINE_FILE;
 use crate::template::{OnStep, Step, root_layer};
+use crate::ticks;
 
 /// A kernel under emulation on a busy host takes its time.
 const BOOT_WITHIN: Duration = Duration::from_secs(180);
 /// Heavy imports, under emulation, with a cold disk.
 const WARM_WITHIN: Duration = Duration::from_secs(600);
 /// Raised when a bake of an older program could not be restored by this one.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Where a machine finds the layers of its disk.
 const LAYERS: &str = sandling_vmm::jail::LAYERS;
 const MANIFEST: &str = "baked.json";
@@ -35,6 +37,14 @@ const BAKER_UID: u32 = 699_999;
 /// Options that make a guest start faster or survive: no delays, and a panic ends the machine at once.
 const COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t tsc=reliable no_timer_check \
     random.trust_cpu=on cgroup_no_v1=all mitigations=off nmi_watchdog=0 audit=0";
+
+/// With the speed of what an emulated guest takes for its clock.
+async fn command_line(hardware: &Hardware) -> String {
+    match ticks::khz().await.filter(|_| hardware.accelerator == Accelerator::Tcg) {
+        Some(khz) => format!("{COMMAND_LINE} tsc_early_khz={khz}"),
+        None => COMMAND_LINE.to_owned(),
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum BakeError {
@@ -184,11 +194,16 @@ async fn bake(
     let config = MachineConfig {
         dir: dir.clone(),
         hardware: hardware.clone(),
-        start: Start::Boot { kernel: image.kernel(), initrd: image.initrd(), command_line: COMMAND_LINE.to_owned() },
+        start: Start::Boot {
+            kernel: image.kernel(),
+            initrd: image.initrd(),
+            command_line: command_line(hardware).await,
+        },
         disk: Disk { overlay: DISK.to_owned(), backing: vec![root] },
-        jail: jail(&engine.config.launcher, BAKER_UID, hardware, recipe.disk_mib),
+        jail: jail(&engine.config.launcher, BAKER_UID, hardware, recipe.disk_mib, 0),
         qemu: MachineConfig::QEMU.into(),
         deadline_ms: None,
+        plugs: Vec::new(),
     };
     let machine = Machine::boot(config).await?;
     let saved = warm_and_save(&machine, image, on_step).await;

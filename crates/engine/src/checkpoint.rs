@@ -44,7 +44,7 @@ impl Engine {
         }
         // What would be refused anyway leaves no trace.
         drop(sandbox.live()?);
-        let frozen = self.freeze(sandbox, None, Listed::No, Some(Mark::new(cause, text))).await?;
+        let frozen = self.freeze(sandbox, None, Listed::No, Some(Mark::new(cause, text)), None).await?;
         let (engine, sandbox) = (self.clone(), sandbox.clone());
         tokio::spawn(async move {
             if let Err(error) = frozen.written(None).await {
@@ -74,7 +74,7 @@ impl Engine {
         mark: Mark,
         spared: Option<u64>,
     ) -> Result<Checkpoint, CheckpointError> {
-        let frozen = self.freeze(sandbox, None, Listed::No, Some(mark)).await?;
+        let frozen = self.freeze(sandbox, None, Listed::No, Some(mark), None).await?;
         let number = frozen.checkpoint.as_ref().map(|checkpoint| checkpoint.number).unwrap_or_default();
         // In a task of its own, like every save.
         let written = tokio::spawn(frozen.written(spared));

@@ -12,13 +12,14 @@ use crate::expiry::{Lifetime, Sleep};
 use crate::fork::Born;
 use crate::identify::{IdentifyError, identify};
 use crate::link::LinkError;
-use crate::made::{Made, MakeError};
+use crate::made::{Made, MakeError, file_bytes};
 use crate::network::{NetworkError, NetworkWish, Prepared};
 use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
-use crate::snapshot::{RestoreError, SnapshotId, Standing};
+use crate::snapshot::{RestoreError, SnapshotId, SnapshotInfo, Standing};
 use crate::store::StoreError;
 use crate::template::{Template, TemplateError};
 use crate::timeline::{MOST_CHECKPOINTS, Timeline};
+use crate::volume::{Attachment, Claimed, VolumeError, VolumeWish};
 use crate::{keep, memory, space};
 
 /// Whose sandboxes are, where nobody is told apart.
@@ -52,6 +53,7 @@ pub struct CreateSpec {
     /// Makes a checkpoint before everything that changes it, and keeps so many.
     pub checkpoints: Option<u32>,
     pub network: NetworkWish,
+    pub volumes: Vec<VolumeWish>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +80,8 @@ pub enum CreateError {
     GrowDisk(#[source] GrowError),
     #[error(transparent)]
     Network(#[from] NetworkError),
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the engine is closing")]
@@ -107,16 +111,27 @@ impl Engine {
         let network = self.prepare_network(&spec.workspace, &spec.network)?;
         spec.env.extend(network.variables());
         if let Some(id) = &spec.from_snapshot {
-            return self.create_from(id, &spec, network).await;
+            let snapshot = self.find_snapshot(&spec.workspace, id)?.ok_or(CreateError::NoSnapshot)?;
+            return self.create_from(&snapshot, &spec, network).await;
+        }
+        if let Some(snapshot) = self.snapshot_of_template(&spec.workspace, &spec.template)? {
+            let template = spec.template.clone();
+            return self.create_from(&SnapshotInfo { template, ..snapshot }, &spec, network).await;
         }
         let template = self.template(&spec.workspace, &spec.template, spec.vcpus, spec.memory_mib).await?;
         let disk_mib = spec.disk_mib(&template)?;
         self.admit(&template)?;
+        let volumes = self.claim_volumes(&spec.workspace, &spec.volumes, &[])?;
         let pids = spec.pids.unwrap_or(template.pids());
-        let (made, boot_mode) = match self.claim(&template, &spec, pids).await {
+        // A machine that waits may be too narrow for a large volume.
+        let fits = u64::from(volumes.largest_mib()) << 20 <= file_bytes(&template.hardware, template.disk_mib());
+        let standby = if fits { self.claim(&template, &spec, pids).await } else { None };
+        let (made, boot_mode) = match standby {
             Some(made) => (made, BootMode::Standby),
             None => {
-                let made = self.maker.restore(&template.source(&self.maker.library)).await?;
+                let mut source = template.source(&self.maker.library);
+                source.volume_mib = volumes.largest_mib();
+                let made = self.maker.restore(&source).await?;
                 identify(made.link(), &made.id, Some(&spec.env), pids).await?;
                 (made, BootMode::Restore)
             }
@@ -125,6 +140,7 @@ impl Engine {
         if disk_mib != template.disk_mib() {
             grow(&made, disk_mib).await.map_err(CreateError::GrowDisk)?;
         }
+        let (made, volumes) = attach(made, volumes).await?;
         let boot_ms = asked.elapsed().as_secs_f64() * 1e3;
         let info = SandboxInfo {
             id: made.id.clone(),
@@ -148,6 +164,7 @@ impl Engine {
             parent: None,
             timeline: Timeline::keeping(spec.checkpoints),
             network: network.settings,
+            volumes,
         };
         self.hand_out(made, info)
     }
@@ -155,14 +172,16 @@ impl Engine {
     /// A sandbox that goes on where a snapshot was made.
     async fn create_from(
         self: &Arc<Self>,
-        id: &SnapshotId,
+        snapshot: &SnapshotInfo,
         spec: &CreateSpec,
         network: Prepared,
     ) -> Result<Arc<Sandbox>, CreateError> {
         if spec.vcpus.is_some() || spec.memory_mib.is_some() || spec.disk_mib.is_some() {
             return Err(CreateError::SizeOfSnapshot);
         }
-        let snapshot = self.find_snapshot(&spec.workspace, id)?.ok_or(CreateError::NoSnapshot)?;
+        spec.check_volumes(!snapshot.volumes.is_empty())?;
+        let taken: Vec<u32> = snapshot.volumes.iter().map(|saved| saved.was.slot).collect();
+        let volumes = self.claim_volumes(&spec.workspace, &spec.volumes, &taken)?;
         let born = Born {
             pids: spec.pids.unwrap_or(snapshot.pids),
             lifetime: spec.lifetime(self.config.default_ttl),
@@ -172,8 +191,9 @@ impl Engine {
             parent: None,
             checkpoints: spec.checkpoints,
             network,
+            volumes: Some(volumes),
         };
-        let (sandbox, _) = self.restore_snapshot(&snapshot, born, Some(&spec.env), "restored").await?;
+        let (sandbox, _) = self.restore_snapshot(snapshot, born, Some(&spec.env), "restored").await?;
         Ok(sandbox)
     }
 
@@ -191,7 +211,11 @@ impl Engine {
 
     /// Writes it down and gives it to its task.
     pub(crate) fn hand_out(self: &Arc<Self>, made: Made, info: SandboxInfo) -> Result<Arc<Sandbox>, CreateError> {
-        self.store.insert_sandbox(self.owner.id(), &info)?;
+        if let Err(error) = self.store.insert_sandbox(self.owner.id(), &info) {
+            // What cannot be given back now is given back at the next start.
+            let _ = self.store.release_volumes(info.id.as_str());
+            return Err(error.into());
+        }
         let detail =
             serde_json::json!({ "template": info.template, "boot_mode": info.boot_mode, "boot_ms": info.boot_ms });
         if let Err(error) = self.record(&info.id, &info.workspace, "created", detail) {
@@ -239,7 +263,12 @@ impl CreateSpec {
         within("vcpus", self.vcpus, 1, 16)?;
         within("memory_mib", self.memory_mib, 256, 65_536)?;
         within("pids", self.pids, 16, 1_000_000)?;
-        within("checkpoints_kept", self.checkpoints, 1, MOST_CHECKPOINTS)
+        within("checkpoints_kept", self.checkpoints, 1, MOST_CHECKPOINTS)?;
+        self.check_volumes(!self.volumes.is_empty())
+    }
+
+    fn check_volumes(&self, has_some: bool) -> Result<(), CreateError> {
+        if has_some && self.checkpoints.is_some() { Err(VolumeError::NoCheckpoints.into()) } else { Ok(()) }
     }
 
     fn disk_mib(&self, template: &Template) -> Result<u32, CreateError> {
@@ -254,6 +283,16 @@ impl CreateSpec {
             wanted => Ok(wanted),
         }
     }
+}
+
+/// Plugs in what was claimed. If that does not work, the machine has ended before the volumes are given back.
+pub(crate) async fn attach(made: Made, mut volumes: Claimed) -> Result<(Made, Vec<Attachment>), CreateError> {
+    if let Err(error) = volumes.attach(&made).await {
+        made.discard().await;
+        return Err(error.into());
+    }
+    let attached = volumes.hand_over(&made.id)?;
+    Ok((made, attached))
 }
 
 async fn grow(made: &Made, disk_mib: u32) -> Result<(), GrowError> {

@@ -115,6 +115,7 @@ impl Engine {
         });
         recover::recover(&engine).await?;
         engine.sweep_unfinished()?;
+        engine.sweep_volumes()?;
         Ok(engine)
     }
 

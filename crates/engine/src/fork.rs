@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::create::CreateError;
+use crate::create::{CreateError, attach};
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
 use crate::identify::{ClockError, identify};
 use crate::network::Prepared;
 use crate::sandbox::{BootMode, Sandbox, SandboxId, SandboxInfo, UseError};
-use crate::snapshot::{SaveTimes, SnapshotError, SnapshotInfo};
+use crate::snapshot::{Files, SaveTimes, SnapshotError, SnapshotInfo};
 use crate::store::Listed;
 use crate::timeline::Timeline;
+use crate::volume::{Claimed, OnVolumes};
 
 /// How many children one fork can have.
 const MOST_CHILDREN: usize = 64;
@@ -53,6 +54,8 @@ pub struct ForkSpec {
     pub env: Option<BTreeMap<String, String>>,
     /// Whether they may use the parent's secrets. They have its policy in any case.
     pub secrets: bool,
+    /// What becomes of the parent's volumes. If it has any, it must be said.
+    pub volumes: Option<OnVolumes>,
 }
 
 /// What a restored sandbox is, beyond what its snapshot says.
@@ -66,6 +69,8 @@ pub(crate) struct Born {
     /// How many checkpoints it keeps, if it makes them.
     pub(crate) checkpoints: Option<u32>,
     pub(crate) network: Prepared,
+    /// More volumes than those it was saved with.
+    pub(crate) volumes: Option<Claimed>,
 }
 
 /// A child, and how it came to be.
@@ -110,8 +115,9 @@ impl Engine {
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
         name: Option<String>,
+        volumes: Option<OnVolumes>,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let saved = self.save(sandbox, name, Listed::Yes).await?;
+        let saved = self.save(sandbox, name, Listed::Yes, volumes).await?;
         let detail = serde_json::json!({ "snapshot": saved.0.id, "pause_ms": ms(saved.1.freeze.pause) });
         self.record(sandbox.id(), &sandbox.info.workspace, "snapshot", detail)?;
         Ok(saved)
@@ -122,7 +128,7 @@ impl Engine {
         if spec.children == 0 || spec.children > MOST_CHILDREN {
             return Err(ForkError::Children(spec.children));
         }
-        let (snapshot, times) = self.save(parent, None, Listed::No).await?;
+        let (snapshot, times) = self.save(parent, None, Listed::No, spec.volumes).await?;
         let _held = self.hold_snapshot(&snapshot.id);
         let mut children = tokio::task::JoinSet::new();
         let tree = uuid::Uuid::new_v4().to_string();
@@ -142,6 +148,11 @@ impl Engine {
                 Ok(fork) => forks.push(fork),
                 Err(error) => failed = Some(error),
             }
+        }
+        // Each child has its own copies by now.
+        for saved in &snapshot.volumes {
+            let files = Files::new(&self.config.home.snapshots(), &snapshot.id);
+            let _ = std::fs::remove_file(files.volume(saved.was.slot));
         }
         forks.sort_by_key(|fork| fork.sandbox.info.metadata[FORK_INDEX].parse().unwrap_or(0usize));
         let Some(error) = failed else { return Ok(forks) };
@@ -182,6 +193,7 @@ impl Engine {
             labels: spec.labels.clone(),
             checkpoints: None,
             network,
+            volumes: None,
         };
         let (sandbox, clock) = self.restore_snapshot(snapshot, born, env.as_ref(), "forked").await?;
         let receipt = Receipt {
@@ -214,10 +226,25 @@ impl Engine {
     ) -> Result<(Arc<Sandbox>, ClockError), CreateError> {
         let begun = Instant::now();
         let _held = self.hold_snapshot(&snapshot.id);
-        let source = snapshot.source(self).await?;
-        let made = self.maker.restore(&source).await?;
+        let mut source = snapshot.source(self).await?;
+        let id = SandboxId::fresh();
+        let carried = self.carry_volumes(snapshot, &id, &born.workspace).await?;
+        source.plugs = carried.plugs.clone();
+        let more_mib = born.volumes.as_ref().map(Claimed::largest_mib).unwrap_or_default();
+        source.volume_mib = carried.claimed.largest_mib().max(more_mib);
+        let made = self.maker.restore_as(id, &source).await?;
         let clock = identify(made.link(), &made.id, env, born.pids).await?;
         born.network.settle(self, &made.id, made.link()).await?;
+        if let Err(error) = carried.settle(&made).await {
+            made.discard().await;
+            return Err(error.into());
+        }
+        let (made, mut volumes) = match born.volumes {
+            Some(more) => attach(made, more).await?,
+            None => (made, Vec::new()),
+        };
+        volumes.extend(carried.claimed.hand_over(&made.id)?);
+        volumes.sort_by_key(|volume| volume.slot);
         let info = SandboxInfo {
             id: made.id.clone(),
             template: snapshot.template.clone(),
@@ -240,6 +267,7 @@ impl Engine {
             parent: born.parent,
             timeline: Timeline::keeping(born.checkpoints),
             network: born.network.settings,
+            volumes,
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });

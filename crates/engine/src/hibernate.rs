@@ -11,23 +11,32 @@ use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::identify::identify;
 use crate::sandbox::{Live, SandboxInfo};
-use crate::snapshot::{Save, SnapshotError, Standing};
+use crate::snapshot::{Save, Saving, SnapshotError, SnapshotId};
 use crate::store::Listed;
+use crate::volume;
 
-/// Saves a machine that will not go on, and returns what the sandbox stands on then.
-pub(crate) async fn save(engine: &Arc<Engine>, live: &Live, info: &SandboxInfo) -> Result<Standing, SnapshotError> {
+/// Stops a machine that will not go on, to be saved.
+pub(crate) async fn freeze(
+    engine: &Arc<Engine>,
+    live: &Live,
+    info: &SandboxInfo,
+    id: SnapshotId,
+) -> Result<Saving, SnapshotError> {
     let afterwards = Afterwards::Stopped;
-    let save = Save { engine, machine: &live.machine, info, name: None, listed: Listed::No, afterwards };
-    let saving = save.freeze().await?;
-    let (snapshot, _) = saving.write().await?;
-    Ok(snapshot.standing())
+    // Its volumes stay its own, so nothing of them need be kept.
+    let volumes = Vec::new();
+    let machine = &live.machine;
+    let save = Save { engine, machine, info, id, name: None, listed: Listed::No, afterwards, volumes };
+    save.freeze().await
 }
 
 /// A machine that goes on where this sandbox was saved.
 pub(crate) async fn wake(engine: &Arc<Engine>, info: &SandboxInfo) -> Result<Live, CreateError> {
     let saved = info.standing.restored.as_ref().ok_or(CreateError::NoSnapshot)?;
     let (snapshot, _) = engine.store.snapshot(saved)?.ok_or(CreateError::NoSnapshot)?;
-    let source = snapshot.source(engine).await?;
+    let mut source = snapshot.source(engine).await?;
+    source.plugs = volume::plugs(engine, info);
+    source.volume_mib = info.volumes.iter().map(|volume| volume.size_mib).max().unwrap_or_default();
     let made = engine.maker.restore_as(info.id.clone(), &source).await?;
     identify(made.link(), &made.id, None, info.pids).await?;
     Ok(made.into_live())

@@ -44,7 +44,7 @@ impl Home {
     /// Makes the directories, readable by nobody else.
     pub fn prepare(&self) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt;
-        for path in [&self.root, &self.sandboxes(), &self.snapshots(), &self.engines()] {
+        for path in [&self.root, &self.sandboxes(), &self.snapshots(), &self.volumes(), &self.engines()] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         }
         fs::create_dir_all(&self.templates)
@@ -66,6 +66,11 @@ impl Home {
     /// One directory per snapshot.
     pub fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
+    }
+
+    /// One file per volume.
+    pub fn volumes(&self) -> PathBuf {
+        self.root.join("volumes")
     }
 
     /// One locked file per engine that is alive.

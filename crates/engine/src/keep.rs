@@ -1,6 +1,6 @@
 //! The task that owns one sandbox: it changes its state, watches its machine, and ends it when its time is over.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -13,15 +13,18 @@ use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Refused, Request, State, Verdict};
 use crate::network::{Network, NetworkChange, NetworkError, NetworkSettings};
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
-use crate::snapshot::{Save, Saving, SnapshotError, Standing};
+use crate::snapshot::{Moving, Save, Saving, SnapshotError, SnapshotId, Standing, mend};
 use crate::store::Listed;
 use crate::timeline::{Cause, Checkpoint, Mark, Timeline};
+use crate::volume::{self, OnVolumes, VolumeError};
 use crate::{hibernate, made, stall};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
 const REFRESH: Duration = Duration::from_secs(10);
 /// After a sandbox could not hibernate, the next try waits so long.
 const RETRY_SLEEP: Duration = Duration::from_secs(60);
+/// What the guest has not written out by then, it writes out when it is woken.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(15);
 /// No save takes longer.
 const LONGEST_SAVE: Duration = Duration::from_secs(600);
 const FAR_AWAY: Duration = Duration::from_secs(86_400);
@@ -170,9 +173,13 @@ impl Keeper {
                 let _ = answer.send(self.set_network(change));
                 false
             }
-            Command::Freeze { name, listed, mark, answer } => {
+            Command::Freeze { name, listed, mark, volumes, answer } => {
                 // Nobody may be waiting any more; then the copy of the machine is dropped, and ends.
-                let _ = answer.send(self.freeze(name, listed, mark).await);
+                let _ = answer.send(self.freeze(name, listed, mark, volumes).await);
+                false
+            }
+            Command::CopyVolume { from, to, answer } => {
+                let _ = answer.send(self.copy_volume(&from, &to).await);
                 false
             }
             Command::Saved { snapshot, checkpoint, spared, answer } => {
@@ -266,14 +273,23 @@ impl Keeper {
         name: Option<String>,
         listed: Listed,
         mark: Option<Mark>,
+        volumes: Option<OnVolumes>,
     ) -> Result<(Saving, Option<Checkpoint>), SnapshotError> {
         let state = self.phase.borrow().state();
         lifecycle::decide(state, Request::Save)?;
+        let volumes = match volumes {
+            None if self.info.volumes.is_empty() => Vec::new(),
+            None if mark.is_some() => return Err(VolumeError::NoCheckpoints.into()),
+            None => return Err(VolumeError::NotSaid.into()),
+            Some(then) => volume::copies(&self.info.volumes, then, listed),
+        };
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let afterwards = if state == State::Paused { Afterwards::Stopped } else { Afterwards::Running };
         let live = self.live.clone().ok_or(Refused::Hibernated)?;
+        let id = self.intend(&engine)?;
         live.link.hold(true);
-        let save = Save { engine: &engine, machine: &live.machine, info: &self.info, name, listed, afterwards };
+        let info = &self.info;
+        let save = Save { engine: &engine, machine: &live.machine, info, id, name, listed, afterwards, volumes };
         let saving = save.freeze().await;
         live.link.hold(state == State::Paused);
         let saving = saving?;
@@ -281,6 +297,44 @@ impl Keeper {
         // The disk stands on the new layer already, whatever becomes of the rest.
         self.stand(saving.standing.clone());
         Ok((saving, checkpoint))
+    }
+
+    /// Writes down what the next save is going to be called before it begins: whoever takes over in the middle of it
+    /// can tell what the disk stands on.
+    fn intend(&mut self, engine: &Engine) -> Result<SnapshotId, SnapshotError> {
+        mend::finish_moving(engine, &self.dir, &self.info.standing)?;
+        let id = SnapshotId::fresh();
+        let moving = Moving { id: id.clone(), from: self.info.standing.top().to_owned() };
+        let standing = Standing { moving: Some(moving), ..self.info.standing.clone() };
+        let info = SandboxInfo { standing, ..self.info.clone() };
+        engine.store.update_sandbox(&info)?;
+        self.info = info;
+        Ok(id)
+    }
+
+    /// A machine that stands still has written out all that its guest has flushed.
+    async fn copy_volume(&mut self, from: &Path, to: &Path) -> Result<(), VolumeError> {
+        let copy = || volume::copy_now(from.to_owned(), to.to_owned());
+        let state = self.phase.borrow().state();
+        let Some(live) = self.live.clone().filter(|_| state == State::Running) else { return copy().await };
+        self.write_out(&live).await;
+        live.link.hold(true);
+        live.machine.stop().await?;
+        let copied = copy().await;
+        let went_on = live.machine.cont().await;
+        live.link.hold(false);
+        went_on?;
+        copied
+    }
+
+    /// What the guest holds back is written to its volumes, if it can.
+    async fn write_out(&self, live: &Live) {
+        let sync = sandling_protocol::Request::Sync;
+        if !self.info.volumes.is_empty()
+            && let Err(error) = live.link.call_within(WRITTEN_WITHIN, sync).await
+        {
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its volumes were not written out");
+        }
     }
 
     async fn switch(&mut self, request: Request) -> Result<(), ChangeError> {
@@ -304,6 +358,7 @@ impl Keeper {
 
     fn is_now(&mut self, phase: Phase, event: &str) {
         self.info.state = phase.state();
+        self.write_down();
         self.record(event, serde_json::json!({}));
         self.phase.send_replace(phase);
     }
@@ -311,9 +366,22 @@ impl Keeper {
     async fn hibernate(&mut self, live: &Arc<Live>) -> Result<(), ChangeError> {
         let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
         let paused = self.phase.borrow().state() == State::Paused;
+        if !paused {
+            self.write_out(live).await;
+        }
+        let id = self.intend(&engine)?;
         live.link.hold(true);
-        let standing = match hibernate::save(&engine, live, &self.info).await {
-            Ok(standing) => standing,
+        let frozen = hibernate::freeze(&engine, live, &self.info, id).await;
+        let saved = match frozen {
+            Ok(saving) => {
+                // As in a snapshot: the disk has moved on, whatever becomes of the rest.
+                self.stand(saving.standing.clone());
+                saving.write().await
+            }
+            Err(error) => Err(error),
+        };
+        let standing = match saved {
+            Ok((snapshot, _)) => snapshot.standing(),
             Err(error) => {
                 // It goes on as it was.
                 if !paused {
@@ -340,12 +408,10 @@ impl Keeper {
         self.live = Some(live.clone());
         self.plug_in().await;
         stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
-        self.info.state = State::Running;
         if self.info.lifetime.sleep.is_free {
             self.info.lifetime.from = jiff::Timestamp::now();
             self.lifetime.send_replace(self.info.lifetime);
         }
-        self.write_down();
         self.is_now(Phase::Running(live), "woken");
         Ok(())
     }
@@ -428,6 +494,7 @@ impl Keeper {
     async fn finish(&mut self, reason: EndReason) {
         self.network.detach();
         if let Some(live) = self.live.take() {
+            self.let_go_of_volumes(&live, &reason).await;
             made::end_and_remove(&live.machine, &self.dir).await;
         }
         if let Some(engine) = self.engine.upgrade() {
@@ -435,6 +502,11 @@ impl Keeper {
                 tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its end was not written down");
             }
             engine.unregister(&self.info.id);
+            if !self.info.volumes.is_empty()
+                && let Err(error) = engine.drop_private_volumes(&self.info.id)
+            {
+                tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its own copies of volumes were not removed");
+            }
             if self.info.standing != Standing::default()
                 && let Err(error) = engine.sweep_snapshots().await
             {
@@ -443,6 +515,19 @@ impl Keeper {
         }
         self.record("ended", serde_json::json!({ "why": reason.to_string() }));
         self.phase.send_replace(Phase::Ended(reason));
+    }
+
+    async fn let_go_of_volumes(&self, live: &Live, reason: &EndReason) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        if self.info.volumes.is_empty() || matches!(reason, EndReason::GuestDied(_)) {
+            return;
+        }
+        if self.phase.borrow().state() == State::Paused {
+            // If it does not go on, it cannot unmount either, and that is said then.
+            let _ = live.machine.cont().await;
+            live.link.hold(false);
+        }
+        volume::let_go(&engine, live, &self.info).await;
     }
 
     fn record(&self, kind: &str, detail: serde_json::Value) {

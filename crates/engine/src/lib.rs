@@ -36,7 +36,9 @@ mod stall;
 mod standby;
 mod store;
 mod template;
+mod ticks;
 mod timeline;
+mod volume;
 
 pub use bake::BakeError;
 pub use checkpoint::{CheckpointError, Rewound};
@@ -58,7 +60,12 @@ pub use link::{LinkError, StreamSender};
 pub use made::MakeError;
 pub use network::{NetworkChange, NetworkConfig, NetworkError, NetworkSettings, NetworkWish};
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
-pub use snapshot::{RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing};
+pub use snapshot::{
+    ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
+};
 pub use store::{Event, StoreError};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
 pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
+pub use volume::{
+    Attachment, OnVolumes, SavedVolume, VolumeError, VolumeId, VolumeInfo, VolumeKind, VolumeView, VolumeWish,
+};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sandling_protocol::{ExecSpec, Language, OnLimit, Program, Request, Stdin};
 use sandling_vmm::boundary::CgroupLimits;
 use sandling_vmm::jail::{JailConfig, Limits, Requirement};
-use sandling_vmm::machine::{Disk, Hardware, Layer, Machine, MachineConfig, MachineDir, MachineError, Start};
+use sandling_vmm::machine::{Disk, Hardware, Layer, Machine, MachineConfig, MachineDir, MachineError, Plug, Start};
 
 use sandling_vmm::memory::Memory;
 
@@ -55,6 +55,10 @@ pub(crate) struct Source {
     /// An empty disk on top of them, to be copied.
     pub(crate) overlay: PathBuf,
     pub(crate) disk_mib: u32,
+    /// What was plugged in when it was saved.
+    pub(crate) plugs: Vec<Plug>,
+    /// The largest volume that it may come to have.
+    pub(crate) volume_mib: u32,
 }
 
 /// Makes machines for one engine.
@@ -113,9 +117,10 @@ impl Maker {
             hardware: source.hardware.clone(),
             start: Start::Restore { memory: source.memory.clone(), state: source.state.clone() },
             disk: Disk { overlay: DISK.to_owned(), backing: source.layers.clone() },
-            jail: jail(&self.launcher, own_uid(dir), &source.hardware, source.disk_mib),
+            jail: jail(&self.launcher, own_uid(dir), &source.hardware, source.disk_mib, source.volume_mib),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
+            plugs: source.plugs.clone(),
         };
         let machine = Machine::restore(config).await?;
         match self.greet(&machine).await {
@@ -153,16 +158,21 @@ fn own_uid(dir: &Path) -> u32 {
     FIRST_UID + spread % 65_536
 }
 
+/// The largest file that a machine of this size needs, volumes aside.
+pub(crate) fn file_bytes(hardware: &Hardware, disk_mib: u32) -> u64 {
+    let (memory_bytes, disk_bytes) = (u64::from(hardware.memory_mib) << 20, u64::from(disk_mib) << 20);
+    memory_bytes.max(disk_bytes + disk_bytes / 8)
+}
+
 /// The jail of a machine of this size. The user id counts only if this process is privileged.
-pub(crate) fn jail(launcher: &Path, uid: u32, hardware: &Hardware, disk_mib: u32) -> JailConfig {
+pub(crate) fn jail(launcher: &Path, uid: u32, hardware: &Hardware, disk_mib: u32, volume_mib: u32) -> JailConfig {
     let memory_bytes = u64::from(hardware.memory_mib) << 20;
-    let disk_bytes = u64::from(disk_mib) << 20;
     let cgroup = CgroupLimits {
         memory_bytes: Some(memory_bytes + EMULATOR_BYTES),
         cpu_milli: Some(hardware.vcpus * 1000 + 250),
         tasks: Some(256),
     };
-    let file_bytes = memory_bytes.max(disk_bytes + disk_bytes / 8);
+    let file_bytes = file_bytes(hardware, disk_mib).max(u64::from(volume_mib) << 20);
     JailConfig {
         launcher: launcher.to_owned(),
         uid: rustix::process::geteuid().is_root().then_some(uid),

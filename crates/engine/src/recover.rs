@@ -16,6 +16,7 @@ use crate::link::Link;
 use crate::made::ANSWER_WITHIN;
 use crate::owner;
 use crate::sandbox::{Live, SandboxInfo};
+use crate::snapshot::mend;
 use crate::store::{SandboxRow, StoreError};
 
 /// A machine's directory names its engine in this file.
@@ -66,6 +67,7 @@ async fn recover_sandbox(engine: &Arc<Engine>, row: SandboxRow) -> Result<(), St
     };
     clear(&dir).await;
     engine.store.end_sandbox(&row.id, &why)?;
+    engine.drop_private_volumes(&row.info.id)?;
     engine.record(&row.info.id, &row.info.workspace, "ended", serde_json::json!({ "why": why }))
 }
 
@@ -106,7 +108,7 @@ fn age(dir: &Path) -> Option<Duration> {
 }
 
 /// Makes a running machine of a dead engine ours: same id, same processes.
-async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Result<(), String> {
+async fn take_over(engine: &Arc<Engine>, dir: &Path, mut info: SandboxInfo) -> Result<(), String> {
     let gone = |error: &dyn std::error::Error| format!("it could not be taken over: {error}");
     if info.state == State::Hibernated {
         // Its machine had been saved, and may have outlived the engine that was about to end it.
@@ -116,7 +118,8 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Resul
     }
     let machine = Machine::adopt(MachineDir::new(dir)).await.map_err(|error| gone(&error))?;
     let machine = machine.ok_or_else(|| "its machine had ended".to_owned())?;
-    let was_paused = machine.status().await.is_ok_and(|status| status == "paused");
+    let was_paused = info.state == State::Paused;
+    info.state = State::Running;
     let link = async {
         let connection = machine.connect_control().await.map_err(|error| gone(&error))?;
         let greeting = Link::greet(connection).await.map_err(|error| gone(&error))?;
@@ -132,6 +135,14 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, info: SandboxInfo) -> Resul
             return Err(why);
         }
     };
+    match mend::mended(engine, &machine, dir, &info.standing).await {
+        Ok(standing) => info.standing = standing,
+        Err(error) => {
+            let _ = machine.end().await;
+            return Err(gone(&error));
+        }
+    }
+    engine.store.update_sandbox(&info).map_err(|error| gone(&error))?;
     fs::write(dir.join(ENGINE_FILE), engine.owner.id()).map_err(|error| gone(&error))?;
     engine.store.give_sandbox(info.id.as_str(), engine.owner.id()).map_err(|error| gone(&error))?;
     let _ = engine.record(&info.id, &info.workspace, "taken_over", serde_json::json!({}));

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ use crate::network::{Network, NetworkChange, NetworkCounts, NetworkError, Networ
 use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::Listed;
 use crate::timeline::{Checkpoint, Mark, Timeline, TimelineError};
+use crate::volume::{Attachment, OnVolumes, VolumeError};
 
 /// A sandbox's id: a UUID, parsed once at the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -102,6 +104,8 @@ pub struct SandboxInfo {
     /// What it may reach.
     #[serde(default)]
     pub network: NetworkSettings,
+    #[serde(default)]
+    pub volumes: Vec<Attachment>,
 }
 
 /// Why a sandbox ended.
@@ -178,7 +182,15 @@ pub(crate) enum Command {
         listed: Listed,
         /// It is to be a checkpoint.
         mark: Option<Mark>,
+        /// What becomes of its volumes in what is restored from it.
+        volumes: Option<OnVolumes>,
         answer: oneshot::Sender<Result<(Saving, Option<Checkpoint>), SnapshotError>>,
+    },
+    /// Copies a volume that it writes, as it is at one moment.
+    CopyVolume {
+        from: PathBuf,
+        to: PathBuf,
+        answer: oneshot::Sender<Result<(), VolumeError>>,
     },
     /// What was frozen has been written.
     Saved {
@@ -314,6 +326,14 @@ impl Sandbox {
         if self.commands.send(Command::LetGo).await.is_ok() {
             self.commands.closed().await;
         }
+    }
+
+    /// Copies the file of a volume that it writes, while it stands still.
+    pub(crate) async fn copy_volume(&self, from: PathBuf, to: PathBuf) -> Result<(), VolumeError> {
+        let (answer, answered) = oneshot::channel();
+        let command = Command::CopyVolume { from, to, answer };
+        self.commands.send(command).await.map_err(|_| VolumeError::CutOff)?;
+        answered.await.unwrap_or(Err(VolumeError::CutOff))
     }
 
     /// Changes how long it may live.

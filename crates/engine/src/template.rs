@@ -28,6 +28,10 @@ pub enum TemplateError {
     Bake { name: String, source: BakeError },
     #[error("template `{0}` is in use by a sandbox; end it first")]
     InUse(String),
+    #[error("there is a template `{0}` already; choose another name or remove it first")]
+    Exists(String),
+    #[error(transparent)]
+    Store(crate::store::StoreError),
     #[error("the work was cut off")]
     CutOff,
 }
@@ -98,6 +102,8 @@ impl Template {
             layers: vec![root_layer(&self.image), Layer { name: self.baked.layer_name(), path: self.baked.disk() }],
             overlay: self.baked.overlay(),
             disk_mib: self.disk_mib(),
+            plugs: Vec::new(),
+            volume_mib: 0,
         }
     }
 }
@@ -197,13 +203,13 @@ impl Engine {
     }
 
     pub(crate) fn hardware(&self, recipe: &Recipe, vcpus: Option<u32>, memory_mib: Option<u32>) -> Hardware {
+        self.hardware_of(vcpus.unwrap_or(recipe.vcpus), memory_mib.unwrap_or(recipe.memory_mib))
+    }
+
+    /// What a machine of this size runs on here.
+    pub(crate) fn hardware_of(&self, vcpus: u32, memory_mib: u32) -> Hardware {
         let accelerator = self.probe.accelerator;
-        Hardware {
-            accelerator,
-            cpu_model: accelerator.default_cpu_model().to_owned(),
-            vcpus: vcpus.unwrap_or(recipe.vcpus),
-            memory_mib: memory_mib.unwrap_or(recipe.memory_mib),
-        }
+        Hardware { accelerator, cpu_model: accelerator.default_cpu_model().to_owned(), vcpus, memory_mib }
     }
 
     /// Builds a template's image if its inputs changed, and bakes it. The recipe's name is a [`stored_name`].
@@ -243,6 +249,7 @@ impl Engine {
             };
             listed.push(TemplateSummary { name, ..found });
         }
+        listed.extend(self.snapshot_templates(workspace)?);
         for recipe in sandling_image::builtin_recipes() {
             if !listed.iter().any(|template| template.name == recipe.name.as_str()) {
                 listed.push(summary(&recipe, None));
@@ -260,6 +267,9 @@ impl Engine {
     /// Removes a template, unless a sandbox of this engine stands on it.
     pub async fn remove_template(self: &Arc<Self>, workspace: &str, name: &str) -> Result<(), TemplateError> {
         let shown = name;
+        if self.remove_snapshot_template(workspace, shown).await? {
+            return Ok(());
+        }
         let name = stored_name(workspace, shown)?;
         let image = self.images.inspect(&name)?.id;
         if self.list().iter().any(|info| info.image == image.as_str()) {

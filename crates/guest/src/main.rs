@@ -25,6 +25,7 @@ mod timers;
 mod tunnel;
 mod usage;
 mod users;
+mod volumes;
 mod worker;
 
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use crate::agent::Agent;
 use crate::failure::{failure, io_failure};
 use crate::streams::{Kind, Stream};
 use crate::worker::{WorkerStream, Workers};
-use crate::{disk, files, ports, usage};
+use crate::{disk, files, ports, usage, volumes};
 
 /// What opening a stream came to.
 enum Opened {
@@ -105,6 +105,12 @@ impl Agent {
                 work.end(Ok(Response::Done));
             })?,
             Request::GrowDisk => self.work(stream, |work| work.end(disk::grow_root()))?,
+            Request::MountVolume { slot, path, read_only } => {
+                self.work(stream, move |work| work.end(volumes::mount(slot, &path, read_only)))?
+            }
+            Request::UnmountVolume { slot, lost } => {
+                self.work(stream, move |work| work.end(volumes::unmount(slot, lost)))?
+            }
             watch @ Request::Watch { .. } => {
                 let watchers = self.watchers.clone();
                 self.work_on(&watchers, stream, move |work| files::serve(watch, work))?

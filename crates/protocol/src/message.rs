@@ -185,6 +185,21 @@ pub enum Request {
     Sync,
     /// Grows the root file system to fill its disk.
     GrowDisk,
+
+    /// Mounts the volume in that slot at a directory, which is made if it is not there. One that is mounted there
+    /// already becomes as it is asked for: `read_only`, or not.
+    MountVolume {
+        slot: u32,
+        path: String,
+        read_only: bool,
+    },
+    /// Writes out what belongs to the volume in that slot and unmounts it everywhere. A mount that is in use goes for
+    /// all but its users, and the answer is [`FailureKind::Busy`].
+    UnmountVolume {
+        slot: u32,
+        /// Nothing can be written to it any more, so nothing is tried.
+        lost: bool,
+    },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
 //! Disk layers: qcow2 overlays whose backing names are valid inside the jail, not on the host.
 
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -54,9 +56,60 @@ pub async fn create_overlay(
     Err(DiskError::Refused { path: path.to_owned(), reason })
 }
 
+/// Copies a file that is mostly holes to a new one, at the cost of what is in it; of nothing where the file system can
+/// share blocks.
+pub fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
+    let source = File::open(from)?;
+    let target = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to)?;
+    if rustix::fs::ioctl_ficlone(&target, &source).is_ok() {
+        return Ok(());
+    }
+    let length = source.metadata()?.len();
+    target.set_len(length)?;
+    let mut at = 0;
+    while at < length {
+        let data = match rustix::fs::seek(&source, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // Only a hole is left.
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        at = rustix::fs::seek(&source, rustix::fs::SeekFrom::Hole(data))?;
+        copy_range(&source, &target, data, at)?;
+    }
+    Ok(())
+}
+
+fn copy_range(source: &File, target: &File, from: u64, to: u64) -> io::Result<()> {
+    let (mut read_at, mut write_at) = (from, from);
+    while read_at < to {
+        let left = usize::try_from(to - read_at).unwrap_or(usize::MAX);
+        let copied = rustix::fs::copy_file_range(source, Some(&mut read_at), target, Some(&mut write_at), left)?;
+        if copied == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_has_the_same_bytes_and_the_same_holes() {
+        use std::os::unix::fs::{FileExt, MetadataExt};
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (dir.path().join("one"), dir.path().join("other"));
+        let file = File::create(&one).unwrap();
+        file.set_len(64 << 20).unwrap();
+        file.write_all_at(b"begin", 0).unwrap();
+        file.write_all_at(b"middle", 33 << 20).unwrap();
+        copy_sparse(&one, &other).unwrap();
+        assert!(std::fs::read(&one).unwrap() == std::fs::read(&other).unwrap());
+        assert!(std::fs::metadata(&other).unwrap().blocks() * 512 < 1 << 20);
+        assert_eq!(copy_sparse(&one, &other).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
 
     #[tokio::test]
     async fn an_overlay_names_its_backing_layer_without_opening_it() {

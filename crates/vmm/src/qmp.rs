@@ -5,13 +5,17 @@
 //! send anything. Lines are bounded, unknown or malformed input ends the connection, and nothing waits for ever.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::Interest;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -91,10 +95,21 @@ impl Qmp {
 
     /// Sends a command and waits for its answer, at most `limit`. Commands may overlap.
     pub async fn execute(&self, command: &str, arguments: Value, limit: Duration) -> Result<Value, QmpError> {
+        self.execute_with(command, arguments, None, limit).await
+    }
+
+    /// The same with a descriptor, which QEMU takes a copy of.
+    pub async fn execute_with(
+        &self,
+        command: &str,
+        arguments: Value,
+        fd: Option<BorrowedFd<'_>>,
+        limit: Duration,
+    ) -> Result<Value, QmpError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (tell, answer) = oneshot::channel();
         locked(&self.pending).insert(id, tell);
-        let result = tokio::time::timeout(limit, self.send_and_wait(id, command, arguments, answer)).await;
+        let result = tokio::time::timeout(limit, self.send_and_wait(id, command, arguments, fd, answer)).await;
         locked(&self.pending).remove(&id);
         result.unwrap_or_else(|_| Err(QmpError::TimedOut { command: command.to_owned(), limit }))
     }
@@ -104,11 +119,18 @@ impl Qmp {
         id: u64,
         command: &str,
         arguments: Value,
+        fd: Option<BorrowedFd<'_>>,
         answer: oneshot::Receiver<Answer>,
     ) -> Result<Value, QmpError> {
         let mut line = json!({ "execute": command, "arguments": arguments, "id": id }).to_string();
         line.push('\n');
-        self.writer.lock().await.write_all(line.as_bytes()).await.map_err(QmpError::Io)?;
+        let mut writer = self.writer.lock().await;
+        let sent = match fd {
+            Some(fd) => send_with(&writer, line.as_bytes(), fd).await.map_err(QmpError::Io)?,
+            None => 0,
+        };
+        writer.write_all(&line.as_bytes()[sent..]).await.map_err(QmpError::Io)?;
+        drop(writer);
         // Checked after our entry was made: a reader that ended earlier could no longer clear it.
         if self.reader.is_finished() {
             locked(&self.pending).remove(&id);
@@ -126,6 +148,25 @@ impl Qmp {
 impl Drop for Qmp {
     fn drop(&mut self) {
         self.reader.abort();
+    }
+}
+
+/// Sends as much of the bytes as the socket takes, and the descriptor with the first of them.
+async fn send_with(writer: &OwnedWriteHalf, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let stream: &UnixStream = writer.as_ref();
+    loop {
+        stream.writable().await?;
+        let sent = stream.try_io(Interest::WRITABLE, || {
+            let fds = [fd];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+            Ok(sendmsg(stream, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?)
+        });
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
     }
 }
 

@@ -371,7 +371,7 @@ simple("diff", lambda sandbox, **arguments: sandbox.diff(**arguments))
 @verb("timeline")
 async def timeline(_: Any, sandbox: Any) -> Any:
     told = await settle(sandbox.timeline())
-    return {"current": told.current, "checkpoints": list(told)}
+    return {"current": told.current, "checkpoints": [plain(item) for item in told]}
 
 
 @verb("rewind")

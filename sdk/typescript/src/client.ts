@@ -203,6 +203,12 @@ export class Volumes {
     return fromWire(await this.#transport.request("GET", `/v1/volumes/${encodeURIComponent(name)}`));
   }
 
+  /** A `clone` of it, or one of its `snapshots`. */
+  async copy(name: string, copy: string, kind: "clone" | "snapshots" = "clone"): Promise<VolumeInfo> {
+    const path = `/v1/volumes/${encodeURIComponent(name)}/${kind}`;
+    return fromWire(await this.#transport.request("POST", path, { body: { name: copy } }));
+  }
+
   async delete(name: string): Promise<void> {
     await this.#transport.request("DELETE", `/v1/volumes/${encodeURIComponent(name)}`);
   }

@@ -11,7 +11,7 @@ export type { BranchOutcome, Candidate, ExploreOptions, ExploreResult } from "./
 export * from "./filesystem.js";
 export { ensureLocalServer, stopLocalServer } from "./local.js";
 export * from "./models.js";
-export type { CreateOptions, ExecOptions, Listeners, VolumeMount } from "./options.js";
+export type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes, VolumeMount } from "./options.js";
 export { type DiffOptions, type Moment, Sandbox } from "./sandbox.js";
 export { type BuildOptions, Template, Templates } from "./templates.js";
 export { Terminal, type TerminalOptions } from "./terminal.js";

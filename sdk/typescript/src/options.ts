@@ -5,6 +5,16 @@ import { toWire, type Wire } from "./naming.js";
 /** What is made when nobody says otherwise. */
 export const DEFAULT_TEMPLATE = "code-interpreter";
 
+/** What a copy of a sandbox does with its volumes: have none, read what was on them, or have clones of its own. */
+export type OnVolumes = "detach" | "read_only" | "clone";
+
+/** What copies of a sandbox are to be. */
+export interface ForkOptions {
+  metadata?: Record<string, string>;
+  /** To be said if the sandbox has volumes. */
+  volumes?: OnVolumes;
+}
+
 /** A volume, where a sandbox is to see it. */
 export interface VolumeMount {
   name: string;
@@ -36,6 +46,13 @@ export interface CreateOptions {
   checkpoints?: "every-exec" | "never";
   /** How many checkpoints without a name are kept; 20 if absent. */
   checkpointsKept?: number;
+  /** What it may reach, such as `{ allow: ["pypi"], secrets: ["API_KEY"] }`; nothing if absent. */
+  network?: {
+    mode?: "deny" | "allow" | "open" | "learn";
+    allow?: string[];
+    tls?: "sealed" | "inspected";
+    secrets?: string[];
+  };
   volumes?: VolumeMount[];
   /** Stops waiting for capacity when it is aborted. */
   signal?: AbortSignal;

@@ -10,7 +10,7 @@ import type { Event, ExecResult, GuestMetrics, Lifecycle, Metrics, Preview, Prom
 import type { Checkpoint, Diff, FileDiff, SandboxInfo, SnapshotInfo, Timeline } from "./models.js";
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
 import { codeBody, createBody, execBody } from "./options.js";
-import type { CreateOptions, ExecOptions, Listeners } from "./options.js";
+import type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes } from "./options.js";
 import { SandboxRequests } from "./requests.js";
 import { Terminal, type TerminalOptions } from "./terminal.js";
 
@@ -228,27 +228,28 @@ export class Sandbox {
   }
 
   /** Saves memory, disk and devices as one; it goes on. The id is good for `create({ fromSnapshot })`. */
-  async snapshot(): Promise<SnapshotInfo> {
-    return fromWire(await this.#requests.request("POST", "/snapshots", { timeoutMs: MACHINE_WITHIN_MS }));
+  async snapshot(options: { volumes?: OnVolumes } = {}): Promise<SnapshotInfo> {
+    const body = options.volumes ? { volumes: options.volumes } : undefined;
+    return fromWire(await this.#requests.request("POST", "/snapshots", { body, timeoutMs: MACHINE_WITHIN_MS }));
   }
 
   /** A copy of the whole machine, with its processes and variables. */
-  fork(options?: { metadata?: Record<string, string> }): Promise<Sandbox>;
+  fork(options?: ForkOptions): Promise<Sandbox>;
   /** That many copies. */
-  fork(count: number, options?: { metadata?: Record<string, string> }): Promise<Sandbox[]>;
+  fork(count: number, options?: ForkOptions): Promise<Sandbox[]>;
   async fork(
-    first: number | { metadata?: Record<string, string> } = {},
-    options: { metadata?: Record<string, string> } = {},
+    first: number | ForkOptions = {},
+    options: ForkOptions = {},
   ): Promise<Sandbox | Sandbox[]> {
     if (typeof first === "number") return this.forkTree({ count: first, ...options });
-    const body = first.metadata ? { metadata: first.metadata } : undefined;
+    const body = first.metadata || first.volumes ? { metadata: first.metadata, volumes: first.volumes } : undefined;
     const data = (await this.#client.make(this.#requests.path("/fork"), body, { keyed: false })) as Wire;
     const children = data["children"] as unknown[] | undefined;
     return this.#child(data["sandbox"] ?? children?.[0] ?? data);
   }
 
   /** Copies that know that they are siblings, for `promote`. The list is shorter if some could not start. */
-  async forkTree(options: { count: number; metadata?: Record<string, string> }): Promise<Sandbox[]> {
+  async forkTree(options: { count: number } & ForkOptions): Promise<Sandbox[]> {
     const data = await this.#client.make(this.#requests.path("/fork-tree"), toWire(options), { keyed: false });
     return listOf(data, "children").map((child) => this.#child(child));
   }

@@ -50,6 +50,16 @@ export class Volume {
     return { name: this.name, mount: path, readOnly: options.readOnly ?? false };
   }
 
+  /** Another volume that begins with what is on this one. */
+  async clone(name: string): Promise<Volume> {
+    return new Volume(await this.#client.volumes.copy(this.name, name, "clone"), this.#client);
+  }
+
+  /** A moment of it, which can be read and cloned and never changes. */
+  async snapshot(name: string): Promise<Volume> {
+    return new Volume(await this.#client.volumes.copy(this.name, name, "snapshots"), this.#client);
+  }
+
   /** Deletes it with all that is on it. Refused while a sandbox has it. */
   async delete(): Promise<void> {
     await this.#client.volumes.delete(this.name);

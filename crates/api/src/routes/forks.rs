@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::{EndReason, FORK_TREE, Fork, ForkSpec, Sandbox, SandboxInfo};
+use sandling_engine::{EndReason, FORK_TREE, Fork, ForkSpec, OnVolumes, Sandbox, SandboxInfo};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -79,7 +79,9 @@ pub(crate) async fn children(
 ) -> Result<Vec<Fork>, ApiError> {
     let info = parent.info();
     let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
-    let wish = taken(count, info.vcpus, info.memory_mib, info.disk_mib);
+    let copied = spec.volumes.is_some_and(|volumes| volumes != OnVolumes::Detach);
+    let copies = info.volumes.iter().filter(|_| copied).map(|volume| volume.size_mib).sum::<u32>();
+    let wish = taken(count, info.vcpus, info.memory_mib, info.disk_mib + copies);
     let place = app.access.admit(caller.workspace(), &wish, || living(app, caller.workspace()))?;
     let turn = app.turns.take().await?;
     let forks = app.engine.fork(parent, spec).await?;

@@ -73,7 +73,8 @@ pub(crate) async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: Create
         Some(id) => {
             let found = app.engine.find_snapshot(workspace.as_str(), id)?;
             let snapshot = found.ok_or_else(|| ApiError::not_found("snapshot"))?;
-            taken(1, snapshot.vcpus, snapshot.memory_mib, snapshot.disk_mib)
+            let copies = snapshot.volumes.iter().map(|volume| volume.was.size_mib).sum::<u32>();
+            taken(1, snapshot.vcpus, snapshot.memory_mib, snapshot.disk_mib + copies)
         }
     };
     let place = app.access.admit(workspace, &wish, || living(app, workspace))?;
@@ -94,10 +95,11 @@ fn wish(app: &App, workspace: &WorkspaceName, spec: &CreateSpec) -> Result<Resou
     })
 }
 
-/// What a workspace's sandboxes take.
+/// What a workspace's sandboxes and volumes take.
 pub(crate) fn living(app: &App, workspace: &WorkspaceName) -> Resources {
     let own = app.engine.list_of(workspace.as_str());
-    own.into_iter().map(|info| taken(1, info.vcpus, info.memory_mib, info.disk_mib)).sum()
+    let sandboxes: Resources = own.into_iter().map(|info| taken(1, info.vcpus, info.memory_mib, info.disk_mib)).sum();
+    sandboxes + Resources { disk_mib: app.engine.volume_mib(workspace.as_str()), ..Resources::default() }
 }
 
 /// What so many sandboxes of one size take of a quota.

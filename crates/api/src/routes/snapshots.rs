@@ -34,14 +34,20 @@ async fn make(
     body: JsonBody<SnapshotRequest>,
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    let name = body.value.name.filter(|name| !name.is_empty());
+    let name = check_name(body.value.name)?;
+    let (info, _) = app.engine.snapshot(&sandbox, name, body.value.volumes.map(Into::into)).await?;
+    Ok((StatusCode::CREATED, Json(info.into())))
+}
+
+/// A name or a description for people; none at all is none.
+pub(crate) fn check_name(name: Option<String>) -> Result<Option<String>, ApiError> {
+    let name = name.filter(|name| !name.is_empty());
     if name.as_ref().is_some_and(|name| name.len() > LONGEST_NAME || name.contains(char::is_control)) {
         return Err(ApiError::bad_request(format!(
             "a name has at most {LONGEST_NAME} bytes and no control characters"
         )));
     }
-    let (info, _) = app.engine.snapshot(&sandbox, name).await?;
-    Ok((StatusCode::CREATED, Json(info.into())))
+    Ok(name)
 }
 
 /// List snapshots, newest first
@@ -92,7 +98,7 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn find<N>(app: &App, caller: &Caller<N>, id: &str) -> Result<SnapshotInfo, ApiError> {
+pub(crate) fn find<N>(app: &App, caller: &Caller<N>, id: &str) -> Result<SnapshotInfo, ApiError> {
     let id = SnapshotId::parse(id).ok_or_else(|| ApiError::not_found("snapshot"))?;
     let found = app.engine.find_snapshot(caller.workspace().as_str(), &id)?;
     found.ok_or_else(|| ApiError::not_found("snapshot"))

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use super::repl::SessionView;
 use super::sandbox::SandboxView;
 use super::seconds;
+use super::volume::VolumesName;
 use crate::error::ApiError;
 
 /// What PandaStack's `explore` puts into the metadata of children that are to go by themselves.
@@ -33,6 +34,8 @@ pub(crate) struct ForkRequest {
     #[schema(maximum = 31622400)]
     idle_seconds: Option<u64>,
     persistent: Option<bool>,
+    /// What becomes of the parent's volumes. If it has any, it must be said.
+    volumes: Option<VolumesName>,
     /// The environment of what is started in the children.
     env: Option<BTreeMap<String, String>>,
     /// Whether the children may use their parent's secrets; they have its network policy in any case.
@@ -61,6 +64,7 @@ impl ForkRequest {
             labels: self.labels.unwrap_or_default(),
             env: self.env,
             secrets: self.inherit_secrets.unwrap_or_default(),
+            volumes: self.volumes.map(Into::into),
         })
     }
 }

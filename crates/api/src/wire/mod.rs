@@ -17,3 +17,4 @@ pub(crate) mod session;
 pub(crate) mod snapshot;
 pub(crate) mod template;
 pub(crate) mod timeline;
+pub(crate) mod volume;

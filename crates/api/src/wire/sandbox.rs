@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use super::network::{NetworkRequest, NetworkSummary};
 use super::seconds;
+use super::volume::{MountedView, VolumeMount};
 use crate::error::ApiError;
 
 /// The template of a client that names none.
@@ -45,6 +46,7 @@ pub struct SandboxView {
     /// How many checkpoints it keeps, if it makes one before each step.
     checkpoints_kept: Option<u32>,
     network: NetworkSummary,
+    volumes: Vec<MountedView>,
     /// Which accelerator runs it, and which layers of the jail are in force.
     #[schema(value_type = Object)]
     pub boundary: Value,
@@ -74,6 +76,7 @@ impl From<SandboxInfo> for SandboxView {
             workspace: info.workspace,
             checkpoints_kept: info.timeline.keep,
             network: (&info.network).into(),
+            volumes: info.volumes.into_iter().map(Into::into).collect(),
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }
     }
@@ -161,22 +164,12 @@ fn kept(when: Option<CheckpointsName>, kept: Option<u32>) -> Result<Option<u32>,
     }
 }
 
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeMount {
-    pub name: String,
-    pub read_only: Option<bool>,
-}
-
 impl CreateSandbox {
     pub(crate) fn into_spec(self, workspace: &str) -> Result<CreateSpec, ApiError> {
         let from_snapshot = self.from_snapshot.filter(|id| !id.is_empty());
         let from_snapshot = from_snapshot
             .map(|id| SnapshotId::parse(&id).ok_or_else(|| ApiError::not_found("snapshot")))
             .transpose()?;
-        if self.volumes.is_some_and(|volumes| !volumes.is_empty()) {
-            return Err(ApiError::not_found("volume"));
-        }
         let (metadata, labels) = (self.metadata.unwrap_or_default(), self.labels.unwrap_or_default());
         let env = self.env.unwrap_or_default();
         for (field, map) in [("metadata", &metadata), ("labels", &labels), ("env", &env)] {
@@ -201,6 +194,7 @@ impl CreateSandbox {
             labels,
             checkpoints: kept(self.checkpoints, self.checkpoints_kept)?,
             network,
+            volumes: self.volumes.unwrap_or_default().into_iter().map(Into::into).collect(),
         })
     }
 }
@@ -293,9 +287,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said_to_be_missing() {
-        for body in [serde_json::json!({"from_snapshot": "x"}), serde_json::json!({"volumes": [{"name": "v"}]})] {
-            assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
-        }
+        let body = serde_json::json!({"from_snapshot": "x"});
+        assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
     }
 
     #[test]

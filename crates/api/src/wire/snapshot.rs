@@ -4,11 +4,32 @@ use sandling_engine::SnapshotInfo;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::volume::VolumesName;
+
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SnapshotRequest {
     #[schema(max_length = 200)]
     pub(crate) name: Option<String>,
+    /// What becomes of the sandbox's volumes in what is made of the snapshot. If it has any, it must be said.
+    pub(crate) volumes: Option<VolumesName>,
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ImportParams {
+    /// Instead of the name that it was exported with.
+    pub(crate) name: Option<String>,
+}
+
+/// What template a snapshot becomes.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TemplateRequest {
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
+    pub(crate) name: String,
+    #[schema(max_length = 200)]
+    pub(crate) description: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -29,6 +29,7 @@ pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
         checkpoints: options.checkpoints.as_ref().map(|_| CheckpointsName::EveryExec),
         checkpoints_kept: options.checkpoints_kept,
         network: options.reach.request(),
+        volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };
     let made: Value = client.post("/v1/sandboxes", &wish).await?;

@@ -15,6 +15,9 @@ pub async fn fork(options: &Fork) -> anyhow::Result<ExitCode> {
     if let Some(ttl) = options.ttl {
         wish["ttl_seconds"] = ttl.into();
     }
+    if let Some(volumes) = options.volumes {
+        wish["volumes"] = volumes.wire_name().into();
+    }
     let made: Value = client.post(&format!("/v1/sandboxes/{parent}/fork-tree"), &wish).await?;
     if options.json {
         show::json(&made)?;

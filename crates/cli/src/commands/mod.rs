@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod agent;
 pub mod audit;
 pub mod completions;
 pub mod cp;
@@ -13,6 +14,7 @@ mod here;
 pub mod hibernate;
 pub mod logs;
 pub mod ls;
+pub mod mcp;
 pub mod network;
 pub mod pause;
 pub mod ports;
@@ -24,9 +26,11 @@ pub mod secret;
 pub mod serve;
 pub mod shell;
 pub mod snapshot;
+mod snapshot_file;
 pub mod template;
 pub mod timeline;
 pub mod token;
+pub mod volume;
 pub mod wake;
 
 use here::{config, open_engine, open_engine_with, server_for};

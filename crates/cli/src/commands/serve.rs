@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sandling_api::{App, ServerLimits};
@@ -11,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config;
-use crate::announce::Announcement;
+use crate::client::announce::Announcement;
 use crate::options::{Common, Serve};
 
 pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
@@ -32,8 +34,12 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
         eprintln!("sandling: commands without SANDLING_API go on using the server that serves this home already");
     }
     let terminated = terminated()?;
+    let idle = idle(app.clone(), options.idle_exit.map(Duration::from_secs));
     let shutdown = async move {
-        terminated.await;
+        tokio::select! {
+            () = terminated => {}
+            () = idle => {}
+        }
         // Before the drain: what comes now would only be turned away.
         drop(announced);
     };
@@ -41,6 +47,14 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
     // Sandboxes go on by themselves; the next start takes them over.
     engine.detach().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The moment when nobody has needed the server for so long.
+async fn idle(app: Arc<App>, after: Option<Duration>) {
+    match after {
+        Some(after) => app.idle(after).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Beyond this machine, only with a token that somebody chose to hand out.

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::client::{Client, read, segment};
-use crate::options::{Snapshot, SnapshotCommand};
+use crate::commands::snapshot_file;
+use crate::options::{OnVolumes, Snapshot, SnapshotCommand};
 use crate::show;
 
 #[derive(Deserialize)]
@@ -24,9 +25,9 @@ struct Listed {
 pub async fn snapshot(options: &Snapshot) -> anyhow::Result<ExitCode> {
     let client = Client::need()?;
     match &options.command {
-        SnapshotCommand::Create { sandbox, name, json } => {
+        SnapshotCommand::Create { sandbox, name, volumes, json } => {
             let sandbox = client.sandbox(sandbox).await?;
-            let wish = json!({ "name": name });
+            let wish = json!({ "name": name, "volumes": volumes.map(OnVolumes::wire_name) });
             let made: Value = client.post(&format!("/v1/sandboxes/{sandbox}/snapshots"), &wish).await?;
             if *json {
                 show::json(&made)?;
@@ -35,6 +36,16 @@ pub async fn snapshot(options: &Snapshot) -> anyhow::Result<ExitCode> {
             }
         }
         SnapshotCommand::Ls { json } => list(client.get("/v1/snapshots").await?, *json)?,
+        SnapshotCommand::Export { snapshot, file } => snapshot_file::export(&client, snapshot, file).await?,
+        SnapshotCommand::Import { file, name, json } => {
+            let made = snapshot_file::import(&client, file, name.as_deref()).await?;
+            if *json { show::json(&made)? } else { show::line(read::<Listed>(made)?.id)? }
+        }
+        SnapshotCommand::ToTemplate { snapshot, name, description } => {
+            let wish = json!({ "name": name, "description": description });
+            let _: Value = client.post(&format!("/v1/snapshots/{}/template", segment(snapshot)), &wish).await?;
+            show::line(name)?;
+        }
         SnapshotCommand::Rm { snapshots } => {
             for id in snapshots {
                 client.delete(&format!("/v1/snapshots/{}", segment(id))).await?;

@@ -1,8 +1,10 @@
 //! Commands about copies of a sandbox: forks and snapshots.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
-use super::parse;
+use super::{OnVolumes, parse};
 
 #[derive(Debug, Args)]
 pub struct Fork {
@@ -17,6 +19,9 @@ pub struct Fork {
     /// Let the children use the parent's secrets
     #[arg(long)]
     pub secrets: bool,
+    /// What the children do with the parent's volumes; to be said if it has any
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub volumes: Option<OnVolumes>,
     /// Print all that is known of the children, and what each can prove
     #[arg(long)]
     pub json: bool,
@@ -38,6 +43,9 @@ pub enum SnapshotCommand {
         /// For people
         #[arg(long)]
         name: Option<String>,
+        /// What becomes of the sandbox's volumes in what is made of it; to be said if it has any
+        #[arg(long, value_enum, value_name = "WHAT")]
+        volumes: Option<OnVolumes>,
         #[arg(long)]
         json: bool,
     },
@@ -45,6 +53,33 @@ pub enum SnapshotCommand {
     Ls {
         #[arg(long)]
         json: bool,
+    },
+    /// Write a snapshot to a file, with everything it stands on
+    #[command(after_help = "Example:\n  sandling snapshot export ID - | ssh other sandling snapshot import -")]
+    Export {
+        snapshot: String,
+        /// A file, or `-` for stdout
+        file: PathBuf,
+    },
+    /// Read a snapshot from a file and print its id here
+    ///
+    /// The host must have the accelerator, the CPU model and the emulator that it was made with.
+    Import {
+        /// A file, or `-` for stdin
+        file: PathBuf,
+        /// Instead of the name that it was exported with
+        #[arg(long)]
+        name: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a template of a snapshot: its sandboxes begin where it was made
+    ToTemplate {
+        snapshot: String,
+        name: String,
+        /// For people
+        #[arg(long)]
+        description: Option<String>,
     },
     /// Delete snapshots; what stands on one goes on
     Rm {

@@ -1,6 +1,7 @@
 //! The command line: one definition that yields parsing, help and completions.
 
 mod access;
+mod agents;
 mod copies;
 mod network;
 mod parse;
@@ -9,9 +10,11 @@ mod root;
 mod run;
 mod sandboxes;
 mod template;
+mod volumes;
 mod work;
 
 pub use access::{Audit, Quota, Token, TokenCommand};
+pub use agents::{Agent, AgentBudget, Mcp};
 pub use copies::{Fork, Snapshot, SnapshotCommand};
 pub use network::{ModeChoice, Network, Outside, Secret, SecretCommand};
 pub use past::{Checkpoint, CheckpointCommand, Diff, Rewind, Timeline};
@@ -19,4 +22,5 @@ pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;
 pub use sandboxes::{Create, Ls, Named, Rm};
 pub use template::{Build, Template, TemplateCommand};
+pub use volumes::{OnVolumes, Volume, VolumeCommand};
 pub use work::{Cp, Events, Exec, Logs, Place, Ports, Shell};

@@ -26,6 +26,18 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|seconds| *seconds > 0).ok_or_else(wrong)
 }
 
+/// Money.
+pub fn dollars(text: &str) -> Result<f64, String> {
+    let amount: Option<f64> = text.trim_start_matches('$').parse().ok();
+    amount.filter(|amount| amount.is_finite() && *amount >= 0.0).ok_or_else(|| "write it as 0.50".to_owned())
+}
+
+/// `IN,OUT`, both in dollars.
+pub fn prices(text: &str) -> Result<(f64, f64), String> {
+    let (input, output) = text.split_once(',').ok_or("write both, as 3,15")?;
+    Ok((dollars(input.trim())?, dollars(output.trim())?))
+}
+
 /// A limit of a quota: `NAME=N`, or `NAME=none`.
 pub fn limit(text: &str) -> Result<(String, Option<u32>), String> {
     let (name, value) = pair(text)?;
@@ -49,6 +61,15 @@ mod tests {
         assert_eq!(seconds("7d"), Ok(604_800));
         for wrong in ["", "m", "1w", "-1", "1.5h", "0", "99999999999999999999", "999999999999999999d"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn money_is_no_debt() {
+        assert_eq!(prices("3, 15.5"), Ok((3.0, 15.5)));
+        assert_eq!(dollars("$0.25"), Ok(0.25));
+        for wrong in ["", "3", "a,b", "-1,2", "NaN,1", "inf,1"] {
+            assert!(prices(wrong).is_err(), "{wrong}");
         }
     }
 

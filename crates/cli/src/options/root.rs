@@ -7,8 +7,8 @@ use clap_complete::Shell as CompletionShell;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Named, Network, Outside, Ports, Quota, Rewind,
-    Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token,
+    Agent, Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Named, Network, Outside, Ports,
+    Quota, Rewind, Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token, Volume,
 };
 
 /// A disposable computer for every AI agent.
@@ -99,6 +99,15 @@ Examples:
   sandling ports 3f2a
   sandling ports 3f2a --link 8000 --ttl 15m";
 
+const AGENT_EXAMPLES: &str = "\
+Environment: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_MODEL; OPENAI_API_KEY, OPENAI_BASE_URL,
+OPENAI_MODEL.
+
+Examples:
+  sandling agent 'How many primes are there below a million?'
+  sandling agent --files . --apply 'Make the tests pass'
+  sandling agent --files . --best-of 5 --check 'pytest -q' --max-time 10m 'Make the tests pass'";
+
 const QUOTA_EXAMPLES: &str = "\
 Examples:
   sandling quota
@@ -168,7 +177,7 @@ pub enum Command {
         after_help = "Example:\n  for id in $(sandling fork -n 5 3f2a); do sandling exec $id ./attempt.sh & done"
     )]
     Fork(Fork),
-    /// Save sandboxes, and list and delete what was saved
+    /// Save sandboxes, and list, carry away and delete what was saved
     Snapshot(Snapshot),
     /// List a sandbox's checkpoints, to which it can be put back
     Timeline(Timeline),
@@ -182,6 +191,8 @@ pub enum Command {
     /// Show which files differ between two moments of a sandbox, or between sandboxes of one family
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Diff),
+    /// Make, list, copy and delete volumes: named disks that outlive sandboxes
+    Volume(Volume),
     /// End sandboxes; nothing of them is left
     #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
     Rm(Rm),
@@ -202,6 +213,19 @@ pub enum Command {
     /// Every request needs a token; the first is made at the first start. On SIGTERM requests under way are finished
     /// and sandboxes go on; the next start takes them over.
     Serve(Serve),
+    /// Give a model a task and a sandbox, and follow what it does
+    ///
+    /// The model proposes, the sandbox runs, the model is told, until it says that it is done or a budget is used up.
+    /// Its key comes from the environment and stays out of the sandbox. The answer is printed on stdout, all else on
+    /// stderr. The exit code is 0 if the task was done, with --best-of if the best attempt passed its check.
+    #[command(after_help = AGENT_EXAMPLES)]
+    Agent(Box<Agent>),
+    /// Serve sandboxes to an MCP client, such as a coding assistant
+    ///
+    /// Each session has a sandbox of its own, made when a tool first needs it and ended with the session. A server
+    /// that runs does the work; without one, one is started, which ends by itself. docs/mcp.md has configurations.
+    #[command(after_help = "Examples:\n  sandling mcp\n  sandling mcp --http 127.0.0.1:8100 --template base")]
+    Mcp(Mcp),
     /// Say what this host can do, what is missing, and the command that mends it
     Doctor(Doctor),
     /// Print a completion script for a shell
@@ -221,6 +245,9 @@ pub struct Serve {
     pub standbys: usize,
     #[command(flatten)]
     pub outside: Outside,
+    /// End after so many seconds without a request and without a sandbox that runs; never if absent
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub idle_exit: Option<u64>,
 }
 
 #[derive(Debug, Args)]

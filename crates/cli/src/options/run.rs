@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use sandling_api::VolumeMount;
 use sandling_protocol::Language;
 
 use super::network::{Outside, Reach};
 use super::parse;
+use super::volumes::mount;
 
 #[derive(Debug, Args)]
 pub struct Run {
@@ -34,6 +36,9 @@ pub struct Run {
     /// Set a variable in the code's environment; may be repeated
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse::pair)]
     pub env: Vec<(String, String)>,
+    /// Give it a volume: NAME:PATH, or NAME:PATH:ro for one that others read, too; may be repeated
+    #[arg(long = "volume", value_name = "NAME:PATH[:ro]", value_parser = mount)]
+    pub volumes: Vec<VolumeMount>,
     #[command(flatten)]
     pub sizes: Sizes,
     #[command(flatten)]

@@ -1,10 +1,12 @@
 //! Commands about sandboxes as a whole.
 
 use clap::Args;
+use sandling_api::VolumeMount;
 
 use super::network::Reach;
 use super::parse;
 use super::run::Sizes;
+use super::volumes::mount;
 
 #[derive(Debug, Args)]
 pub struct Create {
@@ -34,6 +36,9 @@ pub struct Create {
     /// How many checkpoints without a name are kept [default: 20]
     #[arg(long, value_name = "N", requires = "checkpoints", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub checkpoints_kept: Option<u32>,
+    /// Give it a volume: NAME:PATH, or NAME:PATH:ro for one that others read, too; may be repeated
+    #[arg(long = "volume", value_name = "NAME:PATH[:ro]", value_parser = mount)]
+    pub volumes: Vec<VolumeMount>,
     #[command(flatten)]
     pub sizes: Sizes,
     #[command(flatten)]

@@ -86,9 +86,9 @@ async fn a_snapshot_outlives_its_sandbox_and_is_where_others_begin() {
     let engine = engine().await;
     let sandbox = engine.sandbox().await;
     furnish(&sandbox).await;
-    let (first, _) = engine.engine.snapshot(&sandbox, Some("first".to_owned())).await.unwrap();
+    let (first, _) = engine.engine.snapshot(&sandbox, Some("first".to_owned()), None).await.unwrap();
     shell(&sandbox, "echo second > /root/file").await;
-    let (second, _) = engine.engine.snapshot(&sandbox, None).await.unwrap();
+    let (second, _) = engine.engine.snapshot(&sandbox, None, None).await.unwrap();
     assert!(second.memory_bytes < first.memory_bytes, "{} then {}", first.memory_bytes, second.memory_bytes);
     assert_eq!(second.parent.as_ref(), Some(&first.id));
     sandbox.end(EndReason::Requested).await.unwrap();

@@ -1,6 +1,7 @@
 //! Sandboxes in real virtual machines, through the engine and through the `sandling` command.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop here")]
 
+mod carry;
 mod cli;
 mod contexts;
 mod files;
@@ -23,3 +24,4 @@ mod served;
 #[allow(dead_code, reason = "the gateway's own tests use the rest of it")]
 mod servers;
 mod standbys;
+mod volume;

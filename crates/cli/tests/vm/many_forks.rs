@@ -15,9 +15,11 @@ const USUAL_CHILDREN: usize = 40;
 /// How many live at once.
 const BATCH: usize = 10;
 
-const PYTHON: &str = "import os, random, uuid, numpy\ngenerator = numpy.random.default_rng()\nnumpy.random.rand()";
-const DRAW_PYTHON: &str =
-    "[os.urandom(8).hex(), random.random(), str(uuid.uuid4()), numpy.random.rand(), generator.random()]";
+/// A generator that the code made itself is a variable like any other, and goes on where its parent's stood: it may
+/// have been given a seed, which must count.
+const PYTHON: &str = "import os, random, uuid, numpy\nnumpy.random.rand()";
+const DRAW_PYTHON: &str = "[os.urandom(8).hex(), random.random(), str(uuid.uuid4()), numpy.random.rand(), \
+    numpy.random.default_rng().random()]";
 const NODE: &str = "const crypto = require('crypto'); Math.random()";
 const DRAW_NODE: &str = "[Math.random(), crypto.randomUUID(), crypto.randomBytes(8).toString('hex')].join(' ')";
 

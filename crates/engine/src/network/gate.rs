@@ -81,6 +81,7 @@ impl Network {
         let (tell, told) = mpsc::channel(WAITING);
         config.events = Some(tell);
         tokio::spawn(write_down(Arc::downgrade(engine), info.clone(), self.feed.clone(), told));
+        self.detach();
         let mut state = self.state();
         config.pins = std::mem::take(&mut state.pins);
         config.bytes_out = state.past.sent_bytes;

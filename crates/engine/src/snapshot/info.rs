@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::made::DISK;
 use crate::sandbox::SandboxId;
+use crate::volume::SavedVolume;
 
 /// A snapshot's id. Chosen before its content is known, because the disk on top of it names it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,6 +20,14 @@ pub struct SnapshotId(String);
 impl SnapshotId {
     pub(crate) fn fresh() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    /// The same for the same content.
+    pub(crate) fn of(content: &str) -> Self {
+        let digest = blake3::hash(content.as_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest.as_bytes()[..16]);
+        Self(uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string())
     }
 
     pub fn parse(text: &str) -> Option<Self> {
@@ -62,13 +71,26 @@ pub struct SnapshotInfo {
     pub memory: Vec<SnapshotId>,
     /// The same of its disk.
     pub disk: Vec<SnapshotId>,
+    /// Where it stands on a bake that came with it from elsewhere, instead of on one of a template here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
     /// What it adds to those.
     pub memory_bytes: u64,
     pub disk_bytes: u64,
     /// Of its own files, as they must be when it is restored.
     pub digests: Digests,
+    /// What its machine had plugged in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<SavedVolume>,
     /// Of all the above: two snapshots with the same digest are the same.
     pub digest: String,
+}
+
+impl SnapshotInfo {
+    /// Whose files it needs besides its own.
+    pub(crate) fn stands_on(&self) -> impl Iterator<Item = &SnapshotId> {
+        self.memory.iter().chain(&self.disk).chain(self.base.iter().map(|base| &base.id))
+    }
 }
 
 /// BLAKE3, in hex.
@@ -91,6 +113,31 @@ pub struct Standing {
     pub disk: Vec<SnapshotId>,
     /// The name of its own disk among its files, if it has been saved.
     pub top: Option<String>,
+    /// See [`SnapshotInfo::base`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
+    /// A disk that is about to become a layer, or has become one and may still lie among the machine's files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Moving>,
+}
+
+/// The lowest layers of a snapshot that was imported, under the names by which its disks know them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// Whose directory they are in.
+    pub id: SnapshotId,
+    pub root: String,
+    pub baked: String,
+}
+
+/// A disk on its way from a machine's files to a snapshot's. Written down before the save begins, and taken back when
+/// it is over: in between, [`mend`](super::mend) finds out how far it got.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// Whose layer it becomes.
+    pub id: SnapshotId,
+    /// What it is called among the machine's files.
+    pub from: String,
 }
 
 impl Standing {
@@ -100,7 +147,12 @@ impl Standing {
 
     /// All that must be kept for it.
     pub(crate) fn needs(&self) -> impl Iterator<Item = &SnapshotId> {
-        self.restored.iter().chain(&self.saved).chain(&self.disk)
+        self.restored
+            .iter()
+            .chain(&self.saved)
+            .chain(&self.disk)
+            .chain(self.moving.iter().map(|moving| &moving.id))
+            .chain(self.base.iter().map(|base| &base.id))
     }
 }
 
@@ -133,9 +185,27 @@ impl Files {
         self.0.join(DISK)
     }
 
+    pub(crate) fn volume(&self, slot: u32) -> PathBuf {
+        self.0.join(format!("volume-{slot}.img"))
+    }
+
+    /// Of an imported bake: its memory and its template's root disk. What it wrote to that is [`Files::disk`].
+    pub(crate) fn base_memory(&self) -> PathBuf {
+        self.0.join("memory")
+    }
+
+    pub(crate) fn base_root(&self) -> PathBuf {
+        self.0.join("root.img")
+    }
+
     pub(crate) fn overlay(&self) -> PathBuf {
         self.0.join("overlay.qcow2")
     }
+}
+
+/// The name, among a machine's files, of the disk on top of a snapshot's layer.
+pub(crate) fn top_name(id: &SnapshotId) -> String {
+    format!("disk-{id}.qcow2")
 }
 
 /// The name under which machines see a snapshot's layer of the disk.

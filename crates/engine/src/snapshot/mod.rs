@@ -9,23 +9,33 @@
 //!              state         the devices
 //!              disk.qcow2    the layer of the disk that it adds
 //!              overlay.qcow2 an empty disk on top, to be copied
+//!              volume-N.img  what was on a volume, if that was to be kept
 //! ```
 //!
 //! The row in the store, which makes it a snapshot, is written last; a directory without a row is half of one, or the
 //! layer of a disk whose machine goes on although its memory could not be saved.
 
+mod export;
 mod fold;
+mod import;
 mod info;
+pub(crate) mod mend;
 mod overlay;
 mod pending;
+mod portable;
 mod restore;
 mod save;
 mod sweep;
+mod template;
 
+pub use import::ImportError;
 pub use info::{SnapshotId, SnapshotInfo, Standing};
+pub use portable::ExportError;
 pub use restore::RestoreError;
 pub use save::{SaveTimes, SnapshotError};
+pub use template::SnapshotTemplate;
 
+pub(crate) use info::{Files, Moving};
 pub(crate) use overlay::Overlays;
 pub(crate) use pending::Saves;
 pub(crate) use save::{Save, Saving};

@@ -1,11 +1,11 @@
 //! Saves whose machines go on already.
 //!
-//! A machine can be copied again while its last copy is still being written: each stores what differs from whatever
-//! was written before it, so the order in which they are written does not matter.
+//! One at a time: each stores what differs from the one before. And a copy has QEMU's open disks, with their locks,
+//! which QEMU has to be able to take anew for the next.
 
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use super::info::SnapshotInfo;
 use super::save::{SaveTimes, Saving, SnapshotError};
@@ -14,30 +14,16 @@ use crate::expiry::InUse;
 use crate::sandbox::{Command, Sandbox};
 use crate::store::Listed;
 use crate::timeline::{Checkpoint, Mark};
+use crate::volume::OnVolumes;
 
-/// How many copies of one machine there may be; each keeps the pages that its machine changes from then on.
-const COPIES: u32 = 2;
-
-/// A sandbox's saves that are under way.
-pub(crate) struct Saves {
-    copies: Arc<Semaphore>,
-    writing: Mutex<()>,
-}
-
-impl Default for Saves {
-    fn default() -> Self {
-        Self { copies: Arc::new(Semaphore::new(COPIES as usize)), writing: Mutex::default() }
-    }
-}
+/// A sandbox's save that is under way.
+#[derive(Default)]
+pub(crate) struct Saves(Arc<Mutex<()>>);
 
 impl Saves {
-    async fn begin(&self) -> OwnedSemaphorePermit {
-        self.copies.clone().acquire_owned().await.expect("nobody closes it")
-    }
-
-    /// Waits until nothing is being saved; nothing is while this is held.
-    pub(crate) async fn quiet(&self) -> OwnedSemaphorePermit {
-        self.copies.clone().acquire_many_owned(COPIES).await.expect("nobody closes it")
+    /// Waits until nothing is being saved; nothing else is while this is held.
+    pub(crate) async fn quiet(&self) -> OwnedMutexGuard<()> {
+        self.0.clone().lock_owned().await
     }
 }
 
@@ -47,7 +33,7 @@ pub(crate) struct Pending {
     sandbox: Arc<Sandbox>,
     saving: Saving,
     pub(crate) checkpoint: Option<Checkpoint>,
-    _copy: OwnedSemaphorePermit,
+    _one_at_a_time: OwnedMutexGuard<()>,
     _in_use: InUse,
 }
 
@@ -59,15 +45,16 @@ impl Engine {
         name: Option<String>,
         listed: Listed,
         mark: Option<Mark>,
+        volumes: Option<OnVolumes>,
     ) -> Result<Pending, SnapshotError> {
         let (engine, sandbox) = (self.clone(), sandbox.clone());
-        let copy = sandbox.saves.begin().await;
+        let one_at_a_time = sandbox.saves.quiet().await;
         let in_use = sandbox.activity.begin();
         let (answer, answered) = oneshot::channel();
-        let command = Command::Freeze { name, listed, mark, answer };
+        let command = Command::Freeze { name, listed, mark, volumes, answer };
         sandbox.commands.send(command).await.map_err(|_| SnapshotError::CutOff)?;
         let (saving, checkpoint) = answered.await.map_err(|_| SnapshotError::CutOff)??;
-        Ok(Pending { engine, sandbox, saving, checkpoint, _copy: copy, _in_use: in_use })
+        Ok(Pending { engine, sandbox, saving, checkpoint, _one_at_a_time: one_at_a_time, _in_use: in_use })
     }
 
     pub(crate) async fn save(
@@ -75,11 +62,12 @@ impl Engine {
         sandbox: &Arc<Sandbox>,
         name: Option<String>,
         listed: Listed,
+        volumes: Option<OnVolumes>,
     ) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let (engine, sandbox) = (self.clone(), sandbox.clone());
         // In a task of its own: what a caller that goes away has begun is brought to its end.
         let saving = tokio::spawn(async move {
-            let frozen = engine.freeze(&sandbox, name, listed, None).await?;
+            let frozen = engine.freeze(&sandbox, name, listed, None, volumes).await?;
             frozen.written(None).await
         });
         saving.await.unwrap_or(Err(SnapshotError::CutOff))
@@ -100,9 +88,7 @@ impl Pending {
     /// Writes it, and lets the sandbox's task know. A checkpoint is on the timeline when this returns; the oldest may
     /// have gone for it, but not `spared`.
     pub(crate) async fn written(self, spared: Option<u64>) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let _one_at_a_time = self.sandbox.saves.writing.lock().await;
-        let standing = self.sandbox.standing.borrow().clone();
-        let saved = self.saving.over(&standing).write().await?;
+        let saved = self.saving.write().await?;
         let _held = self.engine.hold_snapshot(&saved.0.id);
         let checkpoint = self.checkpoint.map(|checkpoint| Checkpoint {
             memory_bytes: saved.0.memory_bytes,

@@ -1,5 +1,6 @@
 //! A machine from a snapshot.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandling_image::LoadError;
@@ -24,30 +25,32 @@ pub enum RestoreError {
     Damaged(&'static str),
 }
 
+/// A bake's files.
+pub(crate) struct Lowest {
+    pub(crate) root: Layer,
+    pub(crate) baked: Layer,
+    pub(crate) memory: PathBuf,
+}
+
 impl SnapshotInfo {
     /// What a machine that is restored from it needs.
     pub(crate) async fn source(&self, engine: &Arc<Engine>) -> Result<Source, RestoreError> {
-        let image = engine.images.load_image(&self.image)?;
-        let hardware = engine.hardware(&image.manifest.recipe, Some(self.vcpus), Some(self.memory_mib));
+        let hardware = engine.hardware_of(self.vcpus, self.memory_mib);
         if bake::key(&hardware) != self.bake {
             return Err(RestoreError::OtherHardware(self.bake.clone()));
         }
-        let baked = Baked::load(&image.baked_dir(&self.bake))?;
-        let baked = baked.ok_or_else(|| RestoreError::OtherHardware(self.bake.clone()))?;
         let snapshots = engine.config.home.snapshots();
         let files = Files::new(&snapshots, &self.id);
-        let whole = |path: std::path::PathBuf| path.symlink_metadata().is_ok_and(|file| file.len() > 0);
-        if !whole(files.map()) || !whole(files.state()) || !whole(files.disk()) {
-            return Err(RestoreError::Damaged("map, state or disk"));
-        }
-        let mut layers = vec![root_layer(&image), Layer { name: baked.layer_name(), path: baked.disk() }];
+        let Lowest { root, baked, memory } = self.lowest(engine)?;
+        self.check_files(&snapshots)?;
+        let mut layers = vec![root, baked];
         layers.extend(
             self.disk.iter().map(|id| Layer { name: disk_layer_name(id), path: Files::new(&snapshots, id).disk() }),
         );
         Ok(Source {
             hardware,
             memory: Memory {
-                base: baked.memory(),
+                base: memory,
                 layers: self.memory.iter().map(|id| Files::new(&snapshots, id).pages()).collect(),
                 map: Some(files.map()),
                 library: engine.maker.library.clone(),
@@ -56,11 +59,64 @@ impl SnapshotInfo {
             layers,
             overlay: files.overlay(),
             disk_mib: self.disk_mib,
+            plugs: Vec::new(),
+            volume_mib: 0,
+        })
+    }
+
+    /// Whether its files are as they were written, as far as that can be told in no time: a machine would not notice
+    /// that the end of one is missing until it reads it.
+    fn check_files(&self, snapshots: &Path) -> Result<(), RestoreError> {
+        let files = Files::new(snapshots, &self.id);
+        for (what, path, digest) in
+            [("map", files.map(), &self.digests.map), ("state", files.state(), &self.digests.state)]
+        {
+            let written = std::fs::read(path).is_ok_and(|bytes| blake3::hash(&bytes).to_hex().as_str() == digest);
+            if !written {
+                return Err(RestoreError::Damaged(what));
+            }
+        }
+        // What its last layers add is known; those below were checked when they were saved over.
+        let size = |path: PathBuf| path.symlink_metadata().map(|file| file.len()).ok();
+        let (pages, disk) = (self.memory.last().unwrap_or(&self.id), self.disk.last().unwrap_or(&self.id));
+        if size(Files::new(snapshots, pages).pages()) != Some(self.memory_bytes) {
+            return Err(RestoreError::Damaged("pages"));
+        }
+        if size(Files::new(snapshots, disk).disk()) != Some(self.disk_bytes) {
+            return Err(RestoreError::Damaged("disk"));
+        }
+        Ok(())
+    }
+
+    /// What everything above it was saved over: a bake of a template here, or one that came with it.
+    pub(crate) fn lowest(&self, engine: &Engine) -> Result<Lowest, RestoreError> {
+        if let Some(base) = &self.base {
+            let files = Files::new(&engine.config.home.snapshots(), &base.id);
+            return Ok(Lowest {
+                root: Layer { name: base.root.clone(), path: files.base_root() },
+                baked: Layer { name: base.baked.clone(), path: files.disk() },
+                memory: files.base_memory(),
+            });
+        }
+        let image = engine.images.load_image(&self.image)?;
+        let baked = Baked::load(&image.baked_dir(&self.bake))?;
+        let baked = baked.ok_or_else(|| RestoreError::OtherHardware(self.bake.clone()))?;
+        Ok(Lowest {
+            root: root_layer(&image),
+            baked: Layer { name: baked.layer_name(), path: baked.disk() },
+            memory: baked.memory(),
         })
     }
 
     /// What a machine that was restored from it stands on.
     pub(crate) fn standing(&self) -> Standing {
-        Standing { restored: Some(self.id.clone()), saved: Some(self.id.clone()), disk: self.disk.clone(), top: None }
+        Standing {
+            restored: Some(self.id.clone()),
+            saved: Some(self.id.clone()),
+            disk: self.disk.clone(),
+            top: None,
+            moving: None,
+            base: self.base.clone(),
+        }
     }
 }

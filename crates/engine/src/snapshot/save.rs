@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,12 @@ use sandling_vmm::disk::DiskError;
 use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineError};
 use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
 
-use super::info::{Digests, Files, SnapshotId, SnapshotInfo, Standing};
+use super::info::{Digests, Files, SnapshotId, SnapshotInfo, Standing, top_name};
 use crate::engine::Engine;
 use crate::lifecycle::Refused;
 use crate::sandbox::SandboxInfo;
 use crate::store::{Listed, StoreError};
+use crate::volume::{SavedVolume, VolumeError};
 
 const STATE: &str = "state";
 
@@ -35,6 +36,8 @@ pub enum SnapshotError {
     Map(#[from] MapError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     #[error("there is no such snapshot")]
     Unknown,
     #[error("the work was cut off")]
@@ -54,9 +57,12 @@ pub(crate) struct Save<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) machine: &'a Machine,
     pub(crate) info: &'a SandboxInfo,
+    /// What it is going to be called; the sandbox's row names it already.
+    pub(crate) id: SnapshotId,
     pub(crate) name: Option<String>,
     pub(crate) listed: Listed,
     pub(crate) afterwards: Afterwards,
+    pub(crate) volumes: Vec<SavedVolume>,
 }
 
 /// A save whose machine goes on already, while its pages are still to be written.
@@ -76,7 +82,7 @@ impl Save<'_> {
     /// The part for which the machine stands still.
     pub(crate) async fn freeze(self) -> Result<Saving, SnapshotError> {
         let snapshots = self.engine.config.home.snapshots();
-        let id = SnapshotId::fresh();
+        let id = self.id.clone();
         let files = Files::new(&snapshots, &id);
         fs::create_dir(files.dir())?;
         let frozen = self.freeze_into(&id, &files).await;
@@ -91,7 +97,7 @@ impl Save<'_> {
     async fn freeze_into(self, id: &SnapshotId, files: &Files) -> Result<Saving, SnapshotError> {
         let begun = Instant::now();
         let standing = &self.info.standing;
-        let top = format!("disk-{id}.qcow2");
+        let top = top_name(id);
         let own = self.machine.dir().files();
         self.prepare_overlay(id, files, &own.join(&top)).await?;
         let prepare = begun.elapsed();
@@ -99,17 +105,19 @@ impl Save<'_> {
         let mut disk = standing.disk.clone();
         disk.push(id.clone());
         let info = self.describe(id.clone(), disk.clone());
-        let after = Standing { disk, top: Some(top.clone()), ..standing.clone() };
-        let frozen = match self.machine.freeze(STATE, &top, memory_bytes, self.afterwards).await {
-            Ok(frozen) => Ok(frozen),
-            // The disk has moved on; only the memory is missing.
-            Err(FreezeError::After(error)) => Err(error),
-            Err(error) => return Err(error.into()),
-        };
+        let frozen =
+            match self.machine.freeze_with(STATE, &top, memory_bytes, self.afterwards, self.copies(files)).await {
+                Ok(frozen) => Ok(frozen),
+                // The disk has moved on; only the memory is missing.
+                Err(FreezeError::After(error)) => Err(error),
+                Err(error) => return Err(error.into()),
+            };
         let freeze = frozen.as_ref().map(|frozen| frozen.times).unwrap_or_default();
         // At once: the machine stands on this layer from now on, even if nobody writes the rest.
         let taken = take(&own.join(standing.top()), &files.disk());
         let taken = taken.and_then(|()| take(&own.join(STATE), &files.state()));
+        let moving = standing.moving.clone().filter(|_| taken.is_err());
+        let after = Standing { disk, top: Some(top), moving, ..standing.clone() };
         Ok(Saving {
             engine: self.engine.clone(),
             frozen,
@@ -120,6 +128,12 @@ impl Save<'_> {
             standing: after,
             times: SaveTimes { prepare, freeze, ..SaveTimes::default() },
         })
+    }
+
+    /// What is on its volumes, as far as that is to be kept.
+    fn copies(&self, files: &Files) -> Vec<(PathBuf, PathBuf)> {
+        let copied = self.volumes.iter().filter(|volume| volume.copied);
+        copied.map(|saved| (self.engine.volume_file(&saved.was.volume), files.volume(saved.was.slot))).collect()
     }
 
     /// An empty disk over the one that is about to become a layer: one for the machine, one to copy for others.
@@ -154,9 +168,11 @@ impl Save<'_> {
             parent: info.standing.saved.clone().or_else(|| info.standing.restored.clone()),
             memory: Vec::new(),
             disk,
+            base: info.standing.base.clone(),
             memory_bytes: 0,
             disk_bytes: 0,
             digests: Digests { pages: String::new(), map: String::new(), state: String::new(), disk: String::new() },
+            volumes: self.volumes.clone(),
             digest: String::new(),
         }
     }
@@ -165,12 +181,6 @@ impl Save<'_> {
 impl Saving {
     pub(crate) fn id(&self) -> &SnapshotId {
         &self.info.id
-    }
-
-    /// Names what it is to store the differences to, if that has changed since the machine was copied.
-    pub(crate) fn over(mut self, standing: &Standing) -> Self {
-        self.info.parent = standing.saved.clone().or_else(|| standing.restored.clone());
-        self
     }
 
     /// The part behind the running machine. When this returns, the snapshot is whole and written down.
@@ -225,7 +235,7 @@ impl Saving {
 }
 
 /// Takes a file out of a machine's directory and makes it unchangeable. No link is followed.
-fn take(from: &Path, to: &Path) -> Result<(), SnapshotError> {
+pub(super) fn take(from: &Path, to: &Path) -> Result<(), SnapshotError> {
     fs::rename(from, to)?;
     if !fs::symlink_metadata(to)?.is_file() {
         let _ = fs::remove_file(to);
@@ -244,7 +254,7 @@ fn digest_of(path: &Path) -> io::Result<String> {
 }
 
 /// Over everything that makes a snapshot what it is.
-fn digest(info: &SnapshotInfo) -> String {
+pub(super) fn digest(info: &SnapshotInfo) -> String {
     let text = format!("{} {} {:?} {:?} {:?}", info.image, info.bake, info.memory, info.disk, info.digests);
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }

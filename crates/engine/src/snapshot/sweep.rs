@@ -43,13 +43,21 @@ impl Engine {
         for row in self.store.living_sandboxes()? {
             needed.extend(row.info.standing.needs().chain(row.info.timeline.snapshots()).cloned());
         }
+        needed.extend(self.store.snapshot_templates()?.into_iter().map(|template| template.snapshot));
         let direct: Vec<_> = needed.iter().filter_map(|id| all.get(id)).collect();
-        needed.extend(direct.iter().flat_map(|(info, _)| info.memory.iter().chain(&info.disk).cloned()));
-        for id in all.keys().filter(|id| !needed.contains(id)) {
+        let below = direct.iter().flat_map(|(info, _)| info.stands_on().cloned()).collect::<Vec<_>>();
+        needed.extend(below);
+        for (id, (info, _)) in all.iter().filter(|(id, _)| !needed.contains(id)) {
             // The row first: files without a row are swept at the next start, a row without files would be a lie.
             self.store.remove_snapshot(id)?;
-            if let Err(error) = fs::remove_dir_all(Files::new(&self.config.home.snapshots(), id).dir()) {
-                tracing::warn!(snapshot = %id, %error, "a snapshot's files could not be removed");
+            // Layers that came with an import have no row of their own.
+            let layers = info.stands_on().filter(|layer| !needed.contains(layer) && !all.contains_key(layer));
+            for id in std::iter::once(id).chain(layers) {
+                if let Err(error) = fs::remove_dir_all(Files::new(&self.config.home.snapshots(), id).dir())
+                    && error.kind() != std::io::ErrorKind::NotFound
+                {
+                    tracing::warn!(snapshot = %id, %error, "a snapshot's files could not be removed");
+                }
             }
         }
         Ok(())
@@ -57,7 +65,12 @@ impl Engine {
 
     /// Removes what is no snapshot: halves that a dead engine left. What a living machine's disk stands on stays.
     pub(crate) fn sweep_unfinished(&self) -> Result<(), StoreError> {
-        let mut known: BTreeSet<String> = self.store.snapshots()?.iter().map(|(info, _)| info.id.to_string()).collect();
+        let rows = self.store.snapshots()?;
+        let named = |(info, _): &(SnapshotInfo, Listed)| {
+            let own = std::iter::once(&info.id).chain(info.stands_on());
+            own.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let mut known: BTreeSet<String> = rows.iter().flat_map(named).collect();
         for row in self.store.living_sandboxes()? {
             known.extend(row.info.standing.needs().map(ToString::to_string));
         }

@@ -10,8 +10,10 @@ mod quotas;
 mod rows;
 mod sandboxes;
 mod secrets;
+mod snapshot_templates;
 mod snapshots;
 mod tokens;
+mod volumes;
 mod workspaces;
 
 use std::path::Path;
@@ -28,6 +30,7 @@ pub use sandboxes::SandboxRow;
 pub use secrets::SecretRow;
 pub use snapshots::Listed;
 pub use tokens::TokenRow;
+pub use volumes::{Claim, Use};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

@@ -12,4 +12,5 @@ mod walk;
 mod watch;
 mod write;
 
+pub use path::check as check_path;
 pub use serve::serve;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use rustix::fs::{Access, Mode, OFlags, access, open};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid, umask};
 
@@ -14,7 +15,7 @@ use super::landlock_rules::Landlock;
 use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::program::{self, Message};
-use super::resources::Resources;
+use super::resources::{ABOVE_INHERITED, Resources};
 use super::spec::{Report, Spec, Step, StepError};
 use super::{LAYERS, MachineDir, filesystem, identity, limits, seccomp};
 
@@ -87,8 +88,11 @@ fn read_spec() -> io::Result<Spec> {
 }
 
 fn start(spec: &Spec, resources: Resources) -> Result<(Keeper, Landlock), StepError> {
-    let (ours, childs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+    let (ours, low) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .step("making a connection to the program")?;
+    // What the program is given must not take this one's number.
+    let childs = fcntl_dupfd_cloexec(&low, ABOVE_INHERITED).step("numbering descriptors")?;
+    drop(low);
     // SAFETY: this process has one thread, so the child may go on like any process.
     let pid = match unsafe { libc::fork() } {
         0 => {

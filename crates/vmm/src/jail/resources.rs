@@ -16,7 +16,7 @@ use super::cable::Cable;
 use super::spec::{Inherit, Spec, Step, StepError};
 
 /// Above every descriptor number that the program is given, so that moving one into place never closes another.
-const ABOVE_INHERITED: i32 = 100;
+pub(super) const ABOVE_INHERITED: i32 = 100;
 
 pub(super) struct Resources {
     /// For the program, in order.
@@ -50,6 +50,10 @@ impl Resources {
                     theirs
                 }
                 Inherit::Read { path } => read_only(path).step(format!("opening {}", path.display()))?,
+                Inherit::ReadWrite { path } => {
+                    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    open(path, flags, Mode::empty()).step(format!("opening {}", path.display()))?
+                }
                 Inherit::Console => {
                     let (ours, theirs) = stream_pair().step("making the console")?;
                     console = Some(ours);

@@ -27,6 +27,8 @@ pub enum Inherit {
     /// One end of a pair of datagram sockets. The keeper hands the other to whoever connects to the socket of that name
     /// in [`super::MachineDir::keeper`].
     Cable { name: String },
+    /// A file, opened for reading and writing with the caller's rights.
+    ReadWrite { path: PathBuf },
     /// A stream whose bytes the keeper writes to `console.log`, as far as that is bounded.
     Console,
 }

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use super::config::{Hardware, MachineConfig, Start};
+use super::plug::{self, Plug};
 use crate::accelerator::Accelerator;
 use crate::jail::{FILES, FIRST_INHERITED, Inherit, LAYERS, Layer, MEMORY, Program};
 
@@ -35,6 +36,7 @@ const CONSOLE_FD: i32 = FIRST_INHERITED + 2;
 const CABLE_FD: i32 = FIRST_INHERITED + 3;
 const STATE_FD: i32 = FIRST_INHERITED + 4;
 const COPY_FD: i32 = FIRST_INHERITED + 5;
+const FIRST_PLUG_FD: i32 = FIRST_INHERITED + 6;
 
 /// The program to jail for this machine.
 pub(super) fn program(config: &MachineConfig) -> Program {
@@ -59,6 +61,7 @@ pub(super) fn program(config: &MachineConfig) -> Program {
             layers.extend(memory.jail_layers());
             environment.push(("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()));
             environment.push(("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()));
+            inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
             Some(memory)
         }
     };
@@ -81,6 +84,7 @@ fn arguments(config: &MachineConfig) -> Vec<String> {
     options.extend(channels());
     options.extend(disks(&config.disk.overlay));
     options.extend(card());
+    options.extend(plugged(&config.plugs));
     options.extend([("display", "none".to_owned()), ("L", DATA[0].to_owned())]);
     options.extend(beginning(&config.start));
     let mut words: Vec<_> = options.into_iter().flat_map(|(option, value)| [format!("-{option}"), value]).collect();
@@ -133,6 +137,22 @@ fn card() -> Options {
         ("netdev", format!("dgram,id=cable,local.type=fd,local.str={CABLE_FD}")),
         ("device", format!("virtio-net-pci,netdev=cable,mac={MAC},romfile=")),
     ]
+}
+
+/// What was plugged in when the machine was saved, as [`Machine::plug`](super::Machine::plug) does it.
+fn plugged(plugs: &[Plug]) -> Options {
+    let mut fds = FIRST_PLUG_FD..;
+    let mut options = Vec::new();
+    for plug in plugs {
+        if plug.inherited().is_some()
+            && let Some(fd) = fds.next()
+        {
+            options.push(("add-fd", format!("fd={fd},set={}", plug::descriptor_set(plug.slot))));
+        }
+        options.push(("blockdev", plug.node().to_string()));
+        options.push(("device", plug.device().to_string()));
+    }
+    options
 }
 
 fn beginning(start: &Start) -> Options {
@@ -188,6 +208,7 @@ mod tests {
             jail: JailConfig::new(None).unwrap(),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
+            plugs: Vec::new(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::plug::Plug;
 use crate::accelerator::Accelerator;
 use crate::jail::{JailConfig, Layer, MachineDir};
 use crate::memory::Memory;
@@ -47,6 +48,8 @@ pub struct MachineConfig {
     pub qemu: PathBuf,
     /// Unix time in milliseconds after which the keeper ends the machine, in force from its first moment.
     pub deadline_ms: Option<u64>,
+    /// What was plugged in when the machine was saved. Only for [`Start::Restore`].
+    pub plugs: Vec<Plug>,
 }
 
 impl MachineConfig {

@@ -61,6 +61,13 @@ impl Machine {
         self.command("block_resize", json!({ "device": DISK, "size": bytes })).await.map(drop)
     }
 
+    /// The name, in [`MachineDir::files`], of the overlay that the root disk is written to now.
+    pub async fn disk_overlay(&self) -> Result<Option<String>, MachineError> {
+        let answer = self.command("query-block", json!({})).await?;
+        let disk = answer.as_array().into_iter().flatten().find(|block| block["device"] == DISK);
+        Ok(disk.and_then(|disk| overlay_name(disk["inserted"]["file"].as_str()?)))
+    }
+
     /// Sets, moves or removes the moment (Unix time in milliseconds) at which the keeper ends the machine.
     pub fn set_deadline(&self, deadline_ms: Option<u64>) -> Result<(), MachineError> {
         write_deadline(&self.dir, deadline_ms)
@@ -98,6 +105,13 @@ impl Machine {
     }
 }
 
+/// QEMU names a disk by its path, or, if it stands on another one than its header says, by a description of it all.
+fn overlay_name(file: &str) -> Option<String> {
+    let described: Option<Value> = file.strip_prefix("json:").and_then(|text| serde_json::from_str(text).ok());
+    let path = described.as_ref().map_or(Some(file), |disk| disk["file"]["filename"].as_str())?;
+    path.strip_prefix(FILES)?.strip_prefix('/').map(str::to_owned)
+}
+
 pub(super) fn remove_sockets(dir: &MachineDir) {
     for name in [QMP_SOCKET, CONTROL_SOCKET, COPY_SOCKET, CABLE_SOCKET] {
         let _ = fs::remove_file(dir.keeper().join(name));
@@ -124,4 +138,19 @@ fn sync(path: &Path) -> Result<(), MachineError> {
     let file = open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644)).map_err(|error| failed(error.into()))?;
     rustix::fs::fsync(&file).map_err(|error| failed(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_known_by_its_path_or_by_what_is_said_of_it() {
+        assert_eq!(overlay_name("/vm/disk.qcow2").as_deref(), Some("disk.qcow2"));
+        let described = r#"json:{"backing": {"file": {"filename": "/vm/a"}}, "file": {"filename": "/vm/b"}}"#;
+        assert_eq!(overlay_name(described).as_deref(), Some("b"));
+        for other in ["", "/vm", "/layers/x", "json:", "json:{}", "json:[1]"] {
+            assert_eq!(overlay_name(other), None, "{other}");
+        }
+    }
 }

@@ -23,6 +23,8 @@ pub enum MachineError {
     NotLoaded { status: String },
     #[error("{name:?} is not a plain file name")]
     NotAFileName { name: String },
+    #[error("the guest does not let go of the disk in slot {slot}")]
+    NotReleased { slot: u32 },
     #[error("cannot {step} {}", path.display())]
     File { step: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot look at the machine's processes")]

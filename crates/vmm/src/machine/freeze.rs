@@ -1,7 +1,8 @@
 //! Saving a machine that goes on: it stands still for as long as it takes to write its device state, put a fresh
 //! overlay on its disk and copy its process; its memory is read from the copy afterwards.
 
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -9,8 +10,13 @@ use super::command_line::{COPY_SOCKET, DISK};
 use super::connect::connect;
 use super::error::MachineError;
 use super::handle::Machine;
+use crate::disk::copy_sparse;
 use crate::jail::FILES;
 use crate::memory::{FreezeTimes, Frozen, connect_copy};
+
+/// A machine that does not go on is told again, so often and after so long.
+const CONT_TRIES: u32 = 200;
+const CONT_AGAIN_AFTER: Duration = Duration::from_millis(25);
 
 /// How far a freeze got that failed. The guest runs again in either case.
 #[derive(Debug, thiserror::Error)]
@@ -33,21 +39,51 @@ impl Machine {
         memory_bytes: u64,
         afterwards: Afterwards,
     ) -> Result<Frozen, FreezeError> {
+        self.freeze_with(state, overlay, memory_bytes, afterwards, Vec::new()).await
+    }
+
+    /// The same, with copies of files that are plugged in, from the moment at which the machine stands still.
+    pub async fn freeze_with(
+        &self,
+        state: &str,
+        overlay: &str,
+        memory_bytes: u64,
+        afterwards: Afterwards,
+        copies: Vec<(PathBuf, PathBuf)>,
+    ) -> Result<Frozen, FreezeError> {
         let connection = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect);
         let connection = connection.and_then(|stream| connect_copy(stream).map_err(MachineError::Connect));
         let connection = connection.map_err(FreezeError::Before)?;
         let begun = Instant::now();
         let mut times = FreezeTimes::default();
-        let frozen = self.freeze_stopped(state, overlay, connection, memory_bytes, &mut times).await;
+        let frozen = self.freeze_stopped(state, overlay, connection, memory_bytes, copies, &mut times).await;
         let went_on = match (&frozen, afterwards) {
             (Ok(_), Afterwards::Stopped) => Ok(()),
             _ => self.cont().await,
         };
         times.pause = begun.elapsed();
+        if let Err(error) = went_on {
+            // Whether the disk has its new overlay is what the caller has to know.
+            let got = frozen.map(drop);
+            let error = self.go_on(error).await;
+            return Err(got.err().unwrap_or(FreezeError::After(error)));
+        }
         let mut frozen = frozen?;
-        went_on.map_err(FreezeError::After)?;
         frozen.times = times;
         Ok(frozen)
+    }
+
+    /// Lets a machine go on that would not. A copy has its disks open, and locked; what a copy that has just ended
+    /// had locked is free in a moment.
+    async fn go_on(&self, mut error: MachineError) -> MachineError {
+        for _ in 0..CONT_TRIES {
+            tokio::time::sleep(CONT_AGAIN_AFTER).await;
+            match self.cont().await {
+                Ok(()) => return error,
+                Err(again) => error = again,
+            }
+        }
+        error
     }
 
     async fn freeze_stopped(
@@ -56,6 +92,7 @@ impl Machine {
         overlay: &str,
         connection: std::os::unix::net::UnixStream,
         memory_bytes: u64,
+        copies: Vec<(PathBuf, PathBuf)>,
         times: &mut FreezeTimes,
     ) -> Result<Frozen, FreezeError> {
         let begun = Instant::now();
@@ -63,6 +100,9 @@ impl Machine {
         times.stop = begun.elapsed();
         self.write_state(state).await.map_err(FreezeError::Before)?;
         times.state = begun.elapsed() - times.stop;
+        if !copies.is_empty() {
+            copy_all(copies).await.map_err(FreezeError::Before)?;
+        }
         let overlay = json!({
             "device": DISK, "snapshot-file": format!("{FILES}/{overlay}"), "format": "qcow2", "mode": "existing"
         });
@@ -74,6 +114,16 @@ impl Machine {
         times.copy = begun.elapsed() - times.stop - times.state - times.disk;
         copied.map_err(|error| FreezeError::After(MachineError::Process(error)))
     }
+}
+
+async fn copy_all(copies: Vec<(PathBuf, PathBuf)>) -> Result<(), MachineError> {
+    let copying = tokio::task::spawn_blocking(move || {
+        for (from, to) in copies {
+            copy_sparse(&from, &to).map_err(|source| MachineError::File { step: "copy", path: from, source })?;
+        }
+        Ok(())
+    });
+    copying.await.unwrap_or_else(|error| Err(MachineError::Process(std::io::Error::other(error))))
 }
 
 /// What the guest does once it is saved.

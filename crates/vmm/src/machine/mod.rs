@@ -14,6 +14,7 @@ mod error;
 mod fold;
 mod freeze;
 mod handle;
+mod plug;
 mod record;
 mod start;
 mod usage;
@@ -25,6 +26,7 @@ pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};
 pub use error::MachineError;
 pub use freeze::{Afterwards, FreezeError};
 pub use handle::Machine;
+pub use plug::{Plug, PlugAccess, PlugSource};
 pub use record::Orphan;
 pub use usage::Usage;
 

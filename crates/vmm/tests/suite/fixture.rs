@@ -124,6 +124,7 @@ fn config_in(dir: MachineDir, start: Start, disk: Disk) -> MachineConfig {
         jail: jail_config(),
         qemu: MachineConfig::QEMU.into(),
         deadline_ms: None,
+        plugs: Vec::new(),
     }
 }
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, List
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from ._async.agent import AsyncAgent
     from ._async.client import AsyncClient
     from ._async.contexts import AsyncCodeContext
     from ._async.exec import AsyncExec, AsyncExecStream
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ._async.templates import AsyncTemplate
     from ._async.terminal import AsyncTerminal
     from ._async.volumes import AsyncVolume
+    from ._sync.agent import Agent
     from ._sync.client import Client, get_default_client, set_default_client
     from ._sync.contexts import CodeContext
     from ._sync.exec import Exec, ExecStream
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from ._sync.templates import Template
     from ._sync.terminal import Terminal
     from ._sync.volumes import Volume
+    from .agents import AgentResult, Budget
     from .audit import AuditLog, AuditRecord
     from .errors import (
         AuthError,
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
     from .retry import CreateRetryEvent
 
 _HOMES = {
+    "_async.agent": ["AsyncAgent"],
     "_async.client": ["AsyncClient"],
     "_async.contexts": ["AsyncCodeContext"],
     "_async.exec": ["AsyncExec", "AsyncExecStream"],
@@ -96,6 +100,7 @@ _HOMES = {
     "_async.templates": ["AsyncTemplate"],
     "_async.terminal": ["AsyncTerminal"],
     "_async.volumes": ["AsyncVolume"],
+    "_sync.agent": ["Agent"],
     "_sync.client": ["Client", "get_default_client", "set_default_client"],
     "_sync.contexts": ["CodeContext"],
     "_sync.exec": ["Exec", "ExecStream"],
@@ -106,6 +111,7 @@ _HOMES = {
     "_sync.templates": ["Template"],
     "_sync.terminal": ["Terminal"],
     "_sync.volumes": ["Volume"],
+    "agents": ["AgentResult", "Budget"],
     "audit": ["AuditLog", "AuditRecord"],
     "errors": [
         "AuthError",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, TypedDict, Union
+from typing import Any, Dict, List, Literal, Mapping, Optional, Protocol, Sequence, TypedDict, Union
+
+#: What a copy of a sandbox does with its volumes: have none, read what was on them, or have clones of its own.
+OnVolumes = Literal["detach", "read_only", "clone"]
 
 #: What is made when nobody says otherwise.
 DEFAULT_TEMPLATE = "code-interpreter"
@@ -54,6 +57,8 @@ class CreateOptions(TypedDict, total=False):
     checkpoints: Optional[str]
     #: How many checkpoints without a name are kept; 20 if absent.
     checkpoints_kept: Optional[int]
+    #: What it may reach, such as ``{"allow": ["pypi"], "secrets": ["API_KEY"]}``; nothing if absent.
+    network: Optional[Mapping[str, Any]]
     volumes: Optional[Sequence[Union[VolumeMount, Mapping[str, Any]]]]
     #: Stops waiting for capacity when it is set.
     cancel: Optional[CancelEvent]

@@ -1,22 +1,44 @@
-"""A model that says what it is told to, over HTTP, in the three dialects that SDKs speak."""
+"""A model that says what it is told to, over HTTP, in the three dialects that SDKs speak, streamed if asked for.
+
+It can misbehave as well: refuse with a status, or drop the connection in the middle of an answer.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple, Union
 
-#: A text, or calls of tools: name and arguments (an object, or text that need not be JSON).
-Turn = Union[str, List[Tuple[str, Any]]]
+
+class Refusal(NamedTuple):
+    """An answer that is none."""
+
+    status: int
+    message: str = "no"
+    headers: Tuple[Tuple[str, str], ...] = (("retry-after", "0"),)
+
+
+class Drop(NamedTuple):
+    """Half an answer, and then the connection is gone."""
+
+    text: str = "I was about to say"
+
+
+#: A text, or calls of tools: name and arguments (an object, or text that need not be JSON); or something worse.
+Turn = Union[str, List[Tuple[str, Any]], Refusal, Drop]
+#: What to say to a request, by what it holds and how many came before it.
+Script = Union[List[Turn], Callable[[Dict[str, Any], int], Turn]]
 
 
 class ModelServer:
-    """Each request gets the next turn of the script. ``asked`` holds what was sent."""
+    """Each request gets the next turn of the script. ``asked`` holds what was sent, ``keys`` who sent it."""
 
-    def __init__(self, script: List[Turn]) -> None:
+    def __init__(self, script: Script) -> None:
         self.asked: List[Dict[str, Any]] = []
-        turns = iter(script)
+        self.keys: List[str] = []
+        turns = iter([] if callable(script) else script)
+        lock = threading.Lock()
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -24,14 +46,54 @@ class ModelServer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                owner.asked.append(body)
-                answer = DIALECTS[self.path.rsplit("/v1", 1)[-1].partition("?")[0]](next(turns), len(owner.asked))
+                with lock:
+                    owner.asked.append(body)
+                    owner.keys.append(self.headers.get("x-api-key") or self.headers.get("authorization") or "")
+                    number = len(owner.asked)
+                    turn = script(body, number) if callable(script) else next(turns)
+                dialect = self.path.rsplit("/v1", 1)[-1].partition("?")[0]
+                if isinstance(turn, Refusal):
+                    self.refuse(turn)
+                elif body.get("stream"):
+                    self.stream(dialect, turn, number)
+                elif isinstance(turn, Drop):
+                    self.drop(b'{"id": "half')
+                else:
+                    self.whole(200, DIALECTS[dialect](turn, number))
+
+            def whole(self, status: int, answer: Any, headers: Tuple[Tuple[str, str], ...] = ()) -> None:
                 sent = json.dumps(answer).encode()
-                self.send_response(200)
+                self.send_response(status)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(sent)))
+                for name, value in headers:
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(sent)
+
+            def refuse(self, turn: Refusal) -> None:
+                error = {"type": "error", "error": {"type": "refused", "message": turn.message}}
+                self.whole(turn.status, error, turn.headers)
+
+            def drop(self, sent: bytes) -> None:
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", "100000")
+                self.end_headers()
+                self.wfile.write(sent)
+                self.close_connection = True
+
+            def stream(self, dialect: str, turn: Any, number: int) -> None:
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("connection", "close")
+                self.end_headers()
+                dropped = isinstance(turn, Drop)
+                events = list(STREAMS[dialect](DIALECTS[dialect](turn.text if dropped else turn, number)))
+                for event in events[: len(events) // 2 if dropped else None]:
+                    self.wfile.write(event.encode())
+                    self.wfile.flush()
+                self.close_connection = True
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -67,7 +129,7 @@ def messages(turn: Turn, number: int) -> Dict[str, Any]:
         "content": content,
         "stop_reason": "end_turn" if isinstance(turn, str) else "tool_use",
         "stop_sequence": None,
-        "usage": {"input_tokens": 1, "output_tokens": 1},
+        "usage": {"input_tokens": 10, "output_tokens": 5},
     }
 
 
@@ -90,7 +152,7 @@ def chat_completions(turn: Turn, number: int) -> Dict[str, Any]:
         "created": 1,
         "model": "scripted",
         "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
     }
 
 
@@ -114,9 +176,9 @@ def responses(turn: Turn, number: int) -> Dict[str, Any]:
             for index, (name, arguments) in enumerate(turn)
         ]
     usage = {
-        "input_tokens": 1,
-        "output_tokens": 1,
-        "total_tokens": 2,
+        "input_tokens": 10,
+        "output_tokens": 5,
+        "total_tokens": 15,
         "input_tokens_details": {"cached_tokens": 0},
         "output_tokens_details": {"reasoning_tokens": 0},
     }
@@ -134,6 +196,75 @@ def responses(turn: Turn, number: int) -> Dict[str, Any]:
     }
 
 
+def _event(data: Any, name: str = "") -> str:
+    text = data if isinstance(data, str) else json.dumps(data)
+    return (f"event: {name}\n" if name else "") + f"data: {text}\n\n"
+
+
+def _halves(text: str) -> List[str]:
+    return [text[: len(text) // 2], text[len(text) // 2 :]]
+
+
+def messages_stream(message: Dict[str, Any]) -> Iterator[str]:
+    def event(kind: str, **data: Any) -> str:
+        return _event({"type": kind, **data}, kind)
+
+    usage = message["usage"]
+    opening = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 0}}
+    yield event("message_start", message=opening)
+    yield event("ping")
+    for index, block in enumerate(message["content"]):
+        if block["type"] == "text":
+            yield event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+            deltas = [{"type": "text_delta", "text": half} for half in _halves(block["text"])]
+        else:
+            yield event("content_block_start", index=index, content_block={**block, "input": {}})
+            halves = _halves(_text_of(block["input"]))
+            deltas = [{"type": "input_json_delta", "partial_json": half} for half in halves]
+        for delta in deltas:
+            yield event("content_block_delta", index=index, delta=delta)
+        yield event("content_block_stop", index=index)
+    ending = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield event("message_delta", delta=ending, usage={"output_tokens": usage["output_tokens"]})
+    yield event("message_stop")
+
+
+def chat_stream(completion: Dict[str, Any]) -> Iterator[str]:
+    head = {"id": completion["id"], "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
+
+    def chunk(delta: Dict[str, Any], reason: Any = None) -> str:
+        return _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+
+    message = completion["choices"][0]["message"]
+    yield chunk({"role": "assistant", "content": ""})
+    for half in _halves(message["content"] or ""):
+        yield chunk({"content": half})
+    for index, call in enumerate(message.get("tool_calls", [])):
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        opening = {"id": call["id"], "type": "function", "function": {"name": name, "arguments": ""}}
+        yield chunk({"tool_calls": [{"index": index, **opening}]})
+        for half in _halves(arguments):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": half}}]})
+    yield chunk({}, completion["choices"][0]["finish_reason"])
+    yield _event({**head, "choices": [], "usage": completion["usage"]})
+    yield _event("[DONE]")
+
+
+def responses_stream(response: Dict[str, Any]) -> Iterator[str]:
+    def event(kind: str, **data: Any) -> str:
+        return _event({"type": kind, **data}, kind)
+
+    yield event("response.created", response={**response, "status": "in_progress", "output": []})
+    for index, item in enumerate(response["output"]):
+        yield event("response.output_item.added", output_index=index, item=item)
+        for part in item.get("content", []):
+            for half in _halves(part["text"]):
+                yield event("response.output_text.delta", output_index=index, item_id=item["id"], delta=half)
+        yield event("response.output_item.done", output_index=index, item=item)
+    yield event("response.completed", response=response)
+
+
+STREAMS = {"/messages": messages_stream, "/chat/completions": chat_stream, "/responses": responses_stream}
 DIALECTS = {"/messages": messages, "/chat/completions": chat_completions, "/responses": responses}
 
 

@@ -93,7 +93,8 @@ async fn steps(workshop: &mut Workshop, plan: &Plan, actions: &[Action]) -> Resu
     let Workshop { app, build, sandbox, .. } = workshop;
     for name in &build.names {
         let older = names::built(app, &build.workspace, name).map_err(at_end)?;
-        let (info, _) = app.engine.snapshot(sandbox, Some(name.of_snapshot())).await.map_err(|e| at_end(e.into()))?;
+        let (info, _) =
+            app.engine.snapshot(sandbox, Some(name.of_snapshot()), None).await.map_err(|e| at_end(e.into()))?;
         build.say(&format!("saved {}:{} as {}", name.name, name.tag, info.id), "info", None);
         if let Some(older) = older {
             app.engine.delete_snapshot(&build.workspace, &older.id).await.map_err(|e| at_end(e.into()))?;

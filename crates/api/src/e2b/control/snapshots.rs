@@ -52,7 +52,7 @@ async fn make(
     if found.info().state == SandboxState::Hibernated {
         found.wake().await?;
     }
-    let (info, _) = app.engine.snapshot(&found, name).await?;
+    let (info, _) = app.engine.snapshot(&found, name, None).await?;
     Ok((StatusCode::CREATED, Json(view(&info))))
 }
 

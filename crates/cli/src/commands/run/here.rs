@@ -51,6 +51,7 @@ async fn create(engine: &Arc<Engine>, options: &Run, code: &Code) -> anyhow::Res
         memory_mib: options.sizes.memory,
         disk_mib: options.sizes.disk,
         pids: options.sizes.pids,
+        volumes: options.volumes.iter().cloned().map(Into::into).collect(),
         ttl: Some(Duration::from_secs(options.timeout) + TTL_SLACK),
         workspace: DEFAULT_WORKSPACE.to_owned(),
         network: options.reach.request().unwrap_or_default().into_wish(Vec::new())?,

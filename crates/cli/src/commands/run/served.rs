@@ -67,6 +67,7 @@ async fn create(
         disk_mb: options.sizes.disk,
         pids: options.sizes.pids,
         network: options.reach.request(),
+        volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };
     let mut creating = std::pin::pin!(client.post::<Value>("/v1/sandboxes", &wish));

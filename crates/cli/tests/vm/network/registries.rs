@@ -33,7 +33,7 @@ async fn pip_and_npm_install_through_the_gateway_under_their_presets() {
         "mkdir -p /tmp/n && cd /tmp/n && NODE_EXTRA_CA_CERTS=/tmp/authorities.pem npm install --no-audit --no-fund \
          --no-update-notifier is-number@7.0.0 && node -p 'require(\"is-number\")(7) + \" /tmp/n 7.0.0\"'",
     ] {
-        let spec = RunSpec { timeout: Some(Duration::from_secs(240)), ..RunSpec::shell(line) };
+        let spec = RunSpec { timeout: Some(Duration::from_secs(1200)), ..RunSpec::shell(line) };
         let ran = run(&sandbox, spec).await;
         let events: Vec<_> = sandbox.network_events(0, 20);
         assert_eq!(ran.exit.code, 0, "{}\n{}\n{events:#?}", ran.stdout, ran.stderr);

@@ -192,6 +192,12 @@ class AsyncVolumes:
         told: VolumeInfo = await self._client._transport.request("GET", f"/v1/volumes/{name}")
         return told
 
+    async def copy(self, name: str, copy: str, kind: str = "clone") -> VolumeInfo:
+        """A ``clone`` of it, or one of its ``snapshots``."""
+        path = f"/v1/volumes/{name}/{kind}"
+        told: VolumeInfo = await self._client._transport.request("POST", path, body={"name": copy})
+        return told
+
     async def delete(self, name: str) -> None:
         await self._client._transport.request("DELETE", f"/v1/volumes/{name}")
 

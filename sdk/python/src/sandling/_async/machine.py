@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TypeVar, 
 
 from ..errors import NotFoundError
 from ..models import Checkpoint, Diff, Lifecycle, Promotion, Timeline
+from ..options import OnVolumes
 from .base import AsyncSandboxBase
 
 if TYPE_CHECKING:
@@ -52,29 +53,54 @@ class AsyncMachine(AsyncSandboxBase):
         await self._request("POST", "/wake", timeout=MACHINE_WITHIN)
         self.status = "running"
 
-    async def snapshot(self) -> str:
-        """Saves memory, disk and devices as one; it goes on. The id is good for ``create(from_snapshot=...)``."""
-        data = await self._request("POST", "/snapshots", timeout=MACHINE_WITHIN)
+    async def snapshot(self, *, volumes: Optional[OnVolumes] = None) -> str:
+        """Saves memory, disk and devices as one; it goes on. The id is good for ``create(from_snapshot=...)``.
+
+        If it has volumes, ``volumes`` says what becomes of them in what is made of the snapshot.
+        """
+        body = {"volumes": volumes} if volumes else None
+        data = await self._request("POST", "/snapshots", body=body, timeout=MACHINE_WITHIN)
         return str(data["id"])
 
     @overload
-    async def fork(self: M, count: None = None, *, metadata: Optional[Dict[str, str]] = None) -> M: ...
+    async def fork(
+        self: M,
+        count: None = None,
+        *,
+        metadata: Optional[Dict[str, str]] = None,
+        volumes: Optional[OnVolumes] = None,
+    ) -> M: ...
 
     @overload
-    async def fork(self: M, count: int, *, metadata: Optional[Dict[str, str]] = None) -> List[M]: ...
+    async def fork(
+        self: M,
+        count: int,
+        *,
+        metadata: Optional[Dict[str, str]] = None,
+        volumes: Optional[OnVolumes] = None,
+    ) -> List[M]: ...
 
     async def fork(
-        self: M, count: Optional[int] = None, *, metadata: Optional[Dict[str, str]] = None
+        self: M,
+        count: Optional[int] = None,
+        *,
+        metadata: Optional[Dict[str, str]] = None,
+        volumes: Optional[OnVolumes] = None,
     ) -> Union[M, List[M]]:
-        """A copy of the whole machine, with its processes and variables; with ``count``, a list of that many."""
+        """A copy of the whole machine, with its processes and variables; with ``count``, a list of that many.
+
+        If it has volumes, ``volumes`` says what the copies do with them.
+        """
         if count is not None:
-            return await self.fork_tree(count, metadata)
-        data = await self.client._make(self._path("/fork"), {"metadata": metadata} if metadata else None)
+            return await self.fork_tree(count, metadata, volumes=volumes)
+        data = await self.client._make(self._path("/fork"), _wish(metadata, volumes) or None)
         return self._child(data["sandbox"] if "sandbox" in data else (data.get("children") or [data])[0])
 
-    async def fork_tree(self: M, count: int, metadata: Optional[Dict[str, str]] = None) -> List[M]:
+    async def fork_tree(
+        self: M, count: int, metadata: Optional[Dict[str, str]] = None, *, volumes: Optional[OnVolumes] = None
+    ) -> List[M]:
         """Copies that know that they are siblings, for :meth:`promote`. The list is shorter if some could not start."""
-        body: Dict[str, Any] = {"count": count, **({"metadata": metadata} if metadata else {})}
+        body: Dict[str, Any] = {"count": count, **_wish(metadata, volumes)}
         data = await self.client._make(self._path("/fork-tree"), body)
         children = data if isinstance(data, list) else data["children"]
         return [self._child(child) for child in children]
@@ -160,3 +186,7 @@ class AsyncMachine(AsyncSandboxBase):
         told: Lifecycle = await self._request(method, "/lifecycle", body=body)
         self.persistent = told["persistent"]
         return told
+
+
+def _wish(metadata: Optional[Dict[str, str]], volumes: Optional[OnVolumes]) -> Dict[str, Any]:
+    return {**({"metadata": metadata} if metadata else {}), **({"volumes": volumes} if volumes else {})}

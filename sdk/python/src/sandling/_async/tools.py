@@ -54,7 +54,7 @@ class AsyncSandboxTools:
     ) -> None:
         self.sandbox = sandbox
         self.specs: List[ToolSpec] = [SPECS[name] for name in (SPECS if only is None else only)]
-        self._timeout = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._limit = max_output
         self._audit = audit
         self._actor = actor
@@ -147,15 +147,15 @@ class AsyncSandboxTools:
 
     async def _run_code(self, record: AuditRecord, code: str, language: str = "python") -> ToolOutput:
         if language != "python":
-            return self._ran(record, await self.sandbox.run_code(code, language, self._timeout))
+            return self._ran(record, await self.sandbox.run_code(code, language, self.timeout_seconds))
         if self._python is None:
             self._python = await self.sandbox.contexts.create("python")
-        return self._cell(record, await self._python.run_code(code, self._timeout))
+        return self._cell(record, await self._python.run_code(code, self.timeout_seconds))
 
     async def _run_command(
         self, record: AuditRecord, command: str, timeout_seconds: Optional[float] = None
     ) -> ToolOutput:
-        wanted = self._timeout if timeout_seconds is None else min(timeout_seconds, self._timeout)
+        wanted = self.timeout_seconds if timeout_seconds is None else min(timeout_seconds, self.timeout_seconds)
         return self._ran(record, await self.sandbox.exec(command, max(wanted, 0.001)))
 
     async def _read_file(self, record: AuditRecord, path: str) -> ToolOutput:

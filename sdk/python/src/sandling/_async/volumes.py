@@ -59,6 +59,14 @@ class AsyncVolume:
         """This volume at a path of a sandbox."""
         return VolumeMount(self.name, path, read_only)
 
+    async def clone(self, name: str) -> AsyncVolume:
+        """Another volume that begins with what is on this one."""
+        return type(self)(await self._client.volumes.copy(self.name, name, "clone"), self._client)
+
+    async def snapshot(self, name: str) -> AsyncVolume:
+        """A moment of it, which can be read and cloned and never changes."""
+        return type(self)(await self._client.volumes.copy(self.name, name, "snapshots"), self._client)
+
     async def delete(self) -> None:
         """Deletes it with all that is on it. Refused while a sandbox has it."""
         await self._client.volumes.delete(self.name)

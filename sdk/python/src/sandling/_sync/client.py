@@ -193,6 +193,12 @@ class Volumes:
         told: VolumeInfo = self._client._transport.request("GET", f"/v1/volumes/{name}")
         return told
 
+    def copy(self, name: str, copy: str, kind: str = "clone") -> VolumeInfo:
+        """A ``clone`` of it, or one of its ``snapshots``."""
+        path = f"/v1/volumes/{name}/{kind}"
+        told: VolumeInfo = self._client._transport.request("POST", path, body={"name": copy})
+        return told
+
     def delete(self, name: str) -> None:
         self._client._transport.request("DELETE", f"/v1/volumes/{name}")
 

@@ -55,7 +55,7 @@ class SandboxTools:
     ) -> None:
         self.sandbox = sandbox
         self.specs: List[ToolSpec] = [SPECS[name] for name in (SPECS if only is None else only)]
-        self._timeout = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._limit = max_output
         self._audit = audit
         self._actor = actor
@@ -144,13 +144,13 @@ class SandboxTools:
 
     def _run_code(self, record: AuditRecord, code: str, language: str = "python") -> ToolOutput:
         if language != "python":
-            return self._ran(record, self.sandbox.run_code(code, language, self._timeout))
+            return self._ran(record, self.sandbox.run_code(code, language, self.timeout_seconds))
         if self._python is None:
             self._python = self.sandbox.contexts.create("python")
-        return self._cell(record, self._python.run_code(code, self._timeout))
+        return self._cell(record, self._python.run_code(code, self.timeout_seconds))
 
     def _run_command(self, record: AuditRecord, command: str, timeout_seconds: Optional[float] = None) -> ToolOutput:
-        wanted = self._timeout if timeout_seconds is None else min(timeout_seconds, self._timeout)
+        wanted = self.timeout_seconds if timeout_seconds is None else min(timeout_seconds, self.timeout_seconds)
         return self._ran(record, self.sandbox.exec(command, max(wanted, 0.001)))
 
     def _read_file(self, record: AuditRecord, path: str) -> ToolOutput:

@@ -60,6 +60,14 @@ class Volume:
         """This volume at a path of a sandbox."""
         return VolumeMount(self.name, path, read_only)
 
+    def clone(self, name: str) -> Volume:
+        """Another volume that begins with what is on this one."""
+        return type(self)(self._client.volumes.copy(self.name, name, "clone"), self._client)
+
+    def snapshot(self, name: str) -> Volume:
+        """A moment of it, which can be read and cloned and never changes."""
+        return type(self)(self._client.volumes.copy(self.name, name, "snapshots"), self._client)
+
     def delete(self) -> None:
         """Deletes it with all that is on it. Refused while a sandbox has it."""
         self._client.volumes.delete(self.name)

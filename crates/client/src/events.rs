@@ -24,7 +24,7 @@ pub struct Event {
 
 pub struct Events {
     body: Incoming,
-    reader: Reader,
+    reader: EventReader,
 }
 
 impl Client {
@@ -35,7 +35,7 @@ impl Client {
         if let Some(Ok(after)) = after.map(HeaderValue::from_str) {
             request.headers_mut().insert("last-event-id", after);
         }
-        Ok(Events { body: self.answer(request).await?.into_body(), reader: Reader::default() })
+        Ok(Events { body: self.answer(request).await?.into_body(), reader: EventReader::default() })
     }
 }
 
@@ -43,7 +43,7 @@ impl Events {
     /// The next event; nothing when the stream has come to its end.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         loop {
-            if let Some(event) = self.reader.ready.pop_front() {
+            if let Some(event) = self.reader.next() {
                 return Ok(Some(event));
             }
             let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
@@ -58,20 +58,25 @@ impl Events {
 
 /// Makes events of pieces that are cut anywhere.
 #[derive(Default)]
-struct Reader {
+pub struct EventReader {
     line: Vec<u8>,
     event: Event,
     ready: VecDeque<Event>,
 }
 
-impl Reader {
-    fn push(&mut self, bytes: &[u8]) {
+impl EventReader {
+    pub fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match byte {
                 b'\n' => self.end_of_line(),
                 byte => self.line.push(*byte),
             }
         }
+    }
+
+    /// The next whole event.
+    pub fn next(&mut self) -> Option<Event> {
+        self.ready.pop_front()
     }
 
     fn end_of_line(&mut self) {
@@ -106,7 +111,7 @@ mod tests {
     fn events_are_whole_however_they_are_cut() {
         let text = ": ping\n\nid: 7\nevent: stdout\ndata: {\"chunk\":\"ü\"}\n\ndata: a\r\ndata: b\r\n\r\nevent: half";
         for size in 1..12 {
-            let mut reader = Reader::default();
+            let mut reader = EventReader::default();
             text.as_bytes().chunks(size).for_each(|piece| reader.push(piece));
             let first =
                 Event { id: Some("7".to_owned()), name: "stdout".to_owned(), data: r#"{"chunk":"ü"}"#.to_owned() };

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use hyper::StatusCode;
+use serde_json::Value;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -18,6 +19,8 @@ pub enum ClientError {
         "the server at {address} needs a token: set SANDLING_TOKEN to one that its owner made with `sandling token create`"
     )]
     NoToken { address: String },
+    #[error("a server was started here, and does not serve: {said}")]
+    NotStarted { said: String },
     #[error("SANDLING_TOKEN is no token: it has characters that no token has")]
     BadToken,
     #[error("the certificates of this system cannot be used")]
@@ -33,7 +36,14 @@ pub enum ClientError {
     #[error("the server's answer cannot be understood; is it a Sandling server of this version? ({0})")]
     Strange(String),
     #[error("{message}{}", hint(.code, *.status, *.retry_after))]
-    Refused { status: StatusCode, code: String, message: String, retry_after: Option<u64> },
+    Refused {
+        status: StatusCode,
+        code: String,
+        message: String,
+        retry_after: Option<u64>,
+        /// The whole answer: it may hold what was printed until a deadline.
+        body: Value,
+    },
     #[error("there is no sandbox {0:?}: `sandling ls` lists those there are")]
     NoSandbox(String),
     #[error("{count} sandboxes begin with {prefix:?}: write more of the id")]
@@ -52,6 +62,7 @@ impl ClientError {
             | Self::Ambiguous { .. } => true,
             Self::Refused { status, .. } => status.is_client_error(),
             Self::Certificates(_)
+            | Self::NotStarted { .. }
             | Self::Home { .. }
             | Self::Unreachable { .. }
             | Self::Broken(_)
@@ -78,7 +89,7 @@ impl ClientError {
     /// Said by a server after it had taken the request: over a socket, or in an event.
     pub fn said(status: Option<u16>, code: String, message: String) -> Self {
         let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::BAD_GATEWAY);
-        Self::Refused { status, code, message, retry_after: None }
+        Self::Refused { status, code, message, retry_after: None, body: Value::Null }
     }
 
     pub fn broken(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -112,7 +123,7 @@ mod tests {
     use super::*;
 
     fn refused(status: StatusCode, code: &str, retry_after: Option<u64>) -> ClientError {
-        ClientError::Refused { status, code: code.to_owned(), message: "no".to_owned(), retry_after }
+        ClientError::Refused { status, code: code.to_owned(), message: "no".to_owned(), retry_after, body: Value::Null }
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Client {
         Self::find()?.ok_or(ClientError::NoServer)
     }
 
-    fn new(server: Server) -> Result<Self, ClientError> {
+    pub fn new(server: Server) -> Result<Self, ClientError> {
         let mut authorization =
             HeaderValue::from_str(&format!("Bearer {}", server.token)).map_err(|_| ClientError::BadToken)?;
         authorization.set_sensitive(true);
@@ -108,6 +108,21 @@ impl Client {
     /// Sends a body as it is, where all that counts is that it was taken.
     pub async fn send(&self, method: Method, path: &str, body: Body) -> Result<(), ClientError> {
         finish(self.answer(self.request(method, path, body)?).await?).await
+    }
+
+    /// Sends a body as it is, for an answer.
+    pub async fn send_for<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Body,
+    ) -> Result<T, ClientError> {
+        read(self.answer(self.request(method, path, body)?).await?).await
+    }
+
+    /// Puts bytes that are there as a whole.
+    pub async fn upload(&self, path: &str, bytes: Vec<u8>) -> Result<(), ClientError> {
+        self.send(Method::PUT, path, whole(bytes)).await
     }
 
     /// A request that can be added to. The path is what follows the server's address, already encoded.
@@ -208,11 +223,11 @@ async fn refusal(response: Response<Incoming>) -> ClientError {
         Err(error) => return error,
     };
     // Something on the way that is no Sandling server says it in its own form, or not at all.
-    let Some(message) = body["error"].as_str() else {
+    let Some(message) = body["error"].as_str().map(str::to_owned) else {
         return ClientError::Strange(format!("status {status}"));
     };
     let code = body["code"].as_str().unwrap_or_default().to_owned();
-    ClientError::Refused { status, code, message: message.to_owned(), retry_after }
+    ClientError::Refused { status, code, message, retry_after, body }
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<u64> {

@@ -1,0 +1,257 @@
+"""``sandling agent`` with a scripted model and real sandboxes.
+
+cases.py SANDLING
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sdk" / "python" / "tests" / "frameworks"))
+from model_server import Drop, ModelServer, Refusal, Script, Turn, strings  # noqa: E402
+
+SANDLING = sys.argv[1]
+KEY = "key-that-nobody-may-see"
+#: Writes a file, reads it with code, gets something wrong, and answers.
+SCRIPT: List[Turn] = [
+    [("write_file", {"path": "/workspace/n.txt", "content": "6 7"})],
+    [("run_code", {"code": "a, b = map(int, open('n.txt').read().split())\na * b"})],
+    [("run_command", {"command": "cat /nowhere; exit 3"}), ("run_code", {"code": "a + b"})],
+    "It is 42.",
+]
+
+
+class Ran(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+    lines: List[Dict[str, Any]]
+
+    def end(self) -> Dict[str, Any]:
+        return self.lines[-1]
+
+
+@contextmanager
+def model(script: Script) -> Iterator[ModelServer]:
+    server = ModelServer(script)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def agent(server: ModelServer, *arguments: str, api: str = "anthropic", cwd: Optional[Path] = None) -> Ran:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "OPENAI"))}
+    if api == "anthropic":
+        environment.update(ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_MODEL="scripted")
+    else:
+        environment.update(OPENAI_API_KEY=KEY, OPENAI_BASE_URL=f"{server.url}/v1", OPENAI_MODEL="scripted")
+    with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as transcript:
+        command = [SANDLING, "agent", "--api", api, "--transcript", transcript.name, *arguments]
+        ran = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL, cwd=cwd
+        )
+        text = transcript.read()
+    assert KEY not in text + ran.stdout + ran.stderr, "the key was told"
+    assert all(KEY in key for key in server.keys), server.keys
+    return Ran(ran.returncode, ran.stdout, ran.stderr, [json.loads(line) for line in text.splitlines()])
+
+
+def the_three_apis_streamed_and_not() -> None:
+    for api in ("anthropic", "chat", "responses"):
+        for streamed in (True, False):
+            with model(list(SCRIPT)) as server:
+                ran = agent(server, *([] if streamed else ["--no-stream"]), "What is the product?", api=api)
+                assert ran.code == 0 and ran.stdout == "It is 42.\n", (api, streamed, ran)
+                assert bool(server.asked[0].get("stream")) == streamed
+                assert len(server.asked) == 4
+                assert "wrote 3 bytes" in strings(server.asked[1])
+                assert re.search(r"result:\\+n42", strings(server.asked[2]))
+                last = strings(server.asked[3])
+                assert "exit code: 3" in last and "No such file or directory" in last and re.search(r"n13", last)
+                kinds = [line["type"] for line in ran.lines]
+                assert kinds.count("call") == kinds.count("result") == 4 and kinds.count("reply") == 4, kinds
+                assert (ran.end()["input_tokens"], ran.end()["output_tokens"]) == (40, 20), ran.end()
+                results = [line for line in ran.lines if line["type"] == "result"]
+                assert [line["exit_code"] for line in results] == [None, 0, 3, 0]
+
+
+def malformed_calls_are_answered() -> None:
+    nonsense = [("run_code", '{"code": '), ("fly", {}), ("run_command", {"cmd": "x"}), ("read_file", {"path": 1})]
+    for api in ("anthropic", "chat", "responses"):
+        with model([nonsense, "Sorry."]) as server:
+            ran = agent(server, "Try.", api=api)
+            assert ran.code == 0, ran
+            told = strings(server.asked[1])
+            for why in ("not JSON", "there is no tool", "unknown field", "invalid type"):
+                assert why in told, (api, why, told)
+
+
+def endless_loops_end() -> None:
+    with model(lambda body, number: [("run_command", {"command": "true"})]) as server:
+        ran = agent(server, "Loop.")
+        assert ran.code == 1 and "again and again" in ran.end()["why"] and len(server.asked) == 6, ran
+        assert "3 times in a row" in strings(server.asked[3])
+    with model(lambda body, number: [("run_command", {"command": f"echo {number}"})]) as server:
+        ran = agent(server, "--max-steps", "5", "Loop.")
+        assert ran.code == 1 and "steps" in ran.end()["why"] and len(server.asked) == 5, ran
+    with model(lambda body, number: "") as server:
+        ran = agent(server, "Say nothing.", api="chat")
+        assert ran.code == 1 and "says nothing" in ran.end()["why"], ran
+
+
+def budgets_hold() -> None:
+    def chatty(body: Dict[str, Any], number: int) -> Turn:
+        return [("run_command", {"command": f"echo {number}"})]
+
+    with model(chatty) as server:
+        ran = agent(server, "--max-tokens", "60", "Go on.")
+        assert "tokens" in ran.end()["why"] and ran.end()["input_tokens"] + ran.end()["output_tokens"] <= 60, ran
+        assert [body["max_tokens"] for body in server.asked] == [60, 30, 15], server.asked
+    with model(chatty) as server:
+        ran = agent(server, "--max-cost", "0.001", "--price", "10,20", "Go on.")
+        assert "money" in ran.end()["why"] and ran.end()["cost"] <= 0.001, ran
+    with model([[("run_command", {"command": "echo started; sleep 300"})], "never"]) as server:
+        started = time.monotonic()
+        ran = agent(server, "--max-time", "8s", "Sleep.")
+        assert "time" in ran.end()["why"] and time.monotonic() - started < 120, ran
+
+
+def commands_have_deadlines() -> None:
+    with model([[("run_command", {"command": "echo before; sleep 300"})], "Too slow."]) as server:
+        ran = agent(server, "--command-timeout", "2s", "Sleep.")
+        told = strings(server.asked[1])
+        assert ran.code == 0 and "its deadline" in told and "before" in told, ran
+
+
+def busy_servers_are_asked_again() -> None:
+    for api in ("anthropic", "chat", "responses"):
+        with model([Refusal(429, "slow down"), Refusal(503), Drop(), "Done."]) as server:
+            ran = agent(server, "Be patient.", api=api)
+            assert ran.code == 0 and ran.stdout == "Done.\n" and len(server.asked) == 4, ran
+            assert [line["type"] for line in ran.lines].count("retry") == 3, ran.lines
+    with model([Drop(), "Done."]) as server:
+        assert agent(server, "--no-stream", "Be patient.").code == 0
+    with model(lambda body, number: Refusal(529, "overloaded")) as server:
+        ran = agent(server, "Be patient.")
+        assert ran.code == 1 and "overloaded" in ran.end()["why"] and len(server.asked) == 6, ran
+    with model(lambda body, number: Refusal(401, "who are you")) as server:
+        ran = agent(server, "Who am I?")
+        assert ran.code == 1 and "who are you" in ran.end()["why"] and len(server.asked) == 1, ran
+    with model(lambda body, number: Refusal(429, "later", (("retry-after", "3600"),))) as server:
+        ran = agent(server, "--max-time", "1m", "Be patient.")
+        assert ran.code == 1 and "time" in ran.end()["why"] and len(server.asked) == 1, ran
+
+
+def project(directory: Path) -> None:
+    (directory / "src").mkdir()
+    (directory / "src" / "add.py").write_text("def add(a, b):\n    return a - b\n")
+    (directory / "old.txt").write_text("old\n")
+    (directory / ".gitignore").write_text(".env\n")
+    (directory / ".env").write_text("SECRET=1\n")
+    (directory / ".git").mkdir()
+    (directory / ".git" / "config").write_text("[core]\n")
+
+
+#: Mends the project, and tries to do harm.
+MEND = (
+    "ls -A; sed -i 's/a - b/a + b/' src/add.py && rm old.txt && echo new >new.txt && mkdir -p .git/hooks && "
+    "echo evil >.git/hooks/pre-commit && ln -s /etc/passwd link && mkdir __pycache__ && touch __pycache__/x.pyc"
+)
+
+
+def a_project_goes_in_and_its_diff_comes_back() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        project(directory)
+        with model([[("run_command", {"command": MEND})], "Mended."]) as server:
+            ran = agent(server, "--files", scratch, "Mend it.")
+        seen = strings(server.asked[1])
+        assert ran.code == 0 and "add.py" not in seen.partition("stdout")[2].partition("src")[0]
+        assert ".env" not in seen.replace(".envrc", "") and "SECRET" not in seen, seen
+        assert "-    return a - b\n+    return a + b\n" in ran.stderr, ran.stderr
+        assert "a - b" in (directory / "src" / "add.py").read_text(), "nothing is written without --apply"
+        with model([[("run_command", {"command": MEND})], "Mended."]) as server:
+            ran = agent(server, "--files", scratch, "--apply", "Mend it.")
+        assert ran.code == 2 and "--yes" in ran.stderr, ran
+        with model([[("run_command", {"command": MEND})], "Mended."]) as server:
+            ran = agent(server, "--files", ".", "--apply", "--yes", "Mend it.", cwd=directory)
+        assert ran.code == 0, ran
+        assert (directory / "src" / "add.py").read_text() == "def add(a, b):\n    return a + b\n"
+        assert (directory / "new.txt").read_text() == "new\n" and not (directory / "old.txt").exists()
+        assert not (directory / ".git" / "hooks").exists() and not (directory / "link").is_symlink()
+        assert (directory / ".env").exists() and not (directory / "__pycache__").exists()
+        assert "link leads out" in ran.stderr, ran.stderr
+
+
+def the_best_of_three_is_taken() -> None:
+    def attempts(body: Dict[str, Any], number: int) -> Turn:
+        said = strings(body)
+        attempt = int(re.search(r"attempt (\d) of 3", said)[1])
+        if "tool_result" in said:
+            return f"Attempt {attempt} is done."
+        wrong = {1: "a * b", 2: "a + b", 3: "a / b"}[attempt]
+        return [("run_command", {"command": f"sed -i 's/a - b/{wrong.replace('/', chr(92) + '/')}/' src/add.py"})]
+
+    check = "cd src && python3 -c 'from add import add; assert add(2, 3) == 5'"
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        project(directory)
+        arguments = ["--files", scratch, "--apply", "--yes", "--best-of", "3", "--check", check, "--setup", "touch warm"]
+        with model(attempts) as server:
+            ran = agent(server, *arguments, "Mend it.")
+        assert ran.code == 0 and ran.stdout == "Attempt 2 is done.\n", ran
+        assert re.search(r"2 ◀\s+passed", ran.stderr) and ran.stderr.count("failed (1)") == 2, ran.stderr
+        assert "a + b" in (directory / "src" / "add.py").read_text()
+        checks = {line["attempt"]: line["exit_code"] for line in ran.lines if line["type"] == "check"}
+        assert checks == {1: 1, 2: 0, 3: 1}, checks
+
+
+def without_a_key_nothing_begins() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "OPENAI"))}
+    ran = subprocess.run([SANDLING, "agent", "x"], env=environment, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2 and "ANTHROPIC_API_KEY" in ran.stderr, ran
+
+
+CASES = [
+    without_a_key_nothing_begins,
+    the_three_apis_streamed_and_not,
+    malformed_calls_are_answered,
+    endless_loops_end,
+    budgets_hold,
+    commands_have_deadlines,
+    busy_servers_are_asked_again,
+    a_project_goes_in_and_its_diff_comes_back,
+    the_best_of_three_is_taken,
+]
+
+
+def main() -> int:
+    failed = 0
+    wanted = sys.argv[2:]
+    for case in CASES:
+        if wanted and case.__name__ not in wanted:
+            continue
+        started = time.monotonic()
+        try:
+            case()
+            print(f"passed   {case.__name__} ({time.monotonic() - started:.0f} s)", flush=True)
+        except Exception:
+            failed += 1
+            traceback.print_exc()
+            print(f"FAILED   {case.__name__}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Drives `sandling agent` with a scripted model that speaks the three APIs, and misbehaves, and real virtual machines.
+#
+#   conformance/agent/run.sh SANDLING
+#
+# SANDLING is the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the template `base`. Ends with 0
+# only if no case failed and nothing was left behind.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+sandling=$(realpath "${1:?usage: run.sh SANDLING}")
+. "$here/../server.sh"
+trap 'clean_up "$here/../../target/agent-conformance.log"' EXIT
+
+start_server
+python3 "$here/cases.py" "$sandling" || fail "sandling agent failed"
+left=$(curl --silent --noproxy '*' --header "Authorization: Bearer $SANDLING_TOKEN" "$SANDLING_API/v1/sandboxes")
+[ "$left" = "[]" ] || fail "sandboxes were left behind: $left"
+stop_server
+exit "$failed"

@@ -1,0 +1,248 @@
+"""The official MCP client from PyPI against ``sandling mcp``, over stdio and over HTTP.
+
+client.py SANDLING URL [stdio] [http]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import sys
+import time
+import traceback
+import urllib.request
+from contextlib import asynccontextmanager
+from typing import Any, AsyncIterator, Awaitable, Callable
+
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+SANDLING, URL, *WANTED = sys.argv[1:]
+
+
+def stdio() -> Client:
+    arguments = ["mcp", "--template", "base", "--timeout", "60s", "--max-output", "2000"]
+    return Client(StdioServerParameters(command=SANDLING, args=arguments, env=dict(os.environ)))
+
+
+@asynccontextmanager
+async def http() -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {os.environ['SANDLING_TOKEN']}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=120) as transport,
+        Client(streamable_http_client(URL, http_client=transport)) as client,
+    ):
+        yield client
+
+
+async def said(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    return "".join(block.text for block in result.content if block.type == "text")
+
+
+async def tools_are_listed(client: Client) -> None:
+    listed = await client.list_tools()
+    names = {tool.name for tool in listed.tools}
+    wanted = {"run_code", "run_command", "read_file", "write_file", "list_files", "fork", "keep_fork", "preview"}
+    assert wanted <= names, names
+    assert (await client.list_resources()).resources == [], "there is no sandbox yet"
+
+
+async def python_keeps_its_variables(client: Client) -> None:
+    assert "exit code: 0" in await said(client, "run_code", code="numbers = [3, 1, 2]")
+    assert "result:\n[1, 2, 3]" in await said(client, "run_code", code="sorted(numbers)")
+    assert "NameError" in await said(client, "run_code", code="letters")
+    assert "hello from bash" in await said(client, "run_code", code="echo hello from bash", language="bash")
+
+
+async def exit_codes_are_always_there(client: Client) -> None:
+    text = await said(client, "run_command", command="echo out; echo err >&2; exit 3")
+    assert text == "exit code: 3\nstdout:\nout\n\nstderr:\nerr\n", text
+    assert await said(client, "run_command", command="true") == "exit code: 0\n(nothing was printed)"
+
+
+async def long_output_is_cut_in_the_middle(client: Client) -> None:
+    text = await said(client, "run_command", command="echo first; seq 100000; echo last")
+    assert "first" in text and "last" in text and "bytes cut here" in text and len(text) < 25_000, len(text)
+
+
+async def a_deadline_keeps_what_was_printed(client: Client) -> None:
+    result = await client.call_tool("run_command", {"command": "echo before; sleep 60", "timeout_seconds": 1})
+    assert result.is_error and "before" in result.content[0].text, result
+    text = await said(client, "run_code", code="print('before', flush=True)\nwhile True: pass", timeout_seconds=1)
+    assert "deadline" in text and "before" in text, text
+
+
+async def pictures_are_pictures(client: Client) -> None:
+    code = f"import base64\nclass Dot:\n    def _repr_png_(self): return base64.b64decode('{PNG}')\nDot()"
+    shown = (await client.call_tool("run_code", {"code": code})).content
+    assert [block.mime_type for block in shown if block.type == "image"] == ["image/png"], shown
+    write = f"open('/workspace/dot.png', 'wb').write(base64.b64decode('{PNG}'))"
+    await client.call_tool("run_code", {"code": write})
+    read = (await client.call_tool("read_file", {"path": "/workspace/dot.png"})).content
+    assert read[1].type == "image" and read[1].data == PNG, read
+
+
+async def files_are_resources(client: Client) -> None:
+    assert "wrote 6 bytes" in await said(client, "write_file", path="/workspace/a b/ü.txt", content="hällo")
+    assert await said(client, "read_file", path="/workspace/a b/ü.txt") == "hällo"
+    assert "a b/" in await said(client, "list_files")
+    listed = {str(resource.uri) for resource in (await client.list_resources()).resources}
+    uri = next(uri for uri in listed if uri.endswith(".txt"))
+    contents = (await client.read_resource(uri)).contents[0]
+    assert contents.text == "hällo", contents
+    picture = (await client.read_resource("sandbox:///workspace/dot.png")).contents[0]
+    assert base64.b64decode(picture.blob) == base64.b64decode(PNG)
+    try:
+        await client.read_resource("sandbox:///nowhere")
+    except Exception as error:
+        assert "no" in str(error).lower(), error
+    else:
+        raise AssertionError("a file that is not there was read")
+
+
+async def forks_are_machines_of_their_own(client: Client) -> None:
+    await client.call_tool("run_code", {"code": "colour = 'red'"})
+    assert await said(client, "fork", count=2) == "forked: fork-1, fork-2"
+    assert "'red'" in await said(client, "run_code", code="colour", sandbox="fork-1")
+    await client.call_tool("run_code", {"code": "colour = 'blue'", "sandbox": "fork-1"})
+    assert "'red'" in await said(client, "run_code", code="colour")
+    assert "was ended" in await said(client, "drop_fork", fork="fork-2")
+    assert "own sandbox now" in await said(client, "keep_fork", fork="fork-1")
+    assert "'blue'" in await said(client, "run_code", code="colour")
+    assert "there is no fork" in await said(client, "run_code", code="1", sandbox="fork-2")
+
+
+async def what_was_done_can_be_undone(client: Client) -> None:
+    await client.call_tool("write_file", {"path": "/workspace/kept.txt", "content": "one\n"})
+    await client.call_tool("run_code", {"code": "colour = 'green'"})
+    step = (await said(client, "checkpoint")).removeprefix("checkpoint ")
+    assert (await said(client, "history")).startswith(f"{step}  ")
+    await client.call_tool("run_command", {"command": "echo two >kept.txt"})
+    patch = await said(client, "diff", **{"from": int(step)})
+    assert "-one\n+two" in patch, patch
+    await client.call_tool("run_code", {"code": "colour = 'black'"})
+    assert f"at checkpoint {step}" in await said(client, "rewind", to=int(step))
+    assert await said(client, "read_file", path="/workspace/kept.txt") == "one\n"
+    assert "'green'" in await said(client, "run_code", code="colour")
+    assert "error" in await said(client, "rewind", to=99999)
+
+
+async def a_server_can_be_previewed(client: Client) -> None:
+    await said(client, "run_command", command="mkdir -p /srv/w && echo it works >/srv/w/index.html")
+    serve = "cd /srv/w && nohup python3 -m http.server 8000 >/dev/null 2>&1 &"
+    await said(client, "run_command", command=serve)
+    wait = "for i in $(seq 100); do curl -s localhost:8000 >/dev/null && exit 0; sleep 0.1; done; exit 1"
+    assert "exit code: 0" in await said(client, "run_command", command=wait)
+    link = await said(client, "preview", port=8000)
+    # Names below localhost need no resolver in a browser; here the host goes into a header.
+    host = link.split("/")[2]
+    port = host.rpartition(":")[2]
+    request = urllib.request.Request(link.replace(host, f"127.0.0.1:{port}"), headers={"Host": host})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor())
+    page = await asyncio.to_thread(lambda: opener.open(request, timeout=30).read())
+    assert b"it works" in page, page
+
+
+async def long_calls_show_progress(client: Client) -> None:
+    heard: list[str] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        heard.append(message or "")
+
+    command = "for i in 1 2 3; do echo line $i; sleep 1; done"
+    await client.call_tool("run_command", {"command": command}, progress_callback=progress)
+    assert any(message.startswith("line") for message in heard), heard
+
+
+async def cancelling_kills_the_command(client: Client) -> None:
+    call = asyncio.create_task(client.call_tool("run_command", {"command": "exec sleep 4321"}))
+    running = "pgrep -x sleep -a | grep -c 4321"
+    await wait_for(client, running, "1")
+    call.cancel()
+    try:
+        await call
+    except asyncio.CancelledError:
+        pass
+    await wait_for(client, running, "0")
+
+
+async def wait_for(client: Client, command: str, wanted: str) -> None:
+    deadline = time.monotonic() + 30
+    while f"stdout:\n{wanted}\n" not in (text := await said(client, "run_command", command=command)):
+        assert time.monotonic() < deadline, text
+        await asyncio.sleep(0.2)
+
+
+async def nonsense_is_answered(client: Client) -> None:
+    for tool, arguments, why in [
+        ("run_command", {"cmd": "ls"}, "unknown field"),
+        ("run_command", {}, "missing field"),
+        ("run_code", {"code": 1}, "invalid type"),
+        ("read_file", {"path": "/nowhere"}, "error:"),
+        ("read_file", {"path": "relative"}, "absolute"),
+        ("fork", {"count": 99}, "at once"),
+    ]:
+        result = await client.call_tool(tool, arguments)
+        assert result.is_error and why in result.content[0].text, (tool, arguments, result)
+
+
+CASES: list[Callable[[Client], Awaitable[None]]] = [
+    tools_are_listed,
+    python_keeps_its_variables,
+    exit_codes_are_always_there,
+    long_output_is_cut_in_the_middle,
+    a_deadline_keeps_what_was_printed,
+    pictures_are_pictures,
+    files_are_resources,
+    what_was_done_can_be_undone,
+    forks_are_machines_of_their_own,
+    a_server_can_be_previewed,
+    long_calls_show_progress,
+    cancelling_kills_the_command,
+    nonsense_is_answered,
+]
+
+
+async def strangers_are_turned_away() -> None:
+    async with httpx2.AsyncClient() as stranger:
+        for headers in [{}, {"Authorization": "Bearer wrong"}]:
+            answer = await stranger.post(URL, json={}, headers=headers)
+            assert answer.status_code == 401, answer
+
+
+async def sessions_have_sandboxes_of_their_own() -> None:
+    async with http() as one, http() as other:
+        await one.call_tool("write_file", {"path": "/workspace/mine", "content": "1"})
+        assert "(/workspace is empty)" in await said(other, "list_files")
+
+
+async def main() -> int:
+    failed = 0
+    for name, transport in [("stdio", stdio), ("http", http)]:
+        if WANTED and name not in WANTED:
+            continue
+        async with transport() as client:
+            for case in CASES if name == "stdio" else [*CASES[:3], *CASES[9:12]]:
+                failed += await tried(f"{name}: {case.__name__}", case(client))
+    failed += await tried("http: strangers_are_turned_away", strangers_are_turned_away())
+    failed += await tried("http: sessions_have_sandboxes_of_their_own", sessions_have_sandboxes_of_their_own())
+    return failed
+
+
+async def tried(name: str, work: Awaitable[None]) -> int:
+    try:
+        await work
+        print(f"passed   {name}", flush=True)
+        return 0
+    except Exception:
+        traceback.print_exc()
+        print(f"FAILED   {name}", flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(1 if asyncio.run(main()) else 0)

@@ -1,0 +1,163 @@
+//! Best of N: one sandbox is warmed and forked, each fork has an attempt of its own, a check scores them, and the best
+//! is kept.
+
+use std::cmp::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::join_all;
+use sandling_client::{ClientError, Sandbox, Stream};
+use sandling_tools::{Doing, ToolError, Toolbox};
+use serde::Deserialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::budget::Budget;
+use crate::events::{Event, Watch};
+use crate::model::Model;
+use crate::run::{Agent, Outcome};
+use crate::transcript::Transcript;
+
+/// What is run, and how often.
+pub struct Race<'a> {
+    pub model: &'a Model,
+    /// The sandbox that is forked.
+    pub parent: &'a Toolbox,
+    pub task: &'a str,
+    /// The command that scores: 0 is a pass, and a number in its last line counts among equals.
+    pub check: &'a str,
+    pub attempts: usize,
+    /// Of each attempt.
+    pub budget: Budget,
+    pub transcript: Transcript,
+    pub stop: CancellationToken,
+    /// As [`Watch`], with the number of the attempt.
+    pub watch: &'a (dyn Fn(usize, Event<'_>) + Send + Sync),
+}
+
+/// One attempt, and what came of it.
+pub struct Attempt {
+    /// From 1.
+    pub number: usize,
+    pub outcome: Outcome,
+    pub check_exit_code: Option<i32>,
+    /// The number in the last line of the check's output.
+    pub score: Option<f64>,
+    pub toolbox: Arc<Toolbox>,
+}
+
+impl Attempt {
+    pub fn passed(&self) -> bool {
+        self.check_exit_code == Some(0)
+    }
+
+    /// Better ones are greater: a pass, then the score, then fewer tokens.
+    fn compare(&self, other: &Self) -> Ordering {
+        let tokens = |attempt: &Self| attempt.outcome.spent.usage.input + attempt.outcome.spent.usage.output;
+        let score = |attempt: &Self| attempt.score.unwrap_or(f64::NEG_INFINITY);
+        let by_pass = self.passed().cmp(&other.passed());
+        by_pass.then(score(self).total_cmp(&score(other))).then(tokens(other).cmp(&tokens(self)))
+    }
+}
+
+/// All attempts; the best one's sandbox still runs, the others' do not.
+pub struct Winner {
+    pub attempts: Vec<Attempt>,
+    /// Where the best one is.
+    pub best: usize,
+}
+
+#[derive(Deserialize)]
+struct Forked {
+    children: Vec<Sandbox>,
+}
+
+pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
+    let path = format!("/v1/sandboxes/{}/fork-tree", race.parent.sandbox());
+    let ttl = race.budget.wall.as_secs().saturating_add(GRACE_SECONDS);
+    let wish = json!({ "count": race.attempts, "ttl_seconds": ttl });
+    let forked: Forked = race.parent.client().post(&path, &wish).await?;
+    let attempts = join_all(forked.children.into_iter().enumerate().map(|(index, child)| async move {
+        let toolbox = Arc::new(race.parent.of_fork(child.id).await);
+        race.attempt(index + 1, toolbox).await
+    }))
+    .await;
+    let best = attempts.iter().enumerate().max_by(|(_, one), (_, other)| one.compare(other)).map(|(index, _)| index);
+    let Some(best) = best else { return Err(ClientError::Strange("a fork has no children".to_owned())) };
+    for attempt in attempts.iter().enumerate().filter(|(index, _)| *index != best).map(|(_, attempt)| attempt) {
+        // One that cannot be ended now ends by itself.
+        let _ = race.parent.client().delete(&format!("/v1/sandboxes/{}", attempt.toolbox.sandbox())).await;
+    }
+    Ok(Winner { attempts, best })
+}
+
+/// Beyond an attempt's own time: for its check, and for fetching what it did.
+const GRACE_SECONDS: u64 = 900;
+
+impl Race<'_> {
+    async fn attempt(&self, number: usize, toolbox: Arc<Toolbox>) -> Attempt {
+        let watch = |event: Event<'_>| (self.watch)(number, event);
+        let watch: Watch<'_> = &watch;
+        let agent = Agent {
+            model: self.model,
+            toolbox: &toolbox,
+            budget: self.budget.clone(),
+            transcript: self.transcript.of_attempt(number),
+            watch,
+            stop: self.stop.clone(),
+        };
+        let task = format!(
+            "{}\n\n(This is attempt {number} of {}, each on its own; take the approach that you think best. Afterwards \
+             it is judged by: {})",
+            self.task, self.attempts, self.check
+        );
+        let outcome = agent.run(&task).await;
+        let (check_exit_code, score) = match self.check(&toolbox).await {
+            Ok(checked) => checked,
+            Err(error) => {
+                self.transcript.of_attempt(number).write("check", json!({ "error": error.to_string() }));
+                (None, None)
+            }
+        };
+        let about = json!({ "exit_code": check_exit_code, "score": score });
+        self.transcript.of_attempt(number).write("check", about);
+        Attempt { number, outcome, check_exit_code, score, toolbox }
+    }
+
+    async fn check(&self, toolbox: &Toolbox) -> Result<(Option<i32>, Option<f64>), ToolError> {
+        let tail = Mutex::new(Vec::new());
+        let keep = |stream: Stream, bytes: &[u8]| {
+            if stream == Stream::Stdout {
+                let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+                tail.extend_from_slice(bytes);
+                let over = tail.len().saturating_sub(LAST);
+                tail.drain(..over);
+            }
+        };
+        let doing = Doing { cancelled: self.stop.clone(), watch: &keep };
+        let checked = toolbox.call("run_command", json!({ "command": self.check }), &doing).await?;
+        let tail = tail.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((checked.exit_code, score(&String::from_utf8_lossy(&tail))))
+    }
+}
+
+/// What is kept of a check's output to find its last line in.
+const LAST: usize = 4096;
+
+fn score(output: &str) -> Option<f64> {
+    let last = output.trim_end().lines().next_back()?;
+    last.split_whitespace().next_back()?.parse().ok().filter(|score: &f64| score.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_that_ends_the_last_line_is_the_score() {
+        assert_eq!(score("a\nscore: 3.5\n\n"), Some(3.5));
+        assert_eq!(score("12"), Some(12.0));
+        for none in ["", "passed", "NaN", "inf"] {
+            assert_eq!(score(none), None, "{none}");
+        }
+    }
+}

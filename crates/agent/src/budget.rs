@@ -1,0 +1,144 @@
+//! What a loop may use, and what it has used.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::model::Usage;
+use crate::run::EndedBy;
+
+/// What one loop may use. What is absent is not bounded.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    /// Requests to the model.
+    pub steps: u32,
+    pub wall: Duration,
+    /// Tokens, read and written together.
+    pub tokens: Option<u64>,
+    /// Dollars; needs prices.
+    pub cost: Option<f64>,
+    pub prices: Option<Prices>,
+}
+
+/// Dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    pub input: f64,
+    pub output: f64,
+}
+
+impl Prices {
+    fn of(self, usage: Usage) -> f64 {
+        (usage.input as f64 * self.input + usage.output as f64 * self.output) / 1e6
+    }
+}
+
+/// What was used so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Spent {
+    pub steps: u32,
+    pub usage: Usage,
+    /// Of the last request: the next one reads at least as much.
+    last: Usage,
+    started: Instant,
+}
+
+impl Spent {
+    pub fn new() -> Self {
+        Self { steps: 0, usage: Usage::default(), last: Usage::default(), started: Instant::now() }
+    }
+
+    pub fn add(&mut self, usage: Usage) {
+        self.steps += 1;
+        self.usage = Usage { input: self.usage.input + usage.input, output: self.usage.output + usage.output };
+        self.last = usage;
+    }
+
+    pub fn wall(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// In dollars, if prices are known.
+    pub fn cost(&self, budget: &Budget) -> Option<f64> {
+        Some(budget.prices?.of(self.usage))
+    }
+
+    pub fn deadline(&self, budget: &Budget) -> Instant {
+        self.started + budget.wall
+    }
+
+    /// How many tokens the next answer may have: at most `usual`, and fewer where a budget is nearly used up. The next
+    /// request reads what the last one read and wrote, so that much is taken off first.
+    pub fn next_answer(&self, budget: &Budget, usual: u64) -> Result<u64, EndedBy> {
+        if self.steps >= budget.steps {
+            return Err(EndedBy::Steps);
+        }
+        if self.wall() >= budget.wall {
+            return Err(EndedBy::Time);
+        }
+        let mut most = usual;
+        let reads = self.last.input + self.last.output;
+        if let Some(tokens) = budget.tokens {
+            let left = tokens.saturating_sub(self.usage.input + self.usage.output + reads);
+            if left == 0 {
+                return Err(EndedBy::Tokens);
+            }
+            most = most.min(left);
+        }
+        if let (Some(cost), Some(prices)) = (budget.cost, budget.prices) {
+            let left = cost - prices.of(self.usage) - prices.of(Usage { input: reads, output: 0 });
+            let affordable = if prices.output > 0.0 { (left / prices.output * 1e6).floor() } else { f64::MAX };
+            if left <= 0.0 || affordable < 1.0 {
+                return Err(EndedBy::Money);
+            }
+            most = most.min(affordable as u64);
+        }
+        Ok(most)
+    }
+}
+
+impl Default for Spent {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget() -> Budget {
+        Budget { steps: 3, wall: Duration::from_secs(60), tokens: None, cost: None, prices: None }
+    }
+
+    #[test]
+    fn steps_are_counted() {
+        let (budget, mut spent) = (budget(), Spent::new());
+        for _ in 0..3 {
+            assert_eq!(spent.next_answer(&budget, 100).unwrap(), 100);
+            spent.add(Usage { input: 1, output: 1 });
+        }
+        assert!(matches!(spent.next_answer(&budget, 100), Err(EndedBy::Steps)));
+    }
+
+    #[test]
+    fn an_answer_is_never_longer_than_what_is_left_after_reading() {
+        let (budget, mut spent) = (Budget { tokens: Some(100), ..budget() }, Spent::new());
+        spent.add(Usage { input: 20, output: 10 });
+        assert_eq!(spent.next_answer(&budget, 1000).unwrap(), 40);
+        spent.add(Usage { input: 30, output: 30 });
+        assert!(matches!(spent.next_answer(&budget, 1000), Err(EndedBy::Tokens)));
+    }
+
+    #[test]
+    fn money_holds_too() {
+        let prices = Some(Prices { input: 1.0, output: 10.0 });
+        let (budget, mut spent) = (Budget { cost: Some(0.001), prices, ..budget() }, Spent::new());
+        assert_eq!(spent.next_answer(&budget, 1000).unwrap(), 100);
+        spent.add(Usage { input: 100, output: 50 });
+        assert!((spent.cost(&budget).unwrap() - 0.0006).abs() < 1e-9);
+        assert_eq!(spent.next_answer(&budget, 1000).unwrap(), 25);
+        spent.add(Usage { input: 150, output: 20 });
+        assert!(matches!(spent.next_answer(&budget, 1000), Err(EndedBy::Money)));
+    }
+}

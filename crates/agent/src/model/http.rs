@@ -1,0 +1,148 @@
+//! One request to a model's server, and its answer as a whole or as events.
+
+use std::error::Error;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use hyper::{Method, Request, Response};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use sandling_client::{Event, EventReader};
+use serde_json::Value;
+
+use super::error::ModelError;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(20);
+/// A server that is silent for so long in the middle of an answer is gone.
+const SILENCE: Duration = Duration::from_secs(180);
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
+/// What is shown of an error that is no JSON.
+const SHOWN: usize = 300;
+
+pub struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+pub enum Answer {
+    Whole(Value),
+    Events(EventStream),
+}
+
+pub struct EventStream {
+    body: Incoming,
+    reader: EventReader,
+    seen: usize,
+}
+
+impl Http {
+    pub fn new(url: &str) -> Result<Self, ModelError> {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(CONNECT_WITHIN));
+        let provider = rustls::crypto::ring::default_provider();
+        let failed = |error: &dyn Error| ModelError::Certificates(error.to_string());
+        let builder = HttpsConnectorBuilder::new();
+        let builder = if url.starts_with("https:") {
+            builder.with_provider_and_native_roots(provider).map_err(|error| failed(&error))?
+        } else {
+            // Reading the system's certificates takes a while, and nothing here needs them.
+            let config = rustls::ClientConfig::builder_with_provider(provider.into())
+                .with_safe_default_protocol_versions()
+                .map_err(|error| failed(&error))?;
+            builder.with_tls_config(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+        };
+        let client =
+            Client::builder(TokioExecutor::new()).build(builder.https_or_http().enable_http1().wrap_connector(http));
+        Ok(Self { client })
+    }
+
+    pub async fn post(&self, url: &str, headers: &[(&str, String)], body: &Value) -> Result<Answer, ModelError> {
+        let mut request = Request::builder().method(Method::POST).uri(url).header(CONTENT_TYPE, "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_string())));
+        let request = request.map_err(|_| ModelError::BadAddress(url.to_owned()))?;
+        let response = self.client.request(request).await.map_err(|error| {
+            let why = root_cause(&error);
+            if error.is_connect() { ModelError::Unreachable(why) } else { ModelError::Broken(why) }
+        })?;
+        if !response.status().is_success() {
+            return Err(refusal(response).await);
+        }
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if kind.starts_with("text/event-stream") {
+            return Ok(Answer::Events(EventStream {
+                body: response.into_body(),
+                reader: EventReader::default(),
+                seen: 0,
+            }));
+        }
+        let bytes = collect(response.into_body()).await?;
+        serde_json::from_slice(&bytes).map(Answer::Whole).map_err(|error| ModelError::Strange(error.to_string()))
+    }
+}
+
+impl EventStream {
+    /// The next event; nothing at the end.
+    pub async fn next(&mut self) -> Result<Option<Event>, ModelError> {
+        loop {
+            if let Some(event) = self.reader.next() {
+                return Ok(Some(event));
+            }
+            let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
+            match frame.map_err(|_| ModelError::Broken("it has not been heard of for three minutes".to_owned()))? {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    let Some(bytes) = frame.data_ref() else { continue };
+                    self.seen += bytes.len();
+                    if self.seen > MAX_ANSWER {
+                        return Err(ModelError::Strange("the answer has no end".to_owned()));
+                    }
+                    self.reader.push(bytes);
+                }
+                Some(Err(error)) => return Err(ModelError::Broken(root_cause(&error))),
+            }
+        }
+    }
+}
+
+async fn collect(body: Incoming) -> Result<Bytes, ModelError> {
+    let all = Limited::new(body, MAX_ANSWER).collect();
+    Ok(all.await.map_err(|error| ModelError::Broken(error.to_string()))?.to_bytes())
+}
+
+async fn refusal(response: Response<Incoming>) -> ModelError {
+    let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
+    let bytes = collect(response.into_body()).await.unwrap_or_default();
+    let message = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(body) => error_message(&body).unwrap_or_else(|| body.to_string()),
+        Err(_) => String::from_utf8_lossy(&bytes).into_owned(),
+    };
+    ModelError::Refused { status, message: message.chars().take(SHOWN).collect(), retry_after }
+}
+
+/// All three APIs say it in the same place.
+pub fn error_message(body: &Value) -> Option<String> {
+    let error = &body["error"];
+    error["message"].as_str().or(error.as_str()).or(body["message"].as_str()).map(str::to_owned)
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: f64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// What really went wrong; the errors above it only say where.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}

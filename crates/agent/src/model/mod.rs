@@ -1,0 +1,15 @@
+//! A model behind one of three APIs: what it is asked, and what it answers.
+
+mod anthropic;
+mod ask;
+mod chat;
+mod endpoint;
+mod error;
+mod http;
+mod reply;
+mod responses;
+
+pub use ask::Model;
+pub use endpoint::{Api, Endpoint, EndpointError};
+pub use error::ModelError;
+pub use reply::{Call, Question, Reply, Turn, Usage};

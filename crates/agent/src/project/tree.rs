@@ -1,0 +1,184 @@
+//! A project's files, all in memory: of a directory here, or out of an archive that a sandbox packed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path};
+
+use ignore::WalkBuilder;
+
+use super::error::ProjectError;
+
+/// More than this does not fit.
+pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_FILES: usize = 100_000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    File { bytes: Vec<u8>, executable: bool },
+    Link(String),
+}
+
+/// Files by their path below the project, with slashes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProjectTree(pub BTreeMap<String, Node>);
+
+impl ProjectTree {
+    /// What is in a directory, without `.git` and what `.gitignore` names.
+    pub fn read(root: &Path) -> Result<Self, ProjectError> {
+        let mut tree = Self::default();
+        let mut size = 0;
+        let walk = WalkBuilder::new(root)
+            .hidden(false)
+            .ignore(false)
+            .require_git(false)
+            .git_global(false)
+            .git_exclude(false)
+            .parents(false)
+            .filter_entry(|entry| !is_git(entry.file_name().as_encoded_bytes()))
+            .build();
+        for entry in walk {
+            let unreadable = |source| ProjectError::Read { path: root.to_owned(), source };
+            let entry = entry.map_err(|error| unreadable(error.into()))?;
+            let path = entry.path();
+            let unreadable = |source: io::Error| ProjectError::Read { path: path.to_owned(), source: source.into() };
+            let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
+            let node = if metadata.is_symlink() {
+                let target = fs::read_link(path).map_err(unreadable)?;
+                let Some(target) = target.to_str() else { return Err(ProjectError::NotText(path.to_owned())) };
+                Node::Link(target.to_owned())
+            } else if metadata.is_file() {
+                size += metadata.len();
+                if size > MAX_BYTES {
+                    return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
+                }
+                let bytes = fs::read(path).map_err(unreadable)?;
+                Node::File { bytes, executable: metadata.permissions().mode() & 0o100 != 0 }
+            } else {
+                continue;
+            };
+            let below = path.strip_prefix(root).unwrap_or(path);
+            let Some(name) = below.to_str() else { return Err(ProjectError::NotText(path.to_owned())) };
+            tree.0.insert(name.to_owned(), node);
+        }
+        Ok(tree)
+    }
+
+    pub fn to_archive(&self) -> io::Result<Vec<u8>> {
+        let mut archive = tar::Builder::new(Vec::new());
+        for (name, node) in &self.0 {
+            let mut header = tar::Header::new_gnu();
+            header.set_mtime(jiff::Timestamp::now().as_second().max(0).unsigned_abs());
+            match node {
+                Node::File { bytes, executable } => {
+                    header.set_size(bytes.len() as u64);
+                    header.set_mode(if *executable { 0o755 } else { 0o644 });
+                    archive.append_data(&mut header, name, bytes.as_slice())?;
+                }
+                Node::Link(target) => {
+                    header.set_entry_type(tar::EntryType::Symlink);
+                    header.set_size(0);
+                    header.set_mode(0o777);
+                    archive.append_link(&mut header, name, target)?;
+                }
+            }
+        }
+        archive.into_inner()
+    }
+
+    /// What a sandbox packed. Names that lead anywhere else are left out.
+    pub fn of_archive(archive: impl Read) -> Result<Self, ProjectError> {
+        let mut tree = Self::default();
+        let mut size = 0;
+        for entry in tar::Archive::new(archive).entries().map_err(ProjectError::Unpacking)? {
+            let mut entry = entry.map_err(ProjectError::Unpacking)?;
+            let Some(name) = entry.path().ok().and_then(|path| plain(&path)) else { continue };
+            let node = match entry.header().entry_type() {
+                tar::EntryType::Regular | tar::EntryType::Continuous => {
+                    size += entry.size();
+                    if size > MAX_BYTES {
+                        return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
+                    }
+                    let executable = entry.header().mode().unwrap_or_default() & 0o100 != 0;
+                    let mut bytes = Vec::new();
+                    entry.read_to_end(&mut bytes).map_err(ProjectError::Unpacking)?;
+                    Node::File { bytes, executable }
+                }
+                tar::EntryType::Symlink => {
+                    let target = entry.link_name().ok().flatten();
+                    let Some(target) = target.and_then(|target| target.to_str().map(str::to_owned)) else { continue };
+                    Node::Link(target)
+                }
+                _ => continue,
+            };
+            if tree.0.len() == MAX_FILES {
+                return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
+            }
+            tree.0.insert(name, node);
+        }
+        Ok(tree)
+    }
+
+    /// Whether anything in it has this in its path.
+    pub fn has_component(&self, name: &str) -> bool {
+        self.0.keys().any(|path| path.split('/').any(|component| component == name))
+    }
+}
+
+/// Whether a name is Git's own, also where case does not count.
+pub fn is_git(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b".git")
+}
+
+/// A path of plain names, without the dot that it may begin with.
+fn plain(path: &Path) -> Option<String> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(name) => names.push(name.to_str().filter(|name| !name.contains(['\0', '\n']))?),
+            _ => return None,
+        }
+    }
+    (!names.is_empty()).then(|| names.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_git_ignores_stays_here_and_the_rest_goes_round_unchanged() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("src/main.py", "print(1)\n");
+        write(".env", "SECRET=1");
+        write(".gitignore", ".env\n");
+        write(".git/config", "token");
+        std::os::unix::fs::symlink("main.py", dir.path().join("src/link")).unwrap();
+        fs::set_permissions(dir.path().join("src/main.py"), fs::Permissions::from_mode(0o700)).unwrap();
+        let tree = ProjectTree::read(dir.path()).unwrap();
+        let names: Vec<_> = tree.0.keys().map(String::as_str).collect();
+        assert_eq!(names, [".gitignore", "src/link", "src/main.py"]);
+        assert_eq!(ProjectTree::of_archive(tree.to_archive().unwrap().as_slice()).unwrap(), tree);
+    }
+
+    #[test]
+    fn names_that_lead_out_are_left_out() {
+        assert_eq!(plain(Path::new("./a/./b")).as_deref(), Some("a/b"));
+        for bad in ["..", "a/../../b", "/etc/passwd", ".", "", "a\nb"] {
+            assert_eq!(plain(Path::new(bad)), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn rubbish_is_no_archive() {
+        assert!(ProjectTree::of_archive(&b"not a tar at all"[..]).map_or(true, |tree| tree.0.is_empty()));
+        assert!(ProjectTree::of_archive(&[7_u8; 2048][..]).is_err());
+    }
+}

@@ -1,0 +1,245 @@
+//! The loop itself.
+
+use sandling_tools::{Doing, Observation, SPECS, ToolError, Toolbox};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::budget::{Budget, Spent};
+use crate::events::{Event, Watch};
+use crate::model::{Call, Model, ModelError, Question, Reply, Turn};
+use crate::transcript::Transcript;
+
+const SYSTEM: &str = "You solve a task with a disposable computer: a virtual machine of your own, with the working \
+    directory /workspace. Use the tools to look around, run code and commands, and change files there. You are root; \
+    nothing in it is precious, and there may be no network. Check what you did by running it. When the task is done, \
+    answer in a few sentences, without calling a tool.";
+/// The longest answer, if no budget says less.
+const ANSWER_TOKENS: u64 = 8192;
+/// So often the same call with the same result is a hint to the model, and then the end.
+const HINT_AFTER: u32 = 3;
+const END_AFTER: u32 = 6;
+const MOST_EMPTY: u32 = 3;
+
+/// A model with a task and a sandbox.
+pub struct Agent<'a> {
+    pub model: &'a Model,
+    pub toolbox: &'a Toolbox,
+    pub budget: Budget,
+    pub transcript: Transcript,
+    pub watch: Watch<'a>,
+    pub stop: CancellationToken,
+}
+
+/// How a loop came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndedBy {
+    /// The model says that it is done.
+    Answer,
+    Steps,
+    Tokens,
+    Time,
+    Money,
+    /// It did the same thing again and again.
+    Repeats,
+    /// Somebody wanted it to end.
+    Stopped,
+    Model(String),
+    Sandbox(String),
+}
+
+impl EndedBy {
+    /// In words.
+    pub fn why(&self) -> String {
+        match self {
+            Self::Answer => "done".to_owned(),
+            Self::Steps => "the budget of steps is used up".to_owned(),
+            Self::Tokens => "the budget of tokens is used up".to_owned(),
+            Self::Time => "the time is over".to_owned(),
+            Self::Money => "the budget of money is used up".to_owned(),
+            Self::Repeats => "the model did the same again and again".to_owned(),
+            Self::Stopped => "stopped".to_owned(),
+            Self::Model(why) | Self::Sandbox(why) => why.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The last thing that the model said.
+    pub answer: String,
+    pub ended: EndedBy,
+    pub spent: Spent,
+}
+
+/// The same call with the same result, over and over.
+#[derive(Default)]
+struct Repeats {
+    last: Option<(String, Result<Value, String>, String)>,
+    times: u32,
+}
+
+impl Repeats {
+    fn count(&mut self, call: &Call, observation: &Observation) -> u32 {
+        let this = (call.name.clone(), call.arguments.clone(), observation.text.clone());
+        self.times = if self.last.as_ref() == Some(&this) { self.times + 1 } else { 1 };
+        self.last = Some(this);
+        self.times
+    }
+}
+
+impl Agent<'_> {
+    pub async fn run(&self, task: &str) -> Outcome {
+        let mut spent = Spent::new();
+        let mut answer = String::new();
+        let about = json!({ "task": task, "model": self.model.endpoint().model, "sandbox": self.toolbox.sandbox() });
+        self.transcript.write("start", about);
+        let ended = self.work(task, &mut spent, &mut answer).await;
+        let cost = spent.cost(&self.budget);
+        self.transcript.write(
+            "end",
+            json!({ "why": ended.why(), "steps": spent.steps, "seconds": spent.wall().as_secs_f64(), "cost": cost,
+                "input_tokens": spent.usage.input, "output_tokens": spent.usage.output, "answer": answer }),
+        );
+        Outcome { answer, ended, spent }
+    }
+
+    async fn work(&self, task: &str, spent: &mut Spent, answer: &mut String) -> EndedBy {
+        let mut turns = vec![Turn::User(task.to_owned())];
+        let (mut repeats, mut empty) = (Repeats::default(), 0);
+        loop {
+            let reply = match self.ask(&turns, spent).await {
+                Ok(reply) => reply,
+                Err(ended) => return ended,
+            };
+            if !reply.text.trim().is_empty() {
+                answer.clone_from(&reply.text);
+            }
+            let is_empty = reply.text.trim().is_empty() && reply.calls.is_empty();
+            if is_empty {
+                empty += 1;
+                if empty == MOST_EMPTY {
+                    return EndedBy::Model("the model says nothing".to_owned());
+                }
+                turns.push(Turn::User("You said nothing. Call a tool, or answer if the task is done.".to_owned()));
+                continue;
+            }
+            turns.push(Turn::Model(reply.raw));
+            if reply.calls.is_empty() {
+                if !reply.is_cut {
+                    return EndedBy::Answer;
+                }
+                turns.push(Turn::User("Your answer was cut off at the limit of its length. Go on.".to_owned()));
+                continue;
+            }
+            match self.carry_out(reply.calls, spent.deadline(&self.budget), &mut repeats).await {
+                Ok(answers) => turns.push(Turn::Answers(answers)),
+                Err(ended) => return ended,
+            }
+        }
+    }
+
+    async fn ask(&self, turns: &[Turn], spent: &mut Spent) -> Result<Reply, EndedBy> {
+        let max_tokens = spent.next_answer(&self.budget, ANSWER_TOKENS)?;
+        (self.watch)(Event::Step { number: spent.steps + 1 });
+        let question = Question { system: SYSTEM, turns, tools: SPECS, max_tokens };
+        let watch = |event: Event<'_>| {
+            if let Event::Retry { why, after } = &event {
+                self.transcript.write("retry", json!({ "why": why, "after_seconds": after.as_secs_f64() }));
+            }
+            (self.watch)(event);
+        };
+        let asked = tokio::select! {
+            asked = self.model.ask(&question, spent.deadline(&self.budget), &watch) => asked,
+            () = self.stop.cancelled() => return Err(EndedBy::Stopped),
+        };
+        let reply = asked.map_err(|error| match error {
+            ModelError::OutOfTime => EndedBy::Time,
+            other => EndedBy::Model(other.to_string()),
+        })?;
+        spent.add(reply.usage);
+        (self.watch)(Event::Replied { usage: reply.usage });
+        self.transcript.write(
+            "reply",
+            json!({ "step": spent.steps, "text": reply.text, "calls": reply.calls.len(),
+                "input_tokens": reply.usage.input, "output_tokens": reply.usage.output }),
+        );
+        Ok(reply)
+    }
+
+    async fn carry_out(
+        &self,
+        calls: Vec<Call>,
+        deadline: Instant,
+        repeats: &mut Repeats,
+    ) -> Result<Vec<(Call, Observation)>, EndedBy> {
+        let mut answers = Vec::new();
+        for call in calls {
+            let mut observation = self.call(&call, deadline).await?;
+            let times = repeats.count(&call, &observation);
+            if times >= END_AFTER {
+                return Err(EndedBy::Repeats);
+            }
+            if times >= HINT_AFTER {
+                observation.text += &format!("\n[This is the same call with the same result, {times} times in a row.]");
+            }
+            answers.push((call, observation));
+        }
+        Ok(answers)
+    }
+
+    async fn call(&self, call: &Call, deadline: Instant) -> Result<Observation, EndedBy> {
+        let shown = call.arguments.clone().unwrap_or_default();
+        (self.watch)(Event::Called { name: &call.name, arguments: &shown });
+        self.transcript.write("call", json!({ "id": call.id, "name": call.name, "arguments": shown }));
+        let started = Instant::now();
+        let observation = match &call.arguments {
+            Ok(arguments) => self.use_tool(&call.name, arguments.clone(), deadline).await?,
+            Err(why) => Observation::error(why),
+        };
+        (self.watch)(Event::Observed(&observation));
+        self.transcript.write(
+            "result",
+            json!({ "id": call.id, "text": observation.text, "images": observation.images.len(),
+                "exit_code": observation.exit_code, "is_error": observation.is_error,
+                "seconds": started.elapsed().as_secs_f64() }),
+        );
+        Ok(observation)
+    }
+
+    async fn use_tool(&self, name: &str, arguments: Value, deadline: Instant) -> Result<Observation, EndedBy> {
+        let cancelled = self.stop.child_token();
+        let printed = |stream, bytes: &[u8]| (self.watch)(Event::Printed(stream, bytes));
+        let doing = Doing { cancelled: cancelled.clone(), watch: &printed };
+        let mut call = std::pin::pin!(self.toolbox.call(name, arguments, &doing));
+        let done = tokio::select! {
+            done = &mut call => done,
+            () = tokio::time::sleep_until(deadline) => {
+                cancelled.cancel();
+                call.await
+            }
+        };
+        done.map_err(|error| match error {
+            ToolError::Cancelled if self.stop.is_cancelled() => EndedBy::Stopped,
+            ToolError::Cancelled => EndedBy::Time,
+            other => EndedBy::Sandbox(other.to_string()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_call_with_the_same_result_is_a_repetition() {
+        let call =
+            |code: &str| Call { id: "1".into(), name: "run_code".into(), arguments: Ok(json!({ "code": code })) };
+        let mut repeats = Repeats::default();
+        let result = Observation::text("x");
+        assert_eq!(repeats.count(&call("a"), &result), 1);
+        assert_eq!(repeats.count(&call("a"), &result), 2);
+        assert_eq!(repeats.count(&call("a"), &Observation::text("y")), 1);
+        assert_eq!(repeats.count(&call("b"), &result), 1);
+    }
+}

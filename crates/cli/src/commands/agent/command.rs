@@ -1,0 +1,177 @@
+//! The task from its beginning to its end.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use sandling_agent::{
+    Agent as Loop, Attempt, Budget, EndedBy, Endpoint, Model, Prices, Project, Race, Transcript, Winner, race,
+};
+use sandling_engine::Home;
+use sandling_tools::Toolbox;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::machine::Machine;
+use super::result;
+use super::view::View;
+use crate::options::{Agent, AgentBudget};
+use crate::outcome;
+
+pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
+    let endpoint = Endpoint::from_environment(options.api, options.model.clone())?;
+    let model = Model::new(endpoint, !options.no_stream)?;
+    let project = options.files.as_deref().map(Project::read).transpose()?;
+    let (transcript, path) = transcript(options)?;
+    let stop = stop_on_signals()?;
+    let view = View::new(options.quiet);
+    let machine = Machine::make(options).await?;
+    let task = Task { options, model: &model, project: project.as_ref(), transcript, stop, view: &view };
+    let done = task.carry_out(&machine.toolbox).await;
+    machine.end().await;
+    view.note(&format!("transcript: {}", path.display()));
+    done
+}
+
+struct Task<'a> {
+    options: &'a Agent,
+    model: &'a Model,
+    project: Option<&'a Project>,
+    transcript: Transcript,
+    stop: CancellationToken,
+    view: &'a View,
+}
+
+impl Task<'_> {
+    async fn carry_out(&self, toolbox: &Toolbox) -> anyhow::Result<ExitCode> {
+        self.prepare(toolbox).await?;
+        match (self.options.best_of, &self.options.check) {
+            (Some(attempts), Some(check)) => self.race(toolbox, usize::from(attempts), check).await,
+            _ => self.once(toolbox).await,
+        }
+    }
+
+    async fn prepare(&self, toolbox: &Toolbox) -> anyhow::Result<()> {
+        if let Some(project) = self.project {
+            project.send(toolbox).await?;
+            self.view.note(&format!("{} files of {} are in /workspace", project.files(), project.root().display()));
+        }
+        let Some(setup) = &self.options.setup else { return Ok(()) };
+        self.view.note(&format!("setup: {setup}"));
+        let ran = self.command(toolbox, setup).await?;
+        if ran.exit_code != Some(0) {
+            bail!("the setup failed:\n{}", ran.text);
+        }
+        Ok(())
+    }
+
+    async fn command(&self, toolbox: &Toolbox, command: &str) -> anyhow::Result<sandling_tools::Observation> {
+        let doing = sandling_tools::Doing { cancelled: self.stop.clone(), watch: &|_, _| {} };
+        Ok(toolbox.call("run_command", serde_json::json!({ "command": command }), &doing).await?)
+    }
+
+    async fn once(&self, toolbox: &Toolbox) -> anyhow::Result<ExitCode> {
+        let watch = |event: sandling_agent::Event<'_>| self.view.show(None, &event);
+        let agent = Loop {
+            model: self.model,
+            toolbox,
+            budget: budget(&self.options.budget),
+            transcript: self.transcript.clone(),
+            watch: &watch,
+            stop: self.stop.clone(),
+        };
+        let outcome = agent.run(&self.options.task).await;
+        let mut is_done = outcome.ended == EndedBy::Answer;
+        self.view.note(&result::summary(&outcome, &budget(&self.options.budget)));
+        if let Some(check) = &self.options.check {
+            let checked = self.command(toolbox, check).await?;
+            is_done &= checked.exit_code == Some(0);
+            self.view.note(&format!("check: {}", if is_done { "passed" } else { "failed" }));
+        }
+        result::answer(&outcome)?;
+        if let Some(project) = self.project {
+            result::bring_back(self.options, project, toolbox, self.view).await?;
+        }
+        Ok(ExitCode::from(if is_done { 0 } else { outcome::FAILED }))
+    }
+
+    async fn race(&self, parent: &Toolbox, attempts: usize, check: &str) -> anyhow::Result<ExitCode> {
+        let watch = |number: usize, event: sandling_agent::Event<'_>| self.view.show(Some(number), &event);
+        let run = Race {
+            model: self.model,
+            parent,
+            task: &self.options.task,
+            check,
+            attempts,
+            budget: budget(&self.options.budget),
+            transcript: self.transcript.clone(),
+            stop: self.stop.clone(),
+            watch: &watch,
+        };
+        let Winner { attempts, best } = race(&run).await.context("the sandbox cannot be forked")?;
+        let done = self.finish(&attempts, best).await;
+        Machine::remove(parent.client(), attempts[best].toolbox.sandbox()).await;
+        done
+    }
+
+    async fn finish(&self, attempts: &[Attempt], best: usize) -> anyhow::Result<ExitCode> {
+        self.view.note(&result::table(attempts, best, &budget(&self.options.budget)));
+        let winner = &attempts[best];
+        result::answer(&winner.outcome)?;
+        if let Some(project) = self.project.filter(|_| winner.passed()) {
+            result::bring_back(self.options, project, &winner.toolbox, self.view).await?;
+        }
+        if !winner.passed() {
+            self.view.note("no attempt passed the check, so nothing is brought back");
+            return Ok(ExitCode::from(outcome::FAILED));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn budget(options: &AgentBudget) -> Budget {
+    Budget {
+        steps: options.max_steps,
+        wall: Duration::from_secs(options.max_time),
+        tokens: options.max_tokens,
+        cost: options.max_cost,
+        prices: options.price.map(|(input, output)| Prices { input, output }),
+    }
+}
+
+fn transcript(options: &Agent) -> anyhow::Result<(Transcript, PathBuf)> {
+    let path = match &options.transcript {
+        Some(path) => path.clone(),
+        None => {
+            let home = Home::from_environment().context("set SANDLING_HOME or HOME, or name a --transcript")?;
+            let directory = home.root().join("transcripts");
+            std::fs::create_dir_all(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+            let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+            directory.join(format!("{now}-{}.jsonl", std::process::id()))
+        }
+    };
+    let transcript = Transcript::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok((transcript, path))
+}
+
+/// Ctrl-C once ends the loop and then, in order, everything else; twice leaves at once.
+fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let (mut terminations, mut interrupts) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminations.recv() => {}
+            _ = interrupts.recv() => {}
+        }
+        stopped.cancel();
+        tokio::select! {
+            _ = terminations.recv() => {}
+            _ = interrupts.recv() => {}
+        }
+        // The sandbox ends by itself when its time is over.
+        std::process::exit(i32::from(outcome::INTERRUPTED));
+    });
+    Ok(stop)
+}

@@ -1,0 +1,8 @@
+//! `sandling agent`.
+
+mod command;
+mod machine;
+mod result;
+mod view;
+
+pub use command::agent;

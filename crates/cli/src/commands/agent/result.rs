@@ -1,0 +1,95 @@
+//! What came of a task, told and brought back.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use sandling_agent::{Attempt, Budget, Diff, EndedBy, Outcome, Project};
+use sandling_tools::Toolbox;
+
+use super::view::{View, harmless};
+use crate::options::Agent;
+use crate::show;
+
+/// How a loop ended, and what it used.
+pub fn summary(outcome: &Outcome, budget: &Budget) -> String {
+    let spent = &outcome.spent;
+    let cost = spent.cost(budget).map(|dollars| format!(", ${dollars:.4}")).unwrap_or_default();
+    format!(
+        "{}: {} steps, {} tokens in, {} out{cost}, {:.1} s",
+        harmless(&outcome.ended.why()),
+        spent.steps,
+        spent.usage.input,
+        spent.usage.output,
+        spent.wall().as_secs_f64()
+    )
+}
+
+pub fn answer(outcome: &Outcome) -> anyhow::Result<()> {
+    if outcome.answer.is_empty() {
+        return Ok(());
+    }
+    show::line(harmless(outcome.answer.trim_end()))
+}
+
+/// All attempts of a race.
+pub fn table(attempts: &[Attempt], best: usize, budget: &Budget) -> String {
+    let mut table = show::table(&["attempt", "check", "score", "steps", "tokens", "cost", "seconds", "ended by"]);
+    for (index, attempt) in attempts.iter().enumerate() {
+        let spent = &attempt.outcome.spent;
+        let mark = if index == best { format!("{} ◀", attempt.number) } else { attempt.number.to_string() };
+        let check = match attempt.check_exit_code {
+            Some(0) => "passed".to_owned(),
+            Some(code) => format!("failed ({code})"),
+            None => "did not run".to_owned(),
+        };
+        table.add_row([
+            mark,
+            check,
+            attempt.score.map(|score| score.to_string()).unwrap_or_default(),
+            spent.steps.to_string(),
+            (spent.usage.input + spent.usage.output).to_string(),
+            spent.cost(budget).map(|dollars| format!("${dollars:.4}")).unwrap_or_default(),
+            format!("{:.1}", spent.wall().as_secs_f64()),
+            match &attempt.outcome.ended {
+                EndedBy::Answer => String::new(),
+                other => harmless(&other.why()),
+            },
+        ]);
+    }
+    table.to_string()
+}
+
+/// Shows what was changed, and writes it here if that is wanted.
+pub async fn bring_back(options: &Agent, project: &Project, toolbox: &Toolbox, view: &View) -> anyhow::Result<()> {
+    let diff = project.diff(toolbox).await?;
+    for (path, why) in &diff.left_out {
+        view.note(&format!("left out: {} ({why})", harmless(path)));
+    }
+    if diff.is_empty() {
+        view.note("no file was changed");
+        return Ok(());
+    }
+    let text = harmless(&diff.text());
+    eprint!("{}", view.coloured_diff(&text));
+    if !options.apply {
+        view.note("nothing was written here; --apply brings the changes back");
+        return Ok(());
+    }
+    if !options.yes && !is_wanted(&diff, project)? {
+        view.note("nothing was written here");
+        return Ok(());
+    }
+    diff.apply(project.root())?;
+    view.note(&format!("{} files were changed in {}", diff.changes.len(), project.root().display()));
+    Ok(())
+}
+
+fn is_wanted(diff: &Diff, project: &Project) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        anyhow::bail!("nobody can be asked here: give --yes to apply the changes without");
+    }
+    eprint!("apply {} changes to {}? [y/N] ", diff.changes.len(), project.root().display());
+    io::stderr().flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,174 @@
+//! The loop, live, on stderr.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+
+use sandling_agent::Event;
+
+/// What is shown of a call's arguments, and of a line.
+const SHOWN: usize = 200;
+
+pub struct View {
+    is_quiet: bool,
+    has_colours: bool,
+    /// Whether the last thing that was written has not ended its line.
+    is_open: Mutex<bool>,
+}
+
+#[derive(Clone, Copy)]
+enum Style {
+    Plain,
+    Dim,
+    Call,
+    Good,
+    Bad,
+}
+
+impl Style {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Dim => "\x1b[2m",
+            Self::Call => "\x1b[36m",
+            Self::Good => "\x1b[32m",
+            Self::Bad => "\x1b[31m",
+        }
+    }
+}
+
+impl View {
+    pub fn new(is_quiet: bool) -> Self {
+        let has_colours =
+            io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self { is_quiet, has_colours, is_open: Mutex::new(false) }
+    }
+
+    /// A line of our own.
+    pub fn note(&self, text: &str) {
+        if !self.is_quiet {
+            self.line(None, Style::Dim, text);
+        }
+    }
+
+    /// `attempt`: of several that run at once; then pieces of lines are not shown.
+    pub fn show(&self, attempt: Option<usize>, event: &Event<'_>) {
+        if self.is_quiet {
+            return;
+        }
+        match event {
+            Event::Step { .. } | Event::Replied { .. } => self.close(),
+            Event::Said(text) if attempt.is_none() => self.piece(text),
+            Event::Said(_) => {}
+            Event::Retry { why, after } => {
+                let text = format!("asking again in {:.1} s: {why}", after.as_secs_f64());
+                self.line(attempt, Style::Dim, &text);
+            }
+            Event::Called { name, arguments } => {
+                let about = ["command", "code", "path"].iter().find_map(|key| arguments[key].as_str());
+                let about = about.map_or_else(|| arguments.to_string(), str::to_owned);
+                self.line(attempt, Style::Call, &format!("▸ {name} {}", first_line(&about)));
+            }
+            Event::Printed(_, bytes) if attempt.is_none() => {
+                for line in String::from_utf8_lossy(bytes).lines() {
+                    self.line(None, Style::Dim, &format!("  │ {line}"));
+                }
+            }
+            Event::Printed(..) => {}
+            Event::Observed(observation) => {
+                let style = match (observation.is_error, observation.exit_code) {
+                    (true, _) => Style::Bad,
+                    (false, Some(0) | None) => Style::Good,
+                    (false, Some(_)) => Style::Bad,
+                };
+                self.line(attempt, style, &format!("  └ {}", first_line(&observation.text)));
+            }
+        }
+    }
+
+    /// A diff whose additions and removals can be told apart.
+    pub fn coloured_diff(&self, diff: &str) -> String {
+        if !self.has_colours {
+            return diff.to_owned();
+        }
+        diff.lines()
+            .map(|line| match line.as_bytes().first() {
+                Some(b'+') => self.styled(Style::Good, line) + "\n",
+                Some(b'-') => self.styled(Style::Bad, line) + "\n",
+                Some(b'@' | b'd') => self.styled(Style::Dim, line) + "\n",
+                _ => format!("{line}\n"),
+            })
+            .collect()
+    }
+
+    fn styled(&self, style: Style, text: &str) -> String {
+        match style {
+            Style::Plain => text.to_owned(),
+            _ if !self.has_colours => text.to_owned(),
+            style => format!("{}{text}\x1b[0m", style.code()),
+        }
+    }
+
+    fn line(&self, attempt: Option<usize>, style: Style, text: &str) {
+        self.close();
+        let prefix = attempt.map(|number| format!("[{number}] ")).unwrap_or_default();
+        self.write(&format!("{prefix}{}\n", self.styled(style, &harmless(text))));
+    }
+
+    fn piece(&self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        *self.open() = !text.ends_with('\n');
+        self.write(&self.styled(Style::Plain, &harmless(text)));
+    }
+
+    fn close(&self) {
+        if std::mem::take(&mut *self.open()) {
+            self.write("\n");
+        }
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, bool> {
+        self.is_open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody may be there to see it; the work goes on.
+    fn write(&self, text: &str) {
+        let mut stderr = io::stderr().lock();
+        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let cut: String = line.chars().take(SHOWN).collect();
+    if cut.len() < text.trim().len() { format!("{cut} …") } else { cut }
+}
+
+/// A stranger's text without what a terminal would obey.
+pub fn harmless(text: &str) -> String {
+    let show = |character: char| match character {
+        '\n' | '\t' => character,
+        // Marks that turn the direction of text make a diff look like another one.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '�',
+        other if other.is_control() => '�',
+        other => other,
+    };
+    text.replace("\r\n", "\n").chars().map(show).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_taken_out() {
+        assert_eq!(harmless("a\x1b]0;title\x07b\r\n\tc\u{202e}"), "a�]0;title�b\n\tc�");
+    }
+
+    #[test]
+    fn only_the_first_line_is_shown() {
+        assert_eq!(first_line("\nls -l\nrm"), "ls -l …");
+        assert_eq!(first_line("ls"), "ls");
+    }
+}

@@ -1,0 +1,49 @@
+//! `sandling mcp`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use sandling_mcp::{Checkpoints, SessionSettings};
+use sandling_tools::Settings;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::options::Mcp;
+
+pub async fn mcp(options: &Mcp) -> anyhow::Result<ExitCode> {
+    let tools = Settings {
+        timeout: Duration::from_secs(options.timeout),
+        max_output: options.max_output,
+        ..Settings::default()
+    };
+    let idle = Duration::from_secs(options.idle);
+    let checkpoints = if options.checkpoints { Checkpoints::EveryStep } else { Checkpoints::OnRequest };
+    let settings = SessionSettings { template: options.template.clone(), idle, checkpoints, tools };
+    let stop = stop_on_signals()?;
+    let Some(address) = options.http else {
+        sandling_mcp::serve_stdio(settings, stop).await?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let token = Client::find_or_start().await?.server().token.clone();
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    println!("sandling serves MCP at http://{}/mcp", listener.local_addr()?);
+    sandling_mcp::serve_http(listener, token, settings, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let (mut terminations, mut interrupts) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminations.recv() => {}
+            _ = interrupts.recv() => {}
+        }
+        stopped.cancel();
+    });
+    Ok(stop)
+}

@@ -1,0 +1,81 @@
+//! `sandling volume`.
+
+use std::process::ExitCode;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::client::{Client, read, segment};
+use crate::options::{Volume, VolumeCommand};
+use crate::show;
+
+#[derive(Deserialize)]
+struct Listed {
+    name: String,
+    kind: String,
+    size_bytes: u64,
+    used_bytes: u64,
+    created_at: Timestamp,
+    attached_to: Vec<User>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    sandbox_id: String,
+    read_only: bool,
+}
+
+pub async fn volume(options: &Volume) -> anyhow::Result<ExitCode> {
+    let client = Client::need()?;
+    match &options.command {
+        VolumeCommand::Create { name, size, json } => {
+            let made: Value = client.post("/v1/volumes", &json!({ "name": name, "size_mb": size })).await?;
+            if *json { show::json(&made)? } else { show::line(name)? }
+        }
+        VolumeCommand::Ls { json } => list(client.get("/v1/volumes").await?, *json)?,
+        VolumeCommand::Inspect { name } => show::json(&client.get::<Value>(&path(name)).await?)?,
+        VolumeCommand::Clone { name, copy } => {
+            let _: Value = client.post(&format!("{}/clone", path(name)), &json!({ "name": copy })).await?;
+            show::line(copy)?;
+        }
+        VolumeCommand::Snapshot { name, snapshot } => {
+            let _: Value = client.post(&format!("{}/snapshots", path(name)), &json!({ "name": snapshot })).await?;
+            show::line(snapshot)?;
+        }
+        VolumeCommand::Rm { names } => {
+            for name in names {
+                client.delete(&path(name)).await?;
+                show::line(name)?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/volumes/{}", segment(name))
+}
+
+fn list(answer: Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return show::json(&answer);
+    }
+    let now = Timestamp::now();
+    let mut table = show::table(&["name", "kind", "size", "used", "age", "in use by"]);
+    for volume in read::<Vec<Listed>>(answer)? {
+        let user = |user: &User| {
+            let mode = if user.read_only { " (ro)" } else { "" };
+            format!("{}{mode}", show::short(&user.sandbox_id))
+        };
+        table.add_row([
+            volume.name,
+            volume.kind,
+            show::bytes(volume.size_bytes),
+            show::bytes(volume.used_bytes),
+            show::span(volume.created_at, now),
+            volume.attached_to.iter().map(user).collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    show::line(table)
+}

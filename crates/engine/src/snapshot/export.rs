@@ -1,0 +1,100 @@
+//! Writing a snapshot as one file.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::info::{Files, SnapshotInfo};
+use super::portable::{Entry, ExportError, Hashed, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, roles};
+use super::restore::Lowest;
+use crate::engine::Engine;
+
+/// Fast, and good enough: most of it is memory.
+const LEVEL: i32 = 3;
+
+impl Engine {
+    /// Writes a snapshot with all that it stands on. Blocks.
+    pub fn export_snapshot(self: &Arc<Self>, snapshot: &SnapshotInfo, out: impl Write) -> Result<(), ExportError> {
+        let _held = self.hold_snapshot(&snapshot.id);
+        let lowest = snapshot.lowest(self)?;
+        let mut files = Vec::new();
+        let mut entries = Vec::new();
+        for role in roles(snapshot) {
+            let file = File::open(self.path_of(snapshot, &lowest, &role))?;
+            entries.push(Entry { role, bytes: file.metadata()?.len() });
+            files.push(file);
+        }
+        let manifest = Manifest {
+            snapshot: snapshot.clone(),
+            made_on: MadeOn::here(&self.hardware_of(snapshot.vcpus, snapshot.memory_mib)),
+            root: lowest.root.name,
+            baked: lowest.baked.name,
+            files: entries,
+        };
+        write(&manifest, files, out)?;
+        Ok(())
+    }
+
+    fn path_of(&self, snapshot: &SnapshotInfo, lowest: &Lowest, role: &Role) -> PathBuf {
+        let snapshots = self.config.home.snapshots();
+        let own = Files::new(&snapshots, &snapshot.id);
+        match role {
+            Role::BaseMemory => lowest.memory.clone(),
+            Role::BaseRoot => lowest.root.path.clone(),
+            Role::BaseDisk => lowest.baked.path.clone(),
+            Role::Pages(id) => Files::new(&snapshots, id).pages(),
+            Role::Disk(id) => Files::new(&snapshots, id).disk(),
+            Role::Map => own.map(),
+            Role::State => own.state(),
+            Role::Overlay => own.overlay(),
+            Role::Volume(slot) => own.volume(*slot),
+        }
+    }
+}
+
+fn write(manifest: &Manifest, files: Vec<File>, mut out: impl Write) -> io::Result<()> {
+    out.write_all(MAGIC)?;
+    let mut stream = zstd::Encoder::new(out, LEVEL)?;
+    let text = serde_json::to_vec(manifest)?;
+    let length = u32::try_from(text.len()).map_err(io::Error::other)?;
+    stream.write_all(&length.to_le_bytes())?;
+    stream.write_all(&text)?;
+    let mut all = blake3::Hasher::new();
+    all.update(&text);
+    for (entry, file) in manifest.files.iter().zip(files) {
+        let mut hashed = Hashed::new(&mut stream);
+        write_file(file, entry.bytes, &mut hashed)?;
+        let digest = hashed.digest();
+        all.update(&digest);
+        stream.write_all(&digest)?;
+    }
+    stream.write_all(all.finalize().as_bytes())?;
+    stream.finish()?.flush()
+}
+
+/// What is not a hole, in parts.
+fn write_file(mut file: File, length: u64, out: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; LONGEST_PART];
+    let mut at = 0;
+    while at < length {
+        let data = match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let hole = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(data))?.min(length);
+        file.seek(SeekFrom::Start(data))?;
+        at = data;
+        while at < hole {
+            let part = usize::try_from(hole - at).unwrap_or(LONGEST_PART).min(LONGEST_PART);
+            file.read_exact(&mut buffer[..part])?;
+            out.write_all(&at.to_le_bytes())?;
+            out.write_all(&(part as u32).to_le_bytes())?;
+            out.write_all(&buffer[..part])?;
+            at += part as u64;
+        }
+    }
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(&0u32.to_le_bytes())
+}

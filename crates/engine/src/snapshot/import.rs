@@ -1,0 +1,331 @@
+//! Reading a snapshot from one file, of which nothing is believed.
+//!
+//! Everything is written to a directory of its own, and checked to the last digest, before anything is put where
+//! snapshots are; the row comes last.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sandling_vmm::memory::MemoryMap;
+
+use super::info::{Base, Files, SnapshotId, SnapshotInfo};
+use super::portable::{Entry, Hashed, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
+use super::save::digest;
+use crate::bake::{self, Baked};
+use crate::engine::Engine;
+use crate::space;
+use crate::store::{Listed, StoreError};
+use crate::template::root_layer;
+use crate::volume::SavedVolume;
+
+/// What must stay free.
+const SPARE_MIB: u64 = 256;
+const MOST_LAYERS: usize = 64;
+/// Device state is some hundred kilobytes, a map a few megabytes.
+const LARGEST_SMALL_FILE: u64 = 1 << 30;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("this is no exported snapshot")]
+    NotOne,
+    #[error("the exported snapshot is damaged: {0}")]
+    Damaged(&'static str),
+    #[error("the snapshot was made on {what} {theirs:?}; this host has {ours:?}, on which it cannot go on")]
+    OtherHost { what: &'static str, theirs: String, ours: String },
+    #[error("the snapshot was made by another version of Sandling or another build of QEMU, and cannot go on here")]
+    OtherVersion,
+    #[error("another snapshot here has a layer of the same id and other content")]
+    Clash,
+    #[error("the host has only {available_mib} MiB of disk space left for the snapshot's {needed_mib}")]
+    NoSpace { available_mib: u64, needed_mib: u64 },
+    #[error("the import was cut off or cannot be written")]
+    Io(#[source] io::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<io::Error> for ImportError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::Damaged("it ends too early"),
+            // What the decompressor says of bytes that are none of its own.
+            io::ErrorKind::Other | io::ErrorKind::InvalidData => Self::Damaged("it cannot be decompressed"),
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl Engine {
+    /// Reads a snapshot that was exported, here or elsewhere, and makes it one of this workspace. Blocks.
+    pub fn import_snapshot(
+        self: &Arc<Self>,
+        workspace: &str,
+        name: Option<String>,
+        mut from: impl Read,
+    ) -> Result<SnapshotInfo, ImportError> {
+        let mut magic = vec![0; MAGIC.len()];
+        from.read_exact(&mut magic).map_err(|_| ImportError::NotOne)?;
+        if magic != MAGIC {
+            return Err(ImportError::NotOne);
+        }
+        let mut stream = zstd::Decoder::new(from).map_err(ImportError::Io)?;
+        // More than any honest export needs, and an end to a bomb.
+        stream.window_log_max(27).map_err(ImportError::Io)?;
+        let (manifest, text) = read_manifest(&mut stream)?;
+        self.check(&manifest)?;
+        let work = self.config.home.snapshots().join(format!("import-{}", uuid::Uuid::new_v4()));
+        fs::create_dir(&work).map_err(ImportError::Io)?;
+        let arriving = Arriving { engine: self, manifest: &manifest, work: &work };
+        let imported = arriving.read(&mut stream, &text).and_then(|digests| arriving.settle(workspace, name, &digests));
+        let _ = fs::remove_dir_all(&work);
+        imported
+    }
+
+    fn check(&self, manifest: &Manifest) -> Result<(), ImportError> {
+        let snapshot = &manifest.snapshot;
+        let sizes = (1..=16).contains(&snapshot.vcpus) && (256..=65_536).contains(&snapshot.memory_mib);
+        if !sizes || snapshot.disk_mib > 1 << 20 {
+            return Err(ImportError::Damaged("its sizes are none"));
+        }
+        let hardware = self.hardware_of(snapshot.vcpus, snapshot.memory_mib);
+        let (theirs, ours) = (&manifest.made_on, MadeOn::here(&hardware));
+        let pairs = [
+            ("the accelerator", theirs.accelerator.clone(), ours.accelerator),
+            ("the CPU model", theirs.cpu_model.clone(), ours.cpu_model),
+            ("the device model", theirs.device_model.to_string(), ours.device_model.to_string()),
+            ("the emulator", theirs.emulator.clone(), ours.emulator),
+        ];
+        for (what, theirs, ours) in pairs {
+            if theirs != ours {
+                return Err(ImportError::OtherHost { what, theirs, ours });
+            }
+        }
+        if bake::key(&hardware) != snapshot.bake {
+            return Err(ImportError::OtherVersion);
+        }
+        check_files(manifest)?;
+        let needed_mib = (manifest.files.iter().map(|entry| entry.bytes).sum::<u64>() >> 20) / 4;
+        match space::available_mib(&self.config.home.snapshots()) {
+            // Most of it is holes; a quarter is a guess, and a full disk is noticed in any case.
+            Some(available_mib) if available_mib < needed_mib + SPARE_MIB => {
+                Err(ImportError::NoSpace { available_mib, needed_mib })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The files must be those that the snapshot needs, and no larger than they can be.
+fn check_files(manifest: &Manifest) -> Result<(), ImportError> {
+    let snapshot = &manifest.snapshot;
+    let plain = |name: &str, prefix: &str| {
+        let rest = name.strip_prefix(prefix).unwrap_or_default();
+        (1..=100).contains(&rest.len()) && rest.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    };
+    let ids = snapshot.memory.iter().chain(&snapshot.disk);
+    let ids_are = ids.clone().all(|id| SnapshotId::parse(id.as_str()).as_ref() == Some(id));
+    if snapshot.memory.is_empty() || snapshot.disk.is_empty() || ids.count() > MOST_LAYERS || !ids_are {
+        return Err(ImportError::Damaged("its layers are none"));
+    }
+    if !plain(&manifest.root, "root-") || !plain(&manifest.baked, "baked-") {
+        return Err(ImportError::Damaged("its lowest layers have strange names"));
+    }
+    if !SavedVolume::are_plausible(&snapshot.volumes) {
+        return Err(ImportError::Damaged("its volumes are none"));
+    }
+    let named: Vec<Role> = manifest.files.iter().map(|entry| entry.role.clone()).collect();
+    if named != roles(snapshot) {
+        return Err(ImportError::Damaged("its files are not those that it needs"));
+    }
+    let (memory, disk) = (u64::from(snapshot.memory_mib) << 20, u64::from(snapshot.disk_mib) << 20);
+    let fits = |entry: &Entry| match &entry.role {
+        Role::BaseMemory => entry.bytes == memory,
+        Role::Pages(_) => entry.bytes <= memory,
+        Role::BaseRoot | Role::BaseDisk | Role::Disk(_) => entry.bytes <= disk + disk / 8 + (1 << 20),
+        Role::Map | Role::State | Role::Overlay => entry.bytes <= LARGEST_SMALL_FILE,
+        Role::Volume(slot) => snapshot
+            .volumes
+            .iter()
+            .any(|volume| volume.was.slot == *slot && entry.bytes == u64::from(volume.was.size_mib) << 20),
+    };
+    if !manifest.files.iter().all(fits) {
+        return Err(ImportError::Damaged("a file is larger than it can be"));
+    }
+    Ok(())
+}
+
+fn read_manifest(stream: &mut impl Read) -> Result<(Manifest, Vec<u8>), ImportError> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST_MANIFEST {
+        return Err(ImportError::Damaged("its manifest is too long"));
+    }
+    let mut text = vec![0; length as usize];
+    stream.read_exact(&mut text)?;
+    let manifest = serde_json::from_slice(&text).map_err(|_| ImportError::Damaged("its manifest cannot be read"))?;
+    Ok((manifest, text))
+}
+
+/// A snapshot on its way in.
+struct Arriving<'a> {
+    engine: &'a Arc<Engine>,
+    manifest: &'a Manifest,
+    work: &'a Path,
+}
+
+impl Arriving<'_> {
+    fn at(&self, number: usize) -> PathBuf {
+        self.work.join(number.to_string())
+    }
+
+    /// All files, each with the digest that it came with.
+    fn read(&self, stream: &mut impl Read, manifest: &[u8]) -> Result<Vec<[u8; 32]>, ImportError> {
+        let mut all = blake3::Hasher::new();
+        all.update(manifest);
+        let mut digests = Vec::new();
+        for (number, entry) in self.manifest.files.iter().enumerate() {
+            let mut hashed = Hashed::new(&mut *stream);
+            read_file(&mut hashed, &self.at(number), entry.bytes)?;
+            let seen = hashed.digest();
+            let mut told = [0; 32];
+            stream.read_exact(&mut told)?;
+            if seen != told {
+                return Err(ImportError::Damaged("a file is not as it was written"));
+            }
+            all.update(&seen);
+            digests.push(seen);
+        }
+        let mut told = [0; 32];
+        stream.read_exact(&mut told)?;
+        if all.finalize() != told {
+            return Err(ImportError::Damaged("it is not as it was written"));
+        }
+        Ok(digests)
+    }
+
+    /// Puts everything into its place. Layers that are here already are compared, not replaced.
+    fn settle(&self, workspace: &str, name: Option<String>, digests: &[[u8; 32]]) -> Result<SnapshotInfo, ImportError> {
+        let snapshots = self.engine.config.home.snapshots();
+        let id = SnapshotId::fresh();
+        let base = self.base(digests);
+        // Nothing of it may be swept before the row is there.
+        let _held: Vec<_> = std::iter::once(&id)
+            .chain(self.manifest.snapshot.stands_on())
+            .chain(base.iter().map(|base| &base.id))
+            .map(|id| self.engine.hold_snapshot(id))
+            .collect();
+        let mut places: BTreeMap<SnapshotId, Vec<(usize, PathBuf)>> = BTreeMap::new();
+        for (number, entry) in self.manifest.files.iter().enumerate() {
+            let own = Files::new(&snapshots, &id);
+            let of = |id: &SnapshotId| (id.clone(), Files::new(&snapshots, id));
+            let (owner, path) = match (&entry.role, &base) {
+                (Role::Pages(id), _) => (of(id).0, of(id).1.pages()),
+                (Role::Disk(id), _) => (of(id).0, of(id).1.disk()),
+                (Role::Map, _) => (id.clone(), own.map()),
+                (Role::State, _) => (id.clone(), own.state()),
+                (Role::Overlay, _) => (id.clone(), own.overlay()),
+                (Role::Volume(slot), _) => (id.clone(), own.volume(*slot)),
+                (Role::BaseMemory, Some(base)) => (base.id.clone(), of(&base.id).1.base_memory()),
+                (Role::BaseRoot, Some(base)) => (base.id.clone(), of(&base.id).1.base_root()),
+                (Role::BaseDisk, Some(base)) => (base.id.clone(), of(&base.id).1.disk()),
+                // The same bake is here.
+                (Role::BaseMemory | Role::BaseRoot | Role::BaseDisk, None) => continue,
+            };
+            places.entry(owner).or_default().push((number, path));
+        }
+        let map = self.manifest.files.iter().position(|entry| entry.role == Role::Map);
+        let map = fs::read(self.at(map.unwrap_or_default())).map_err(ImportError::Io)?;
+        MemoryMap::decode(&map).map_err(|_| ImportError::Damaged("its map of memory cannot be read"))?;
+        for (owner, files) in &places {
+            self.place(Files::new(&snapshots, owner).dir(), files)?;
+        }
+        let mut info = SnapshotInfo {
+            id,
+            workspace: workspace.to_owned(),
+            name: name.or_else(|| self.manifest.snapshot.name.clone()),
+            parent: None,
+            created_at: jiff::Timestamp::now(),
+            base,
+            ..self.manifest.snapshot.clone()
+        };
+        info.digest = digest(&info);
+        rustix::fs::syncfs(File::open(&snapshots).map_err(ImportError::Io)?)
+            .map_err(|error| ImportError::Io(error.into()))?;
+        self.engine.store.insert_snapshot(&info, Listed::Yes)?;
+        Ok(info)
+    }
+
+    /// Where the lowest layers go: nowhere if the bake that the snapshot stands on is a template's here.
+    fn base(&self, digests: &[[u8; 32]]) -> Option<Base> {
+        let snapshot = &self.manifest.snapshot;
+        let image = self.engine.images.load_image(&snapshot.image).ok();
+        let baked = image.as_ref().and_then(|image| Baked::load(&image.baked_dir(&snapshot.bake)).ok().flatten());
+        let here = baked.is_some_and(|baked| baked.layer_name() == self.manifest.baked)
+            && image.is_some_and(|image| root_layer(&image).name == self.manifest.root);
+        let (root, baked) = (self.manifest.root.clone(), self.manifest.baked.clone());
+        let lowest = &digests[digests.len().saturating_sub(3)..];
+        (!here).then(|| Base { id: base_id(&snapshot.image, &root, &baked, lowest), root, baked })
+    }
+
+    /// Moves files into a directory that is new, or compares them with what is in it.
+    fn place(&self, dir: &Path, files: &[(usize, PathBuf)]) -> Result<(), ImportError> {
+        if dir.exists() {
+            for (number, path) in files {
+                if !same(&self.at(*number), path).unwrap_or(false) {
+                    return Err(ImportError::Clash);
+                }
+            }
+            return Ok(());
+        }
+        let fresh = self.work.join("placing");
+        fs::create_dir(&fresh).map_err(ImportError::Io)?;
+        for (number, path) in files {
+            let name = path.file_name().unwrap_or_default();
+            // Machines run as other users.
+            fs::set_permissions(self.at(*number), Permissions::from_mode(0o444)).map_err(ImportError::Io)?;
+            fs::rename(self.at(*number), fresh.join(name)).map_err(ImportError::Io)?;
+        }
+        fs::rename(&fresh, dir).map_err(ImportError::Io)
+    }
+}
+
+fn read_file(from: &mut impl Read, path: &Path, length: u64) -> Result<(), ImportError> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(ImportError::Io)?;
+    file.set_len(length).map_err(ImportError::Io)?;
+    let mut buffer = vec![0; LONGEST_PART];
+    let mut end = 0;
+    loop {
+        let (mut offset, mut part) = ([0; 8], [0; 4]);
+        from.read_exact(&mut offset)?;
+        from.read_exact(&mut part)?;
+        let (offset, part) = (u64::from_le_bytes(offset), u32::from_le_bytes(part) as usize);
+        if part == 0 {
+            return Ok(());
+        }
+        let within = offset.checked_add(part as u64).is_some_and(|until| until <= length);
+        if part > LONGEST_PART || offset < end || !within {
+            return Err(ImportError::Damaged("a part of a file lies outside of it"));
+        }
+        from.read_exact(&mut buffer[..part])?;
+        file.seek(SeekFrom::Start(offset)).map_err(ImportError::Io)?;
+        file.write_all(&buffer[..part]).map_err(ImportError::Io)?;
+        end = offset + part as u64;
+    }
+}
+
+fn same(one: &Path, other: &Path) -> io::Result<bool> {
+    let hash = |path: &Path| -> io::Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(File::open(path)?)?;
+        Ok(hasher.finalize())
+    };
+    if fs::metadata(one)?.len() != fs::symlink_metadata(other)?.len() {
+        return Ok(false);
+    }
+    Ok(hash(one)? == hash(other)?)
+}

@@ -1,0 +1,141 @@
+//! A snapshot as one file, that can be carried to another machine.
+//!
+//! ```text
+//! sandling-snapshot 1\n
+//! a zstd stream of
+//!     the manifest, as JSON, after its length
+//!     each file that the manifest names, in its order:
+//!         parts that are not holes: offset, length, bytes; a part without bytes is the end
+//!         BLAKE3 of all that
+//!     BLAKE3 of the manifest and of every digest
+//! ```
+//!
+//! It has everything that a restore needs, the template's bake included: a bake that was made elsewhere is another one.
+
+use std::io::{self, Read, Write};
+
+use sandling_image::ContentId;
+use sandling_vmm::machine::{DEVICE_MODEL, Hardware, emulator_version};
+use serde::{Deserialize, Serialize};
+
+use super::info::{SnapshotId, SnapshotInfo};
+use super::restore::RestoreError;
+
+pub(super) const MAGIC: &[u8] = b"sandling-snapshot 1\n";
+/// The longest part of a file that is sent as one.
+pub(super) const LONGEST_PART: usize = 1 << 20;
+/// The longest manifest that is read.
+pub(super) const LONGEST_MANIFEST: u32 = 4 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    #[error("a file of the snapshot cannot be read, or nobody takes it")]
+    Io(#[from] io::Error),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub(super) snapshot: SnapshotInfo,
+    pub(super) made_on: MadeOn,
+    /// The names by which its disks know the lowest layers.
+    pub(super) root: String,
+    pub(super) baked: String,
+    pub(super) files: Vec<Entry>,
+}
+
+/// What must be the same where it is restored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MadeOn {
+    pub(super) accelerator: String,
+    pub(super) cpu_model: String,
+    pub(super) device_model: u32,
+    /// In its own words; what counts is the bake's key.
+    pub(super) emulator: String,
+}
+
+impl MadeOn {
+    pub(super) fn here(hardware: &Hardware) -> Self {
+        Self {
+            accelerator: hardware.accelerator.to_string(),
+            cpu_model: hardware.cpu_model.clone(),
+            device_model: DEVICE_MODEL,
+            emulator: emulator_version().unwrap_or_else(|| "no QEMU".to_owned()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) role: Role,
+    pub(super) bytes: u64,
+}
+
+/// What a file is of the snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Role {
+    BaseMemory,
+    BaseRoot,
+    BaseDisk,
+    Pages(SnapshotId),
+    Disk(SnapshotId),
+    Map,
+    State,
+    Overlay,
+    Volume(u32),
+}
+
+/// The files that a snapshot needs, in the order in which they are carried.
+pub(super) fn roles(snapshot: &SnapshotInfo) -> Vec<Role> {
+    let mut roles = vec![Role::Map, Role::State, Role::Overlay];
+    roles.extend(snapshot.memory.iter().cloned().map(Role::Pages));
+    roles.extend(snapshot.disk.iter().cloned().map(Role::Disk));
+    let copied = snapshot.volumes.iter().filter(|volume| volume.copied);
+    roles.extend(copied.map(|volume| Role::Volume(volume.was.slot)));
+    roles.extend([Role::BaseMemory, Role::BaseRoot, Role::BaseDisk]);
+    roles
+}
+
+/// Names a bake by what it is made of.
+pub(super) fn base_id(image: &ContentId, root: &str, baked: &str, digests: &[[u8; 32]]) -> SnapshotId {
+    let digests: Vec<String> = digests.iter().map(|digest| blake3::Hash::from(*digest).to_hex().to_string()).collect();
+    SnapshotId::of(&format!("base {image} {root} {baked} {}", digests.join(" ")))
+}
+
+/// Passes bytes on, and knows their digest.
+pub(super) struct Hashed<T> {
+    pub(super) inner: T,
+    pub(super) hasher: blake3::Hasher,
+}
+
+impl<T> Hashed<T> {
+    pub(super) fn new(inner: T) -> Self {
+        Self { inner, hasher: blake3::Hasher::new() }
+    }
+
+    pub(super) fn digest(&self) -> [u8; 32] {
+        *self.hasher.finalize().as_bytes()
+    }
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}

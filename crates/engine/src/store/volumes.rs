@@ -1,0 +1,190 @@
+//! Rows of volumes, and who has them.
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+
+use super::{Store, StoreError};
+use crate::volume::{VolumeId, VolumeInfo};
+
+/// Who has a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use {
+    pub volume: String,
+    pub holder: String,
+    pub engine: String,
+    pub writes: bool,
+}
+
+/// What came of asking for a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    Granted,
+    /// Somebody has it in a way that does not allow this.
+    HeldBy(String),
+    Gone,
+}
+
+impl Store {
+    /// False when there is one of this name.
+    pub fn insert_volume(&self, info: &VolumeInfo) -> Result<bool, StoreError> {
+        let rows = self
+            .connection()
+            .prepare_cached(
+                "INSERT INTO volumes (id, workspace, name, created_ms, detail) VALUES (?1, ?2, ?3, ?4, ?5) \
+                 ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![
+                info.id.as_str(),
+                info.workspace,
+                info.is_private().is_none().then_some(info.name.as_str()),
+                info.created_at.as_millisecond(),
+                serde_json::to_string(info)?
+            ])?;
+        Ok(rows == 1)
+    }
+
+    pub fn update_volume(&self, info: &VolumeInfo) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached("UPDATE volumes SET detail = ?2 WHERE id = ?1")?
+            .execute(params![info.id.as_str(), serde_json::to_string(info)?])?;
+        Ok(())
+    }
+
+    pub fn volume(&self, id: &VolumeId) -> Result<Option<VolumeInfo>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached("SELECT detail FROM volumes WHERE id = ?1")?;
+        let row: Option<String> = statement.query_row([id.as_str()], |row| row.get(0)).optional()?;
+        row.map(|detail| Ok(serde_json::from_str(&detail)?)).transpose()
+    }
+
+    pub fn volume_named(&self, workspace: &str, name: &str) -> Result<Option<VolumeInfo>, StoreError> {
+        let connection = self.connection();
+        let mut statement =
+            connection.prepare_cached("SELECT detail FROM volumes WHERE workspace = ?1 AND name = ?2")?;
+        let row: Option<String> = statement.query_row([workspace, name], |row| row.get(0)).optional()?;
+        row.map(|detail| Ok(serde_json::from_str(&detail)?)).transpose()
+    }
+
+    /// All volumes there are, oldest first. One that cannot be read is left out, and named in the log.
+    pub fn volumes(&self) -> Result<Vec<VolumeInfo>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached("SELECT id, detail FROM volumes ORDER BY created_ms, id")?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let mut volumes = Vec::new();
+        for row in rows {
+            let (id, detail) = row?;
+            match serde_json::from_str(&detail) {
+                Ok(info) => volumes.push(info),
+                Err(error) => tracing::warn!(volume = %id, %error, "the store's row of this volume is unreadable"),
+            }
+        }
+        Ok(volumes)
+    }
+
+    /// Ids of all volumes, also of those whose rows cannot be read.
+    pub fn volume_ids(&self) -> Result<Vec<String>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached("SELECT id FROM volumes")?;
+        Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    }
+
+    /// Removes a volume that nobody has.
+    pub fn remove_volume(&self, id: &VolumeId) -> Result<Claim, StoreError> {
+        let mut connection = self.connection();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if let Some(other) = uses(&transaction, id)?.into_iter().next() {
+            return Ok(Claim::HeldBy(other.holder));
+        }
+        let rows = transaction.execute("DELETE FROM volumes WHERE id = ?1", [id.as_str()])?;
+        transaction.commit()?;
+        Ok(if rows == 1 { Claim::Granted } else { Claim::Gone })
+    }
+
+    /// Enters a holder, if what the others do allows it.
+    pub fn claim_volume(&self, id: &VolumeId, holder: &str, engine: &str, writes: bool) -> Result<Claim, StoreError> {
+        let mut connection = self.connection();
+        // Immediate: of two processes that want the same, one must wait and then see the other.
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let there: Option<i64> =
+            transaction.query_row("SELECT 1 FROM volumes WHERE id = ?1", [id.as_str()], |row| row.get(0)).optional()?;
+        if there.is_none() {
+            return Ok(Claim::Gone);
+        }
+        if let Some(other) = uses(&transaction, id)?.into_iter().find(|other| writes || other.writes) {
+            return Ok(Claim::HeldBy(other.holder));
+        }
+        transaction.execute(
+            "INSERT INTO volume_uses (volume, holder, engine, writes) VALUES (?1, ?2, ?3, ?4)",
+            params![id.as_str(), holder, engine, writes],
+        )?;
+        transaction.commit()?;
+        Ok(Claim::Granted)
+    }
+
+    /// From now on this holder only reads.
+    pub fn only_read_volume(&self, id: &VolumeId, holder: &str) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached("UPDATE volume_uses SET writes = 0 WHERE volume = ?1 AND holder = ?2")?
+            .execute([id.as_str(), holder])?;
+        Ok(())
+    }
+
+    /// What one holder has is another's from now on.
+    pub fn hand_volumes_over(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached("UPDATE volume_uses SET holder = ?2 WHERE holder = ?1")?
+            .execute([from, to])?;
+        Ok(())
+    }
+
+    pub fn release_volumes(&self, holder: &str) -> Result<(), StoreError> {
+        self.connection().prepare_cached("DELETE FROM volume_uses WHERE holder = ?1")?.execute([holder])?;
+        Ok(())
+    }
+
+    pub fn volume_uses(&self) -> Result<Vec<Use>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached("SELECT volume, holder, engine, writes FROM volume_uses")?;
+        Ok(statement.query_map([], read_use)?.collect::<Result<_, _>>()?)
+    }
+}
+
+fn uses(connection: &Connection, id: &VolumeId) -> rusqlite::Result<Vec<Use>> {
+    let mut statement =
+        connection.prepare_cached("SELECT volume, holder, engine, writes FROM volume_uses WHERE volume = ?1")?;
+    statement.query_map([id.as_str()], read_use)?.collect()
+}
+
+fn read_use(row: &rusqlite::Row<'_>) -> rusqlite::Result<Use> {
+    Ok(Use { volume: row.get(0)?, holder: row.get(1)?, engine: row.get(2)?, writes: row.get(3)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_writes_or_many_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s.db")).unwrap();
+        let volume = VolumeInfo::example("data");
+        assert!(store.insert_volume(&volume).unwrap());
+        assert!(!store.insert_volume(&VolumeInfo::example("data")).unwrap(), "the name is taken");
+        let claim = |holder: &str, writes| store.claim_volume(&volume.id, holder, "e", writes).unwrap();
+        assert_eq!(claim("a", false), Claim::Granted);
+        assert_eq!(claim("b", false), Claim::Granted);
+        assert!(matches!(claim("c", true), Claim::HeldBy(_)));
+        assert!(matches!(store.remove_volume(&volume.id).unwrap(), Claim::HeldBy(_)));
+        store.release_volumes("a").unwrap();
+        store.release_volumes("b").unwrap();
+        assert_eq!(claim("c", true), Claim::Granted);
+        assert_eq!(claim("d", false), Claim::HeldBy("c".to_owned()));
+        assert_eq!(claim("e", true), Claim::HeldBy("c".to_owned()));
+        store.only_read_volume(&volume.id, "c").unwrap();
+        assert_eq!(claim("d", false), Claim::Granted);
+        for holder in ["c", "d"] {
+            store.release_volumes(holder).unwrap();
+        }
+        assert_eq!(store.remove_volume(&volume.id).unwrap(), Claim::Granted);
+        assert_eq!(claim("f", false), Claim::Gone);
+    }
+}

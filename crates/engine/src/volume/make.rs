@@ -1,0 +1,223 @@
+//! Volumes as things of their own: made, listed, copied, deleted.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use sandling_vmm::disk::copy_sparse;
+
+use super::info::{LEAST_MIB, MOST_MIB, VolumeError, VolumeId, VolumeInfo, VolumeKind, check_name};
+use crate::engine::Engine;
+use crate::sandbox::SandboxId;
+use crate::space;
+use crate::store::{Claim, StoreError};
+
+/// How much more may be promised than there is: what is not written takes nothing.
+const OVERCOMMIT: u64 = 3;
+/// Programs that an ordinary user's PATH may lack.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+
+/// A volume with what can be told about it now.
+#[derive(Debug, Clone)]
+pub struct VolumeView {
+    pub info: VolumeInfo,
+    /// What it really takes.
+    pub used_bytes: u64,
+    /// The sandboxes that have it, and whether they write.
+    pub attached: Vec<(String, bool)>,
+}
+
+impl Engine {
+    /// Makes an empty volume.
+    pub async fn create_volume(&self, workspace: &str, name: &str, size_mib: u32) -> Result<VolumeView, VolumeError> {
+        check_name(name)?;
+        if !(LEAST_MIB..=MOST_MIB).contains(&size_mib) {
+            return Err(VolumeError::Size(size_mib));
+        }
+        if self.store.volume_named(workspace, name)?.is_some() {
+            return Err(VolumeError::Exists(name.to_owned()));
+        }
+        self.room_for(size_mib)?;
+        let info = volume(workspace, name, size_mib, VolumeKind::Ordinary, None);
+        let file = self.volume_file(&info.id);
+        let made = make_file_system(&file, size_mib).await;
+        self.enter(info, made)
+    }
+
+    /// The volumes of a workspace, oldest first.
+    pub fn list_volumes(&self, workspace: &str) -> Result<Vec<VolumeView>, StoreError> {
+        let uses = self.store.volume_uses()?;
+        let all = self.store.volumes()?.into_iter();
+        let own = all.filter(|info| info.workspace == workspace && info.is_private().is_none());
+        Ok(own.map(|info| self.view(info, &uses)).collect())
+    }
+
+    pub fn find_volume(&self, workspace: &str, name: &str) -> Result<Option<VolumeView>, StoreError> {
+        let Some(info) = self.store.volume_named(workspace, name)? else { return Ok(None) };
+        Ok(Some(self.view(info, &self.store.volume_uses()?)))
+    }
+
+    /// What a workspace's volumes may grow to, private ones included.
+    pub fn volume_mib(&self, workspace: &str) -> u64 {
+        let all = self.store.volumes().unwrap_or_default();
+        all.iter().filter(|info| info.workspace == workspace).map(|info| u64::from(info.size_mib)).sum()
+    }
+
+    /// How many volumes there are, and what they take.
+    pub fn volume_totals(&self) -> (usize, u64) {
+        let all = self.store.volume_ids().unwrap_or_default();
+        let volumes = self.config.home.volumes();
+        let bytes = all.iter().map(|id| used_bytes(&volumes.join(format!("{id}.img")))).sum();
+        (all.len(), bytes)
+    }
+
+    /// Deletes a volume with all that is on it, unless a sandbox has it.
+    pub fn delete_volume(&self, workspace: &str, name: &str) -> Result<(), VolumeError> {
+        let unknown = || VolumeError::Unknown(name.to_owned());
+        let info = self.store.volume_named(workspace, name)?.ok_or_else(unknown)?;
+        // The row first: a file without a row is swept at the next start, a row without a file would be a lie.
+        match self.store.remove_volume(&info.id)? {
+            Claim::Granted => Ok(fs::remove_file(self.volume_file(&info.id))?),
+            Claim::HeldBy(by) => Err(VolumeError::InUse { name: name.to_owned(), by }),
+            Claim::Gone => Err(unknown()),
+        }
+    }
+
+    /// A copy under another name. One that a sandbox writes is copied as it is at one moment, for which the sandbox
+    /// stands still.
+    pub async fn copy_volume(
+        self: &Arc<Self>,
+        workspace: &str,
+        name: &str,
+        copy: &str,
+        kind: VolumeKind,
+    ) -> Result<VolumeView, VolumeError> {
+        check_name(copy)?;
+        let source = self.store.volume_named(workspace, name)?;
+        let source = source.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?;
+        if self.store.volume_named(workspace, copy)?.is_some() {
+            return Err(VolumeError::Exists(copy.to_owned()));
+        }
+        self.room_for(source.size_mib)?;
+        let info = volume(workspace, copy, source.size_mib, kind, Some(&source));
+        let (from, to) = (self.volume_file(&source.id), self.volume_file(&info.id));
+        // Read by nobody else's leave: meanwhile nobody can begin to write it, or delete it.
+        let reader = format!("copy-{}", info.id);
+        let copied = match self.store.claim_volume(&source.id, &reader, self.owner.id(), false)? {
+            Claim::Granted => {
+                let copied = copy_now(from, to).await;
+                self.store.release_volumes(&reader)?;
+                copied
+            }
+            Claim::HeldBy(writer) => match SandboxId::parse(&writer).and_then(|writer| self.get(&writer)) {
+                Some(sandbox) => sandbox.copy_volume(from, to).await,
+                // It is on its way, or another process keeps it.
+                None => return Err(VolumeError::InUse { name: name.to_owned(), by: writer }),
+            },
+            Claim::Gone => return Err(VolumeError::Unknown(name.to_owned())),
+        };
+        self.enter(info, copied)
+    }
+
+    /// A volume that begins with what is in a file.
+    pub(super) fn volume_from(&self, file: &Path, info: &VolumeInfo) -> Result<(), VolumeError> {
+        let target = self.volume_file(&info.id);
+        let entered = copy_sparse(file, &target).map_err(VolumeError::from).and_then(|()| {
+            let entered = self.store.insert_volume(info)?;
+            if entered { Ok(()) } else { Err(VolumeError::Exists(info.name.clone())) }
+        });
+        if entered.is_err() {
+            let _ = fs::remove_file(target);
+        }
+        entered
+    }
+
+    /// Writes a volume down whose file is made, or clears away what there is of it.
+    fn enter(&self, info: VolumeInfo, made: Result<(), VolumeError>) -> Result<VolumeView, VolumeError> {
+        let file = self.volume_file(&info.id);
+        let entered = made.and_then(|()| {
+            // What is acknowledged survives the host.
+            File::open(&file)?.sync_all()?;
+            Ok(self.store.insert_volume(&info)?)
+        });
+        match entered {
+            Ok(true) => Ok(self.view(info, &[])),
+            other => {
+                let _ = fs::remove_file(file);
+                Err(other.err().unwrap_or(VolumeError::Exists(info.name)))
+            }
+        }
+    }
+
+    pub(crate) fn volume_file(&self, id: &VolumeId) -> std::path::PathBuf {
+        id.file(&self.config.home.volumes())
+    }
+
+    fn view(&self, info: VolumeInfo, uses: &[crate::store::Use]) -> VolumeView {
+        // A copy that is being made holds it, too, for a moment.
+        let own = uses.iter().filter(|one| one.volume == info.id.as_str() && SandboxId::parse(&one.holder).is_some());
+        let attached = own.map(|one| (one.holder.clone(), one.writes)).collect();
+        VolumeView { used_bytes: used_bytes(&self.volume_file(&info.id)), info, attached }
+    }
+
+    fn room_for(&self, size_mib: u32) -> Result<(), VolumeError> {
+        match space::available_mib(&self.config.home.volumes()) {
+            Some(available_mib) if u64::from(size_mib) > available_mib.saturating_mul(OVERCOMMIT) => {
+                Err(VolumeError::NoSpace { available_mib })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn volume(
+    workspace: &str,
+    name: &str,
+    size_mib: u32,
+    kind: VolumeKind,
+    source: Option<&VolumeInfo>,
+) -> VolumeInfo {
+    VolumeInfo {
+        id: VolumeId::fresh(),
+        workspace: workspace.to_owned(),
+        name: name.to_owned(),
+        size_mib,
+        created_at: jiff::Timestamp::now(),
+        kind,
+        from: source.map(|source| source.name.clone()),
+        // A copy of one that is being written has a journal to be replayed.
+        clean: source.is_none_or(|source| source.clean),
+    }
+}
+
+fn used_bytes(file: &Path) -> u64 {
+    fs::metadata(file).map_or(0, |file| file.blocks() * 512)
+}
+
+pub(crate) async fn copy_now(from: std::path::PathBuf, to: std::path::PathBuf) -> Result<(), VolumeError> {
+    let copying = tokio::task::spawn_blocking(move || copy_sparse(&from, &to));
+    Ok(copying.await.map_err(|_| VolumeError::CutOff)??)
+}
+
+/// The file is new and all holes, so nothing need be written to make it zero.
+async fn make_file_system(file: &Path, size_mib: u32) -> Result<(), VolumeError> {
+    let disk = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    disk.set_len(u64::from(size_mib) << 20)?;
+    drop(disk);
+    let output = tokio::process::Command::new("mke2fs")
+        .env("PATH", SYSTEM_PATH)
+        .args(["-q", "-F", "-t", "ext4", "-m", "0", "-E", "assume_storage_prezeroed=1,nodiscard,root_owner=0:0"])
+        .arg(file)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| VolumeError::FileSystem(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(VolumeError::FileSystem(said.lines().last().unwrap_or_default().trim().to_owned()))
+}

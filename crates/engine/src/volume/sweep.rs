@@ -1,0 +1,67 @@
+//! The end of volumes that belong to nobody any more, and of claims that nobody can give back.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use super::info::VolumeId;
+use crate::engine::Engine;
+use crate::owner;
+use crate::sandbox::SandboxId;
+use crate::store::{Claim, StoreError};
+
+/// Another engine may be making one at this moment; no file grows for so long without being written to.
+const UNFINISHED_FOR: Duration = Duration::from_secs(600);
+
+impl Engine {
+    /// Gives back what dead engines had claimed for sandboxes that never came to be, and removes what is no volume.
+    pub(crate) fn sweep_volumes(&self) -> Result<(), StoreError> {
+        let living = self.store.living_sandboxes()?;
+        let living: BTreeSet<&str> = living.iter().map(|row| row.id.as_str()).collect();
+        let engines = self.config.home.engines();
+        for held in self.store.volume_uses()? {
+            if !living.contains(held.holder.as_str()) && !owner::is_alive(&engines, &held.engine) {
+                self.store.release_volumes(&held.holder)?;
+            }
+        }
+        let held: BTreeSet<String> = self.store.volume_uses()?.into_iter().map(|held| held.volume).collect();
+        for volume in self.store.volumes()? {
+            if let Some(sandbox) = volume.is_private()
+                && !living.contains(sandbox.as_str())
+                && !held.contains(volume.id.as_str())
+            {
+                self.drop_volume(&volume.id);
+            }
+        }
+        let known: BTreeSet<String> = self.store.volume_ids()?.into_iter().map(|id| format!("{id}.img")).collect();
+        for entry in fs::read_dir(self.config.home.volumes()).into_iter().flatten().flatten() {
+            let age = entry.metadata().ok().and_then(|meta| meta.modified().ok()).and_then(|at| at.elapsed().ok());
+            let old = age.is_some_and(|age| age > UNFINISHED_FOR);
+            if old && !known.contains(&*entry.file_name().to_string_lossy()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the copies that belonged to a sandbox which has ended.
+    pub(crate) fn drop_private_volumes(&self, sandbox: &SandboxId) -> Result<(), StoreError> {
+        for volume in self.store.volumes()? {
+            if volume.is_private() == Some(sandbox) {
+                self.drop_volume(&volume.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a volume that nobody knows of. What cannot be removed now is found at the next start.
+    pub(crate) fn drop_volume(&self, id: &VolumeId) {
+        match self.store.remove_volume(id) {
+            Ok(Claim::Granted | Claim::Gone) => drop(fs::remove_file(self.volume_file(id))),
+            Ok(Claim::HeldBy(by)) => tracing::warn!(volume = %id, %by, "a volume that was to go is in use"),
+            Err(error) => {
+                tracing::warn!(volume = %id, error = &error as &dyn std::error::Error, "a volume was not removed");
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a client asks for, carried out in its session.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use sandling_client::ClientError;
+use sandling_tools::{BadCall, Doing, Observation, ToolError, is_mendable};
+use serde_json::Value;
+
+use crate::progress::{self, LastLine};
+use crate::session::{Found, Server, Session};
+use crate::{past, resources, specs};
+
+const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own, made when a tool first needs it and \
+    thrown away at the end of the session. Run anything in it; it has none of the user's files and, unless it was \
+    allowed, no network. /workspace is the working directory.";
+
+/// Which versions of MCP a transport can do.
+#[derive(Clone, Copy)]
+pub enum Versions {
+    All,
+    /// Over HTTP, newer ones have no sessions, and a sandbox is a session's.
+    WithSessions,
+}
+
+pub struct Handler {
+    pub session: Arc<Session>,
+    pub versions: Versions,
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build())
+            .with_server_info(Implementation::new("sandling", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(match self.versions {
+            Versions::All => ProtocolVersion::KNOWN_VERSIONS,
+            Versions::WithSessions => ProtocolVersion::known_up_to(&ProtocolVersion::LATEST_WITH_INITIALIZE),
+        })
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(specs::tools()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let last = LastLine::default();
+        let doing = Doing { cancelled: context.ct.clone(), watch: &|_, bytes| last.heard(bytes) };
+        let arguments = request.arguments.map(Value::Object).unwrap_or_default();
+        let work = self.carry_out(&request.name, arguments, &doing);
+        let token = context.meta.get_progress_token();
+        let longest = self.session.settings().tools.timeout;
+        let observation = progress::beside(work, &context.peer, token, longest, &last).await;
+        Ok(result(observation).into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let own = self.session.present().await;
+        resources::list(own.as_deref(), &self.session.settings().tools.directory).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let Some(own) = self.session.present().await else {
+            return Err(ErrorData::resource_not_found("the session has no sandbox yet: no tool has needed one", None));
+        };
+        Ok(resources::read(&own, &request.uri).await?.into())
+    }
+}
+
+impl Handler {
+    /// A call's answer, whatever happens.
+    async fn carry_out(&self, name: &str, arguments: Value, doing: &Doing<'_>) -> Observation {
+        let done = self.dispatch(name, arguments, doing).await;
+        done.unwrap_or_else(|error| Observation::error(sentence(&error)))
+    }
+
+    async fn dispatch(&self, name: &str, mut arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+        match name {
+            "keep_fork" => return self.session.keep(arguments).await,
+            "drop_fork" => return self.session.drop_fork(arguments).await,
+            _ if !specs::tools().iter().any(|tool| tool.name == name) => {
+                return Err(BadCall(format!("there is no tool {name:?}")).into());
+            }
+            _ => {}
+        }
+        let sandbox = sandbox_named(&mut arguments)?;
+        let Found { toolbox, note } = self.session.find(sandbox.as_deref()).await?;
+        let done = match name {
+            "fork" => self.session.fork(&toolbox, arguments).await,
+            "checkpoint" => past::checkpoint(&toolbox, arguments).await,
+            "history" => past::history(&toolbox, arguments).await,
+            "rewind" => past::rewind(&toolbox, arguments).await,
+            "diff" => past::diff(&toolbox, arguments).await,
+            "preview" => self.session.preview(&toolbox, arguments).await,
+            _ => toolbox.call(name, arguments, doing).await,
+        };
+        let done = mended(done);
+        match &done {
+            Err(ToolError::Gone) => self.session.forget(toolbox.sandbox(), Server::There).await,
+            Err(ToolError::Client(ClientError::Unreachable { .. })) => {
+                self.session.forget(toolbox.sandbox(), Server::Gone).await;
+            }
+            _ => {}
+        }
+        let mut observation = done?;
+        if let Some(note) = note {
+            observation.text = format!("{note}\n{}", observation.text);
+        }
+        Ok(observation)
+    }
+}
+
+/// What a model can mend is an answer.
+fn mended(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
+    match done {
+        Err(ToolError::Client(error)) if is_mendable(&error) => Ok(Observation::error(error.to_string())),
+        other => other,
+    }
+}
+
+/// Takes the name of a sandbox out of a call's arguments.
+fn sandbox_named(arguments: &mut Value) -> Result<Option<String>, BadCall> {
+    match arguments.as_object_mut().and_then(|arguments| arguments.remove(specs::SANDBOX.0)) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(name)) => Ok(Some(name).filter(|name| !name.is_empty())),
+        Some(_) => Err(BadCall("the argument \"sandbox\" must be a string".to_owned())),
+    }
+}
+
+fn sentence(error: &ToolError) -> String {
+    match error {
+        ToolError::Gone => "the sandbox has ended; the next call makes a new one, without its files".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn result(observation: Observation) -> CallToolResult {
+    let mut content = vec![ContentBlock::text(observation.text)];
+    content.extend(observation.images.into_iter().map(|image| ContentBlock::image(image.data, image.mime)));
+    if observation.is_error { CallToolResult::error(content) } else { CallToolResult::success(content) }
+}

@@ -1,0 +1,84 @@
+//! A sandbox's files as resources: `sandbox:///workspace/report.md`.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use rmcp::ErrorData;
+use rmcp::model::{
+    ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
+};
+use sandling_tools::{ToolError, Toolbox, is_mendable, picture};
+
+const SCHEME: &str = "sandbox://";
+/// More files than these are not listed; those can be read all the same.
+const MOST: usize = 500;
+const DEPTH: u32 = 4;
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#').add(b'"').add(b'<').add(b'>');
+
+/// The files of the working directory.
+pub async fn list(toolbox: Option<&Toolbox>, directory: &str) -> Result<ListResourcesResult, ErrorData> {
+    let Some(toolbox) = toolbox else { return Ok(ListResourcesResult::default()) };
+    let listing = toolbox.list(directory, DEPTH).await.map_err(|error| failed(&error))?;
+    let files = listing.entries.iter().filter(|entry| entry.mode == "f").take(MOST);
+    let resource = |entry: &sandling_client::Entry| {
+        let name = entry.path.rsplit('/').next().unwrap_or_default();
+        Resource::new(uri(&entry.path), name).with_size(entry.size)
+    };
+    Ok(ListResourcesResult::with_all_items(files.map(resource).collect()))
+}
+
+pub fn templates() -> ListResourceTemplatesResult {
+    let file = ResourceTemplate::new(format!("{SCHEME}/{{+path}}"), "file")
+        .with_description("Any file of the session's sandbox, by its absolute path.");
+    ListResourceTemplatesResult::with_all_items(vec![file])
+}
+
+pub async fn read(toolbox: &Toolbox, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let missing = |why: String| ErrorData::resource_not_found(why, None);
+    let path = path(uri).ok_or_else(|| missing(format!("{uri:?} is no sandbox:///absolute/path")))?;
+    let bytes = match toolbox.fetch(&path).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(why)) => return Err(missing(why)),
+        Err(error) => return Err(failed(&error)),
+    };
+    let contents = match String::from_utf8(bytes) {
+        Ok(text) => ResourceContents::text(text, uri),
+        Err(error) => {
+            let bytes = error.as_bytes();
+            let mime = picture(bytes).unwrap_or("application/octet-stream");
+            ResourceContents::blob(STANDARD.encode(bytes), uri).with_mime_type(mime)
+        }
+    };
+    Ok(ReadResourceResult::new(vec![contents]))
+}
+
+fn uri(path: &str) -> String {
+    format!("{SCHEME}{}", utf8_percent_encode(path, ENCODED))
+}
+
+fn path(uri: &str) -> Option<String> {
+    let path = percent_decode_str(uri.strip_prefix(SCHEME)?).decode_utf8().ok()?;
+    path.starts_with('/').then(|| path.into_owned())
+}
+
+fn failed(error: &ToolError) -> ErrorData {
+    match error {
+        ToolError::Client(error) if is_mendable(error) => ErrorData::resource_not_found(error.to_string(), None),
+        other => ErrorData::internal_error(other.to_string(), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_survives_being_an_address() {
+        for name in ["/workspace/a.txt", "/w/a b?c#d%e.txt", "/ü/\"x\""] {
+            assert_eq!(path(&uri(name)).as_deref(), Some(name));
+        }
+        for bad in ["file:///etc/passwd", "sandbox://host/x", "sandbox://", "x"] {
+            assert_eq!(path(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! One client, over stdin and stdout.
+
+use std::sync::Arc;
+
+use rmcp::ServiceExt;
+use rmcp::service::ServerInitializeError;
+use rmcp::transport::stdio;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::handler::{Handler, Versions};
+use crate::session::{Session, SessionSettings};
+
+#[derive(Debug, thiserror::Error)]
+pub enum StdioError {
+    #[error("what came in on stdin is not MCP; this command is for MCP clients, which docs/mcp.md says how to set up")]
+    Handshake(#[source] Box<ServerInitializeError>),
+    #[error("the session broke")]
+    Broken(#[from] tokio::task::JoinError),
+}
+
+/// Serves until the client goes away or `stop` says so; then its sandboxes are ended.
+pub async fn serve_stdio(settings: SessionSettings, stop: CancellationToken) -> Result<(), StdioError> {
+    // This one is ended here, and nobody needs to wait for it elsewhere.
+    let (alive, _) = mpsc::channel(1);
+    let session = Arc::new(Session::new(settings, alive));
+    let handler = Handler { session: session.clone(), versions: Versions::All };
+    let served = serve(handler, stop).await;
+    session.end().await;
+    served
+}
+
+async fn serve(handler: Handler, stop: CancellationToken) -> Result<(), StdioError> {
+    match handler.serve_with_ct(stdio(), stop).await {
+        Ok(running) => running.waiting().await.map(drop).map_err(StdioError::Broken),
+        // A client that goes away before it has said anything wanted nothing.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+        Err(error) => Err(StdioError::Handshake(Box::new(error))),
+    }
+}

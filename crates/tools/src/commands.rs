@@ -1,0 +1,102 @@
+//! Commands, and code whose interpreter is started for it.
+
+use std::time::Duration;
+
+use sandling_api::{ExecRequest, LanguageName, OnLimitName, SessionStart};
+use sandling_client::{Ended, Heard, Stream};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::excerpt::Excerpt;
+use crate::observation::Observation;
+use crate::spec::read_arguments;
+use crate::toolbox::{Doing, ToolError, Toolbox};
+
+/// What the guest keeps of a command's output; a model sees less.
+const KEPT: u64 = 4 * 1024 * 1024;
+/// A killed command is heard of within this, or not at all.
+const DEAD_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunCommand {
+    command: String,
+    timeout_seconds: Option<f64>,
+}
+
+impl Toolbox {
+    pub(crate) async fn run_command(&self, arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+        let RunCommand { command, timeout_seconds } = read_arguments(arguments)?;
+        self.execute(ExecRequest { cmd: Some(command), ..self.request(timeout_seconds) }, doing).await
+    }
+
+    pub(crate) async fn run_script(
+        &self,
+        language: LanguageName,
+        code: String,
+        timeout_seconds: Option<f64>,
+        doing: &Doing<'_>,
+    ) -> Result<Observation, ToolError> {
+        let request = ExecRequest { code: Some(code), language: Some(language), ..self.request(timeout_seconds) };
+        self.execute(request, doing).await
+    }
+
+    fn request(&self, timeout_seconds: Option<f64>) -> ExecRequest {
+        ExecRequest {
+            cwd: Some(self.settings.directory.clone()),
+            timeout_seconds: Some(self.deadline(timeout_seconds).as_secs_f64()),
+            output_limit: Some(KEPT),
+            on_limit: Some(OnLimitName::KeepTail),
+            ..ExecRequest::default()
+        }
+    }
+
+    async fn execute(&self, run: ExecRequest, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+        let timeout_seconds = run.timeout_seconds.unwrap_or_default();
+        let start = SessionStart { run, terminal: None, closed_stdin: Some(true), scan: None };
+        let (mut session, _input) = self.client.session(&self.sandbox, &start).await?;
+        let limit = self.settings.max_output;
+        let (mut stdout, mut stderr, mut id) = (Excerpt::new(limit), Excerpt::new(limit), None);
+        loop {
+            let heard = tokio::select! {
+                heard = session.next() => heard?,
+                // Before its id is known there is nothing to kill; it comes at once.
+                () = doing.cancelled.cancelled(), if id.is_some() => {
+                    self.kill(id.as_deref().unwrap_or_default()).await;
+                    return Err(ToolError::Cancelled);
+                }
+            };
+            match heard {
+                Heard::Started { id: started } => id = Some(started),
+                Heard::Bytes(stream, bytes) => {
+                    (doing.watch)(stream, &bytes);
+                    match stream {
+                        Stream::Stdout => stdout.push(&bytes),
+                        Stream::Stderr => stderr.push(&bytes),
+                    }
+                }
+                Heard::Dropped(bytes) => stdout.skip(bytes),
+                Heard::Ended(ended) => return Ok(ran(&ended, timeout_seconds, stdout, stderr)),
+            }
+        }
+    }
+
+    async fn kill(&self, exec: &str) {
+        let (path, signal) = (self.path(&format!("execs/{exec}/signal")), json!({ "signal": "KILL" }));
+        let killed = self.client.tell(&path, &signal);
+        // One that has ended meanwhile needs no killing, and one that nobody can reach ends by its deadline.
+        let _ = tokio::time::timeout(DEAD_WITHIN, killed).await;
+    }
+}
+
+fn ran(ended: &Ended, timeout_seconds: f64, stdout: Excerpt, stderr: Excerpt) -> Observation {
+    let notes: Vec<String> = match ended.reason.as_str() {
+        "exited" | "signalled" => Vec::new(),
+        "timeout" => {
+            vec![format!("ended after {timeout_seconds} s, its deadline; this is what it had printed until then")]
+        }
+        other => vec![format!("ended by: {other}")],
+    };
+    let observation = Observation::of_run(Some(ended.exit_code), &notes, &stdout.into_text(), &stderr.into_text());
+    Observation { is_error: ended.reason == "timeout", ..observation }
+}

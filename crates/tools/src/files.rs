@@ -1,0 +1,120 @@
+//! Files.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sandling_client::{Listing, query};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::excerpt::shorten;
+use crate::observation::{Image, Observation};
+use crate::spec::read_arguments;
+use crate::toolbox::{ToolError, Toolbox};
+
+/// A file larger than this is not fetched for a model.
+pub const MAX_FILE: u64 = 16 * 1024 * 1024;
+/// A picture larger than this is described instead.
+const MAX_PICTURE: usize = 4_000_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadFile {
+    path: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteFile {
+    path: String,
+    content: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListFiles {
+    path: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Stat {
+    size: u64,
+    is_dir: bool,
+}
+
+/// The kind of picture that bytes are, by how they begin.
+pub fn picture(bytes: &[u8]) -> Option<&'static str> {
+    const KNOWN: [(&[u8], &str); 2] = [(b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg")];
+    KNOWN.iter().find(|(start, _)| bytes.starts_with(start)).map(|(_, mime)| *mime)
+}
+
+impl Toolbox {
+    pub(crate) async fn read_file(&self, arguments: Value) -> Result<Observation, ToolError> {
+        let ReadFile { path } = read_arguments(arguments)?;
+        let bytes = match self.fetch(&path).await? {
+            Ok(bytes) => bytes,
+            Err(why) => return Ok(Observation::error(why)),
+        };
+        if let Some(mime) = picture(&bytes).filter(|_| bytes.len() <= MAX_PICTURE) {
+            let image = Image { mime: mime.to_owned(), data: STANDARD.encode(&bytes) };
+            let text = format!("{path}: {mime}, {} bytes", bytes.len());
+            return Ok(Observation { images: vec![image], ..Observation::text(text) });
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok("") => Ok(Observation::text(format!("({path} is empty)"))),
+            Ok(text) => Ok(Observation::text(shorten(text, self.settings.max_output))),
+            Err(_) => {
+                let size = bytes.len();
+                Ok(Observation::error(format!("{path} is not text: {size} bytes; look at it with run_command")))
+            }
+        }
+    }
+
+    /// A file's bytes, unless a model should not be given them: then why.
+    pub async fn fetch(&self, path: &str) -> Result<Result<Vec<u8>, String>, ToolError> {
+        let wanted = query(&[("path", Some(path.to_owned()))]);
+        let stat: Stat = self.client.get(&self.path(&format!("fs/stat{wanted}"))).await?;
+        if stat.is_dir {
+            return Ok(Err(format!("{path} is a directory; list_files lists it")));
+        }
+        if stat.size > MAX_FILE {
+            return Ok(Err(format!("{path} has {} bytes, which is too much; read a part with run_command", stat.size)));
+        }
+        Ok(Ok(self.client.text(&self.path(&format!("fs{wanted}"))).await?.to_vec()))
+    }
+
+    pub(crate) async fn write_file(&self, arguments: Value) -> Result<Observation, ToolError> {
+        let WriteFile { path, content } = read_arguments(arguments)?;
+        let size = content.len();
+        self.store(&path, content.into_bytes()).await?;
+        Ok(Observation::text(format!("wrote {size} bytes to {path}")))
+    }
+
+    /// Writes a file, replacing what was there.
+    pub async fn store(&self, path: &str, bytes: Vec<u8>) -> Result<(), ToolError> {
+        let wanted = query(&[("path", Some(path.to_owned()))]);
+        Ok(self.client.upload(&self.path(&format!("fs{wanted}")), bytes).await?)
+    }
+
+    pub(crate) async fn list_files(&self, arguments: Value) -> Result<Observation, ToolError> {
+        let path = read_arguments::<ListFiles>(arguments)?.path.unwrap_or_else(|| self.settings.directory.clone());
+        let listing = self.list(&path, 1).await?;
+        let lines: Vec<String> = listing
+            .entries
+            .iter()
+            .map(|entry| {
+                let name = entry.path.rsplit('/').next().unwrap_or_default();
+                format!("{name}{}  {}", if entry.is_dir { "/" } else { "" }, entry.size)
+            })
+            .collect();
+        if lines.is_empty() {
+            return Ok(Observation::text(format!("({path} is empty)")));
+        }
+        Ok(Observation::text(shorten(&lines.join("\n"), self.settings.max_output)))
+    }
+
+    /// What is in a directory, so many levels down.
+    pub async fn list(&self, path: &str, depth: u32) -> Result<Listing, ToolError> {
+        let wanted = query(&[("path", Some(path.to_owned())), ("depth", Some(depth.to_string()))]);
+        Ok(self.client.get(&self.path(&format!("fs/dir{wanted}"))).await?)
+    }
+}

@@ -1,0 +1,178 @@
+//! Disks that are plugged into a machine while it runs, and that it is restored with if it was saved with them.
+//!
+//! QEMU never sees a path: the file is opened by the caller and handed over as a descriptor, so the jail need not be
+//! opened for it. Each disk has a slot, which is its address on the SCSI bus; the guest finds it by that, and so does
+//! the device state of a saved machine.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::error::MachineError;
+use super::handle::Machine;
+use crate::jail::Inherit;
+use crate::qmp::Event;
+
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+/// The guest's kernel lets go of a disk by itself, or not at all.
+const RELEASE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Numbers of descriptor sets begin here.
+const FIRST_SET: u32 = 100;
+
+/// The controller that every machine has for this.
+const BUS: &str = "scsi.0";
+
+/// Whether the guest may write to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlugAccess {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// What is behind a plugged-in disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlugSource {
+    /// A raw file.
+    File(PathBuf),
+    /// Nothing: every access fails. For a machine that was saved with a disk it is to have no longer.
+    Nothing { bytes: u64 },
+}
+
+/// A disk in one of a machine's slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plug {
+    pub slot: u32,
+    pub source: PlugSource,
+    pub access: PlugAccess,
+}
+
+pub(super) fn descriptor_set(slot: u32) -> u32 {
+    FIRST_SET + slot
+}
+
+fn name(slot: u32) -> String {
+    format!("volume-{slot}")
+}
+
+impl Plug {
+    /// The descriptor that a machine is born with for it.
+    pub(super) fn inherited(&self) -> Option<Inherit> {
+        match (&self.source, self.access) {
+            (PlugSource::Nothing { .. }, _) => None,
+            (PlugSource::File(path), PlugAccess::ReadOnly) => Some(Inherit::Read { path: path.clone() }),
+            (PlugSource::File(path), PlugAccess::ReadWrite) => Some(Inherit::ReadWrite { path: path.clone() }),
+        }
+    }
+
+    /// What the guest flushes is on the host's disk; what it discards is given back.
+    pub(super) fn node(&self) -> Value {
+        let read_only = self.access == PlugAccess::ReadOnly;
+        match &self.source {
+            PlugSource::File(_) => json!({
+                "driver": "raw", "node-name": name(self.slot), "read-only": read_only, "discard": "unmap",
+                "file": {
+                    "driver": "file", "filename": format!("/dev/fdset/{}", descriptor_set(self.slot)),
+                    "read-only": read_only, "discard": "unmap",
+                },
+            }),
+            PlugSource::Nothing { bytes } => {
+                let fails = |kind: &str| json!({ "event": "none", "iotype": kind, "errno": 5 });
+                json!({
+                    "driver": "blkdebug", "node-name": name(self.slot),
+                    "inject-error": [fails("read"), fails("write"), fails("write-zeroes"), fails("discard")],
+                    "image": { "driver": "null-co", "size": bytes },
+                })
+            }
+        }
+    }
+
+    pub(super) fn device(&self) -> Value {
+        json!({
+            "driver": "scsi-hd", "id": name(self.slot), "bus": BUS, "channel": 0, "scsi-id": self.slot, "lun": 0,
+            "drive": name(self.slot),
+        })
+    }
+
+    fn open(&self) -> Result<Option<File>, MachineError> {
+        let PlugSource::File(path) = &self.source else { return Ok(None) };
+        let access = if self.access == PlugAccess::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
+        let opened = open(path, access | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let opened =
+            opened.map_err(|error| MachineError::File { step: "open", path: path.clone(), source: error.into() })?;
+        Ok(Some(opened.into()))
+    }
+}
+
+impl Machine {
+    /// Puts a disk into its slot, which must be empty. The guest's kernel learns of it by itself.
+    pub async fn plug(&self, plug: &Plug) -> Result<(), MachineError> {
+        if let Some(file) = plug.open()? {
+            let set = json!({ "fdset-id": descriptor_set(plug.slot) });
+            self.qmp.execute_with("add-fd", set, Some(file.as_fd()), COMMAND_LIMIT).await?;
+        }
+        let plugged = async {
+            self.command("blockdev-add", plug.node()).await?;
+            self.command("device_add", plug.device()).await
+        };
+        let Err(error) = plugged.await else { return Ok(()) };
+        // The first error counts.
+        let _ = self.forget(plug.slot).await;
+        Err(error)
+    }
+
+    /// Takes a disk out again. What the guest had not written to it is lost to it.
+    pub async fn unplug(&self, slot: u32) -> Result<(), MachineError> {
+        let events = self.qmp.events();
+        self.command("device_del", json!({ "id": name(slot) })).await?;
+        let released = tokio::time::timeout(RELEASE_LIMIT, deleted(events, &name(slot))).await;
+        if released.is_err() {
+            return Err(MachineError::NotReleased { slot });
+        }
+        self.forget(slot).await
+    }
+
+    async fn forget(&self, slot: u32) -> Result<(), MachineError> {
+        let node = self.command("blockdev-del", json!({ "node-name": name(slot) })).await;
+        // One that was there from the beginning, or that stands for nothing, has no set that could be removed.
+        let _ = self.command("remove-fd", json!({ "fdset-id": descriptor_set(slot) })).await;
+        node.map(drop)
+    }
+}
+
+/// Waits until QEMU says that the device is gone, or says nothing any more.
+async fn deleted(mut events: broadcast::Receiver<Event>, device: &str) {
+    loop {
+        match events.recv().await {
+            Ok(Event { name, data }) if name == "DEVICE_DELETED" && data["device"] == device => return,
+            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_never_reaches_qemu() {
+        let source = PlugSource::File("/home/secret/volume.img".into());
+        let plug = Plug { slot: 3, source, access: PlugAccess::ReadWrite };
+        assert!(!plug.node().to_string().contains("secret"));
+        assert!(matches!(plug.inherited(), Some(Inherit::ReadWrite { .. })));
+    }
+
+    #[test]
+    fn what_is_read_only_is_opened_so() {
+        let plug = Plug { slot: 0, source: PlugSource::File("/v".into()), access: PlugAccess::ReadOnly };
+        assert!(matches!(plug.inherited(), Some(Inherit::Read { .. })));
+        assert_eq!(plug.node()["read-only"], true);
+        assert_eq!(plug.node()["file"]["read-only"], true);
+    }
+}

@@ -1,0 +1,148 @@
+"""What an agent may use, and what came of a task. No I/O."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Dict, Optional, Tuple
+
+SYSTEM = (
+    "You solve a task with a disposable computer: a virtual machine of your own, with the working directory "
+    "/workspace. Use the tools to look around, run code and commands, and change files there. You are root; nothing "
+    "in it is precious, and there may be no network. Check what you did by running it. When the task is done, answer "
+    "in a few sentences, without calling a tool."
+)
+#: The longest answer, if no budget says less.
+ANSWER_TOKENS = 8192
+#: So often the same calls with the same results are the end.
+MOST_REPEATS = 6
+MOST_EMPTY = 3
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one task may use. What is ``None`` is not bounded."""
+
+    #: Requests to the model.
+    steps: int = 50
+    #: Seconds in all.
+    seconds: float = 1800.0
+    #: Tokens, read and written together.
+    tokens: Optional[int] = None
+    #: Dollars; needs ``prices``.
+    cost: Optional[float] = None
+    #: Dollars for a million tokens, read and written.
+    prices: Optional[Tuple[float, float]] = None
+
+    def __post_init__(self) -> None:
+        if self.cost is not None and self.prices is None:
+            raise ValueError("a budget of money needs prices=(IN, OUT), in dollars for a million tokens")
+
+    def price(self, read: int, written: int) -> Optional[float]:
+        if self.prices is None:
+            return None
+        return (read * self.prices[0] + written * self.prices[1]) / 1e6
+
+
+@dataclass
+class AgentResult:
+    """What came of a task."""
+
+    #: The last thing that the model said.
+    answer: str = ""
+    #: ``answer``, ``steps``, ``tokens``, ``time``, ``money``, ``repeats`` or ``empty``.
+    ended_by: str = ""
+    steps: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    #: In dollars, if prices are known.
+    cost: Optional[float] = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model said that it is done."""
+        return self.ended_by == "answer"
+
+
+@dataclass
+class Spent:
+    """What was used so far."""
+
+    budget: Budget
+    started: float = field(default_factory=time.monotonic)
+    steps: int = 0
+    read: int = 0
+    written: int = 0
+    #: What the next request reads at least: what the last one read and wrote.
+    known: int = 0
+
+    def add(self, read: int, written: int) -> None:
+        self.steps += 1
+        self.read += read
+        self.written += written
+        self.known = read + written
+
+    @property
+    def seconds_left(self) -> float:
+        return self.started + self.budget.seconds - time.monotonic()
+
+    def over(self) -> Optional[str]:
+        """The budget that is used up, if one is."""
+        if self.steps >= self.budget.steps:
+            return "steps"
+        if self.seconds_left <= 0:
+            return "time"
+        if self.budget.tokens is not None and self._tokens_left() <= 0:
+            return "tokens"
+        if self.budget.cost is not None and self._affordable() < 1:
+            return "money"
+        return None
+
+    def longest_answer(self) -> int:
+        longest = ANSWER_TOKENS
+        if self.budget.tokens is not None:
+            longest = min(longest, self._tokens_left())
+        if self.budget.cost is not None:
+            longest = min(longest, self._affordable())
+        return longest
+
+    def _tokens_left(self) -> int:
+        assert self.budget.tokens is not None
+        return self.budget.tokens - self.read - self.written - self.known
+
+    def _affordable(self) -> int:
+        assert self.budget.cost is not None and self.budget.prices is not None
+        left = self.budget.cost - (self.budget.price(self.read + self.known, self.written) or 0.0)
+        return int(min(left / self.budget.prices[1] * 1e6, 1e9)) if self.budget.prices[1] else ANSWER_TOKENS
+
+    def result(self, answer: str, ended_by: str) -> AgentResult:
+        return AgentResult(
+            answer,
+            ended_by,
+            self.steps,
+            self.read,
+            self.written,
+            self.budget.price(self.read, self.written),
+            time.monotonic() - self.started,
+        )
+
+
+class Transcript:
+    """A line of JSON for everything that happened, in a file that only its owner can read."""
+
+    def __init__(self, path: Optional[str]) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+
+    def write(self, kind: str, **about: Any) -> None:
+        if self._path is None:
+            return
+        line: Dict[str, Any] = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "type": kind}
+        text = json.dumps({**line, **about}, ensure_ascii=False, default=str) + "\n"
+        with self._lock, os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
+            file.write(text)
