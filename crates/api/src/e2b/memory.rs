@@ -13,11 +13,14 @@ use crate::app::App;
 /// More than these are looked through for what belongs to sandboxes that have ended.
 const MANY: usize = 1024;
 
+/// The turns in one context.
+type Lane = Arc<tokio::sync::Mutex<()>>;
+
 #[derive(Default)]
 pub(crate) struct Memory {
     processes: Mutex<HashMap<(SandboxId, String), Arc<Started>>>,
     watchers: Mutex<HashMap<(SandboxId, String), Arc<Watcher>>>,
-    lanes: Mutex<HashMap<(SandboxId, String), Arc<tokio::sync::Mutex<()>>>>,
+    lanes: Mutex<HashMap<(SandboxId, String), Lane>>,
     pub(super) builds: Builds,
 }
 
@@ -59,7 +62,7 @@ impl Memory {
     }
 
     /// Held by whoever runs code in a context: one at a time, in the order they came.
-    pub(super) fn lane(&self, sandbox: &SandboxId, context: &str) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn lane(&self, sandbox: &SandboxId, context: &str) -> Lane {
         let mut lanes = lock(&self.lanes);
         // A lane that nobody holds or waits for is known here alone.
         lanes.retain(|_, lane| Arc::strong_count(lane) > 1);

@@ -88,10 +88,10 @@ fn place_of(headers: &HeaderMap, path: &str) -> Result<Option<Place>, ApiError> 
     if let Some((port, id)) = host::parse_compact(host::of(headers)) {
         return Ok(Some(Place { id, port, by_host: true }));
     }
-    let is_control = |prefix: &&str| {
+    let is_control = |prefix: &str| {
         path.strip_prefix(prefix.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let Some(id) = headers.get(SANDBOX_ID).filter(|_| !CONTROL.iter().any(|prefix| is_control(&prefix))) else {
+    let Some(id) = headers.get(SANDBOX_ID).filter(|_| !CONTROL.iter().any(|prefix| is_control(prefix))) else {
         return Ok(None);
     };
     let id = id.to_str().unwrap_or_default();

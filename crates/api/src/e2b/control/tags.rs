@@ -34,7 +34,9 @@ async fn alias(
     let missing = |_| ApiError::not_found("template");
     match names::resolve(&app, workspace, &text)? {
         Source::Snapshot(_) => {}
-        Source::Template(name) => drop(sizes(&app, workspace, &name).map_err(missing)?),
+        Source::Template(name) => {
+            sizes(&app, workspace, &name).map_err(missing)?;
+        }
     }
     Ok(Json(json!({ "templateID": text, "public": false })))
 }
