@@ -43,7 +43,7 @@ impl Events {
     /// The next event; nothing when the stream has come to its end.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         loop {
-            if let Some(event) = self.reader.next() {
+            if let Some(event) = self.reader.pop() {
                 return Ok(Some(event));
             }
             let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
@@ -75,7 +75,7 @@ impl EventReader {
     }
 
     /// The next whole event.
-    pub fn next(&mut self) -> Option<Event> {
+    pub fn pop(&mut self) -> Option<Event> {
         self.ready.pop_front()
     }
 

@@ -92,7 +92,7 @@ impl EventStream {
     /// The next event; nothing at the end.
     pub async fn next(&mut self) -> Result<Option<Event>, ModelError> {
         loop {
-            if let Some(event) = self.reader.next() {
+            if let Some(event) = self.reader.pop() {
                 return Ok(Some(event));
             }
             let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;

@@ -29,7 +29,7 @@ async fn cell_within(sandbox: &Arc<Sandbox>, context: &str, code: &str, timeout:
         match cell.next().await.unwrap() {
             CellOutput::Stdout(bytes) => stdout.extend(bytes),
             CellOutput::Stderr(bytes) => stderr.extend(bytes),
-            CellOutput::Result(result) => results.push(result),
+            CellOutput::Result(result) | CellOutput::Value(result) => results.push(result),
             CellOutput::Done(report) => break report,
         }
     };

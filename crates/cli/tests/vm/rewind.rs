@@ -247,7 +247,7 @@ async fn a_parent_and_its_fork_can_be_compared_and_strangers_cannot() {
 
     // A sleeper is looked at, and sleeps on.
     child.hibernate().await.unwrap();
-    let (snapshot, _) = engine.snapshot(&parent, None).await.unwrap();
+    let (snapshot, _) = engine.snapshot(&parent, None, None).await.unwrap();
     let slept = diff(&engine, &parent, snapshot.id.as_str(), child.id().as_str(), "/root/").await.unwrap();
     assert_eq!(told(&slept).len(), 2);
     assert!(child.hibernates());
