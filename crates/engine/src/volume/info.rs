@@ -200,7 +200,7 @@ pub(crate) fn check_mount(path: &str) -> Result<(), VolumeError> {
     let kept = ["/proc", "/sys", "/dev", "/run", "/etc", "/usr"];
     let over = |kept: &&str| Path::new(path).starts_with(kept);
     let climbs = Path::new(path).components().any(|part| part == std::path::Component::ParentDir);
-    if !plain || climbs || Path::new(path) == Path::new("/") || kept.iter().any(|kept| over(kept)) {
+    if !plain || climbs || Path::new(path) == Path::new("/") || kept.iter().any(over) {
         return Err(VolumeError::Place(path.to_owned()));
     }
     Ok(())
