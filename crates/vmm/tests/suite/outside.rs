@@ -109,7 +109,7 @@ async fn qemu_knows_nothing_of_the_callers_environment() {
     let machine = machine("environment").await;
     let environment = proc(machine.pid(), "environ");
     let variables: Vec<_> = environment.split_terminator('\0').collect();
-    let own = ["SANDLING_MEMORY=268435456", "SANDLING_COPY_FD=7", "LD_PRELOAD=/preload.so"];
+    let own = ["SANDLING_MEMORY=268435456", "SANDLING_COPY_FD=8", "LD_PRELOAD=/preload.so"];
     assert_eq!(variables, own);
     assert_eq!(proc(machine.keeper_pid(), "environ"), "");
     machine.end().await.unwrap();
