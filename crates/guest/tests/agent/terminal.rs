@@ -48,7 +48,7 @@ fn a_resize_is_seen_and_keys_arrive() {
 fn an_interrupt_key_interrupts() {
     let agent = Agent::start();
     let mut host = agent.connect();
-    let stream = host.open(Request::Run(in_terminal("echo ready; exec sleep 1000")));
+    let stream = host.open(Request::Run(in_terminal("echo ready; while :; do sleep 0.1; done")));
     host.until(stream, |heard| heard.terminal.starts_with(b"ready"));
     host.data(stream, b"\x03");
     assert_eq!(host.end(stream).exit().signal, Some(2));
