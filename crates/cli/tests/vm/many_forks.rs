@@ -11,9 +11,9 @@ use crate::harness::{engine, shell};
 
 /// How many children there are in all; `scripts/soak.sh` asks for two hundred.
 const CHILDREN_VARIABLE: &str = "SANDLING_TEST_FORKS";
-const USUAL_CHILDREN: usize = 40;
+const USUAL_CHILDREN: usize = 16;
 /// How many live at once.
-const BATCH: usize = 10;
+const BATCH: usize = 4;
 
 /// A generator that the code made itself is a variable like any other, and goes on where its parent's stood: it may
 /// have been given a seed, which must count.
