@@ -237,10 +237,7 @@ export class Sandbox {
   fork(options?: ForkOptions): Promise<Sandbox>;
   /** That many copies. */
   fork(count: number, options?: ForkOptions): Promise<Sandbox[]>;
-  async fork(
-    first: number | ForkOptions = {},
-    options: ForkOptions = {},
-  ): Promise<Sandbox | Sandbox[]> {
+  async fork(first: number | ForkOptions = {}, options: ForkOptions = {}): Promise<Sandbox | Sandbox[]> {
     if (typeof first === "number") return this.forkTree({ count: first, ...options });
     const body = first.metadata || first.volumes ? { metadata: first.metadata, volumes: first.volumes } : undefined;
     const data = (await this.#client.make(this.#requests.path("/fork"), body, { keyed: false })) as Wire;
