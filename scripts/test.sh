@@ -46,7 +46,7 @@ step "E2B's clients"
 conformance/e2b/run.sh "$sandling"
 
 step "the API and its document"
-conformance/schemathesis.sh "$sandling" "${SANDLING_SCHEMATHESIS_SECONDS:-60}"
+conformance/schemathesis.sh "$sandling" "${SANDLING_SCHEMATHESIS_SECONDS:-30}"
 
 step "faults"
 conformance/faults/run.sh "$sandling" "${SANDLING_KILLS:-5}"
@@ -63,11 +63,11 @@ conformance/agent/run.sh "$sandling"
 
 step "load"
 target/debug/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --out "$scratch" \
-  --seconds "${SANDLING_LOAD_SECONDS:-30}" --rounds 50
+  --seconds "${SANDLING_LOAD_SECONDS:-15}" --rounds 50
 
 step "hostile bytes"
-scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-60}"
-scripts/fuzz.sh "${SANDLING_NETWORK_FUZZ_SECONDS:-20}" fuzz/network
+scripts/fuzz.sh "${SANDLING_FUZZ_SECONDS:-20}"
+scripts/fuzz.sh "${SANDLING_NETWORK_FUZZ_SECONDS:-10}" fuzz/network
 
 step "nothing is left behind"
 scripts/leftovers.sh
