@@ -5,6 +5,7 @@ import { patience } from "./exec.js";
 import { type Execution, Result } from "./models.js";
 import { fromWire, toWire } from "./naming.js";
 import type { SandboxRequests } from "./requests.js";
+import type { Sandbox } from "./sandbox.js";
 
 /** The server's own deadline for a cell, if the caller names none. */
 const DEFAULT_TIMEOUT_SECONDS = 30;
@@ -17,6 +18,8 @@ export class CodeContext {
     requests: SandboxRequests,
     readonly id: string,
     readonly language: string,
+    /** The sandbox that a fork of a context is in. */
+    readonly sandbox?: Sandbox,
   ) {
     this.#requests = requests;
   }

@@ -322,7 +322,9 @@ export class Sandbox {
     const data = await this.#client.make(path, toWire(options), { keyed: false });
     const sessions = listOf(data, "contexts") as { id: string; language: string }[];
     const children = listOf(data, "children").map((child) => this.#child(child));
-    return children.map((child, at) => new CodeContext(child.#requests, contextId, sessions[at]?.language ?? "python"));
+    return children.map(
+      (child, at) => new CodeContext(child.#requests, contextId, sessions[at]?.language ?? "python", child),
+    );
   }
 
   /** How long it may live. */
