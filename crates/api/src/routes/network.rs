@@ -44,7 +44,7 @@ async fn get(
 /// whole one. `secrets` names those that it keeps.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
-    request_body = NetworkRequest, responses((status = 200, body = NetworkView)),
+    request_body = Option<NetworkRequest>, responses((status = 200, body = NetworkView)),
 )]
 async fn set(
     State(app): State<Arc<App>>,
