@@ -1,0 +1,295 @@
+//! The task that owns one sandbox: it changes its state, watches its machine, and ends it when its time is over.
+
+mod end;
+mod network;
+mod save;
+mod sleep;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::engine::Engine;
+use crate::expiry::{Activity, BACKSTOP, Lifetime};
+use crate::lifecycle::{self, Request, State, Verdict};
+use crate::network::Network;
+use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
+use crate::snapshot::Standing;
+use crate::stall;
+use crate::timeline::Timeline;
+
+/// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
+const REFRESH: Duration = Duration::from_secs(10);
+const FAR_AWAY: Duration = Duration::from_secs(86_400);
+
+struct Keeper {
+    engine: Weak<Engine>,
+    info: SandboxInfo,
+    dir: PathBuf,
+    phase: watch::Sender<Phase>,
+    lifetime: watch::Sender<Lifetime>,
+    standing: watch::Sender<Standing>,
+    timeline: watch::Sender<Timeline>,
+    network: Arc<Network>,
+    /// Absent while it hibernates.
+    live: Option<Arc<Live>>,
+    activity: Arc<Activity>,
+    stalled: Arc<watch::Sender<bool>>,
+    /// What the machine was last told.
+    told: Option<SystemTime>,
+    /// When it last could not hibernate.
+    drowsy_since: Option<std::time::Instant>,
+}
+
+/// Registers a sandbox and starts its task; nothing if the engine is closing. Without a machine, it hibernates.
+pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo) -> Option<Arc<Sandbox>> {
+    let live = live.map(Arc::new);
+    let (phase, observed) = watch::channel(live.clone().map_or(Phase::Hibernated, Phase::Running));
+    let (lifetime, seen) = watch::channel(info.lifetime);
+    let (standing, stood) = watch::channel(info.standing.clone());
+    let (timeline, past) = watch::channel(info.timeline.clone());
+    let network = Network::new(info.network.clone());
+    let (commands, inbox) = mpsc::channel(64);
+    let activity = Activity::new();
+    let stalled = Arc::new(watch::Sender::new(false));
+    if let Some(live) = &live {
+        stall::watch(live, observed.clone(), stalled.clone(), noting(engine, &info));
+    }
+    let sandbox = Arc::new(Sandbox {
+        info: info.clone(),
+        phase: observed,
+        lifetime: seen,
+        stalled: stalled.subscribe(),
+        commands,
+        activity: activity.clone(),
+        standing: stood,
+        timeline: past,
+        network: network.clone(),
+        saves: Default::default(),
+    });
+    let dir = engine.config.home.sandboxes().join(info.id.as_str());
+    let mut keeper = Keeper {
+        engine: Arc::downgrade(engine),
+        info,
+        dir,
+        phase,
+        lifetime,
+        standing,
+        timeline,
+        network,
+        live,
+        activity,
+        stalled,
+        told: None,
+        drowsy_since: None,
+    };
+    // Before anybody hears of it: its time ends even if this process does so now.
+    keeper.tell_machine(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));
+    let registered = engine.register(sandbox.clone());
+    tokio::spawn(keeper.run(inbox));
+    // Not registered, it is dropped here, and its task ends the machine.
+    registered.then_some(sandbox)
+}
+
+/// Waits until the machine has died or its guest is beyond reach, and says why. There may be none to lose.
+async fn lost(live: Option<&Live>) -> String {
+    let Some(live) = live else { return std::future::pending().await };
+    let (mut died, mut closed) = (live.machine.died(), live.link.closed());
+    tokio::select! {
+        death = told(&mut died) => death,
+        why = told(&mut closed) => why,
+    }
+}
+
+/// Writes events of a sandbox down for others than its own task.
+fn noting(engine: &Arc<Engine>, info: &SandboxInfo) -> impl Fn(&str) + Send + 'static {
+    let (engine, id, workspace) = (Arc::downgrade(engine), info.id.clone(), info.workspace.clone());
+    move |kind| {
+        tracing::warn!(sandbox = %id, kind, "a sandbox stands still while the host's disk is full");
+        if let Some(engine) = engine.upgrade() {
+            // On a full disk this fails, too; then the log has it.
+            let _ = engine.record(&id, &workspace, kind, serde_json::json!({}));
+        }
+    }
+}
+
+/// Waits until somebody says something, and repeats it.
+async fn told<T: ToString>(receiver: &mut watch::Receiver<Option<T>>) -> String {
+    let said = receiver.wait_for(Option::is_some).await;
+    said.ok().and_then(|said| said.as_ref().map(ToString::to_string)).unwrap_or_default()
+}
+
+impl Keeper {
+    async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+        self.plug_in().await;
+        loop {
+            let live = self.live.clone();
+            let over = self.time_left();
+            self.tell_machine(over.as_ref().map(|(left, _)| *left));
+            let pause = match over {
+                Some((Duration::ZERO, EndReason::Ttl)) if self.sleeps_at_the_end() => {
+                    self.sleep_instead_of_ending().await;
+                    continue;
+                }
+                Some((Duration::ZERO, reason)) => return self.finish(reason).await,
+                Some((left, _)) => left.min(REFRESH),
+                None => FAR_AWAY,
+            };
+            let sleepy = self.sleepy();
+            if sleepy == Some(Duration::ZERO) {
+                self.fall_asleep().await;
+                continue;
+            }
+            let pause = sleepy.map_or(pause, |sleepy| pause.min(sleepy));
+            tokio::select! {
+                command = inbox.recv() => match command {
+                    Some(command) => if self.obey(command).await { return },
+                    None => return self.finish(EndReason::EngineClosed).await,
+                },
+                why = lost(live.as_deref()) => return self.finish(EndReason::GuestDied(why)).await,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Carries out a command. True when there is nothing left to look after.
+    async fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::SetLifetime { change, answer } => {
+                self.info.lifetime = self.lifetime.borrow().changed(change);
+                self.lifetime.send_replace(self.info.lifetime);
+                self.write_down();
+                let _ = answer.send(());
+                false
+            }
+            Command::SetNetwork { change, answer } => {
+                let _ = answer.send(self.set_network(change));
+                false
+            }
+            Command::Freeze { name, listed, mark, volumes, answer } => {
+                // Nobody may be waiting any more; then the copy of the machine is dropped, and ends.
+                let _ = answer.send(self.freeze(name, listed, mark, volumes).await);
+                false
+            }
+            Command::CopyVolume { from, to, answer } => {
+                let _ = answer.send(self.copy_volume(&from, &to).await);
+                false
+            }
+            Command::Saved { snapshot, checkpoint, spared, answer } => {
+                if let Some(checkpoint) = checkpoint {
+                    self.info.timeline.add(checkpoint, spared);
+                }
+                self.stand(Standing { saved: Some(snapshot), ..self.info.standing.clone() });
+                let _ = answer.send(());
+                false
+            }
+            Command::Rewind { to, answer } => {
+                // The caller may have gone; the change stands.
+                let _ = answer.send(self.rewind(&to).await);
+                false
+            }
+            Command::Folded { layers } => {
+                let mut standing = self.info.standing.clone();
+                standing.disk.retain(|layer| !layers.contains(layer));
+                self.stand(standing);
+                false
+            }
+            Command::NameCheckpoint { which, name, answer } => {
+                let named = self.info.timeline.rename(&which, name);
+                self.stand(self.info.standing.clone());
+                let _ = answer.send(named);
+                false
+            }
+            Command::LetGo => {
+                self.network.detach();
+                true
+            }
+            Command::Change { request, reason, answer } => {
+                let verdict = lifecycle::decide(self.phase.borrow().state(), request);
+                let (result, ended) = match verdict {
+                    Err(refused) => (Err(refused.into()), false),
+                    Ok(Verdict::NothingToDo) => (Ok(()), false),
+                    Ok(Verdict::Go(State::Ended)) => {
+                        self.finish(reason).await;
+                        (Ok(()), true)
+                    }
+                    Ok(Verdict::Go(_)) => (self.switch(request).await, false),
+                };
+                // The caller may have gone; the change stands.
+                let _ = answer.send(result);
+                ended
+            }
+        }
+    }
+
+    fn write_down(&self) {
+        if let Some(engine) = self.engine.upgrade()
+            && let Err(error) = engine.store.update_sandbox(&self.info)
+        {
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "what changed about it was not written down");
+        }
+    }
+
+    /// Writes down what it stands on and where it can go back to.
+    fn stand(&mut self, standing: Standing) {
+        self.info.standing = standing;
+        self.standing.send_replace(self.info.standing.clone());
+        self.timeline.send_replace(self.info.timeline.clone());
+        self.write_down();
+    }
+
+    async fn switch(&mut self, request: Request) -> Result<(), ChangeError> {
+        match (request, self.live.clone()) {
+            (Request::Hibernate, Some(live)) => self.hibernate(&live).await,
+            (_, None) => self.wake().await,
+            (Request::Pause, Some(live)) => {
+                live.link.hold(true);
+                live.machine.stop().await.map_err(ChangeError::Machine)?;
+                self.is_now(Phase::Paused(live), "paused");
+                Ok(())
+            }
+            (_, Some(live)) => {
+                live.machine.cont().await.map_err(ChangeError::Machine)?;
+                live.link.hold(false);
+                self.is_now(Phase::Running(live), "resumed");
+                Ok(())
+            }
+        }
+    }
+
+    fn is_now(&mut self, phase: Phase, event: &str) {
+        self.info.state = phase.state();
+        self.write_down();
+        self.record(event, serde_json::json!({}));
+        self.phase.send_replace(phase);
+    }
+
+    fn record(&self, kind: &str, detail: serde_json::Value) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        if let Err(error) = engine.record(&self.info.id, &self.info.workspace, kind, detail) {
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "an event was not written down");
+        }
+    }
+
+    /// Moves the machine's own deadline, which holds if this process dies. It lies a little later than ours.
+    fn tell_machine(&mut self, left: Option<Duration>) {
+        let deadline = left.map(|left| SystemTime::now() + left + BACKSTOP);
+        let changed = match (self.told, deadline) {
+            (Some(told), Some(deadline)) => deadline > told + REFRESH || deadline + REFRESH < told,
+            (told, deadline) => told.is_some() != deadline.is_some(),
+        };
+        if !changed {
+            return;
+        }
+        self.told = deadline;
+        let unix_ms = deadline
+            .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())
+            .map(|since| since.as_millis() as u64);
+        let Some(live) = &self.live else { return };
+        if let Err(error) = live.machine.set_deadline(unix_ms) {
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "the machine's own deadline could not be set");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Falling asleep, by itself or when it is asked to, waking, and waking somewhere else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Keeper, noting};
+use crate::create::CreateError;
+use crate::lifecycle::{self, Request, State};
+use crate::sandbox::{ChangeError, EndReason, Live, Phase};
+use crate::snapshot::SnapshotError;
+use crate::timeline::{Cause, Checkpoint, Mark};
+use crate::{hibernate, made, stall};
+
+/// After a sandbox could not hibernate, the next try waits so long.
+const RETRY_SLEEP: Duration = Duration::from_secs(60);
+/// No save takes longer.
+const LONGEST_SAVE: Duration = Duration::from_secs(600);
+
+impl Keeper {
+    pub(super) async fn hibernate(&mut self, live: &Arc<Live>) -> Result<(), ChangeError> {
+        let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
+        let paused = self.phase.borrow().state() == State::Paused;
+        if !paused {
+            self.write_out(live).await;
+        }
+        let id = self.intend(&engine)?;
+        live.link.hold(true);
+        let frozen = hibernate::freeze(&engine, live, &self.info, id).await;
+        let saved = match frozen {
+            Ok(saving) => {
+                // As in a snapshot: the disk has moved on, whatever becomes of the rest.
+                self.stand(saving.standing.clone());
+                saving.write().await
+            }
+            Err(error) => Err(error),
+        };
+        let standing = match saved {
+            Ok((snapshot, _)) => snapshot.standing(),
+            Err(error) => {
+                // It goes on as it was.
+                if !paused {
+                    let _ = live.machine.cont().await;
+                    live.link.hold(false);
+                }
+                return Err(error.into());
+            }
+        };
+        // Written down before the machine ends: whoever comes next finds one or the other.
+        self.info.state = State::Hibernated;
+        self.stand(standing);
+        self.live = None;
+        self.told = None;
+        self.is_now(Phase::Hibernated, "hibernated");
+        self.network.detach();
+        made::end_and_remove(&live.machine, &self.dir).await;
+        Ok(())
+    }
+
+    pub(super) async fn wake(&mut self) -> Result<(), ChangeError> {
+        let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
+        let live = Arc::new(hibernate::wake(&engine, &self.info).await?);
+        self.live = Some(live.clone());
+        self.plug_in().await;
+        stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
+        if self.info.lifetime.sleep.is_free {
+            self.info.lifetime.from = jiff::Timestamp::now();
+            self.lifetime.send_replace(self.info.lifetime);
+        }
+        self.is_now(Phase::Running(live), "woken");
+        Ok(())
+    }
+
+    /// Falls asleep where a checkpoint was made, and wakes there. Where it was is a checkpoint already, unless it
+    /// slept. One that cannot be woken is left asleep, to be woken later.
+    pub(super) async fn rewind(&mut self, to: &Checkpoint) -> Result<Option<u64>, ChangeError> {
+        lifecycle::decide(self.phase.borrow().state(), Request::Hibernate)?;
+        let engine = self.engine.upgrade().ok_or(SnapshotError::CutOff)?;
+        let found = engine.store.snapshot(&to.snapshot).map_err(SnapshotError::from)?;
+        let (snapshot, _) = found.ok_or(SnapshotError::Unknown)?;
+        // While there is still a machine to lose.
+        snapshot.source(&engine).await.map_err(CreateError::from)?;
+        let slept = self.info.standing.restored.clone().filter(|_| self.live.is_none());
+        if let Some(slept) = slept.filter(|slept| !self.info.timeline.snapshots().any(|known| known == slept)) {
+            let mark = Mark::new(Cause::Rewind, &format!("rewind to {}", to.number));
+            let checkpoint = self.info.timeline.begin(mark, slept);
+            self.info.timeline.add(checkpoint, Some(to.number));
+        }
+        let was = self.info.timeline.current;
+        self.info.timeline.went_to(to.number);
+        self.info.state = State::Hibernated;
+        self.stand(snapshot.standing());
+        self.record("rewound", serde_json::json!({ "to": to.number, "was": was }));
+        self.told = None;
+        self.phase.send_replace(Phase::Hibernated);
+        if let Some(live) = self.live.take() {
+            live.link.hold(true);
+            self.network.detach();
+            made::end_and_remove(&live.machine, &self.dir).await;
+        }
+        self.wake().await?;
+        Ok(was)
+    }
+
+    /// How long until a persistent sandbox hibernates; nothing if it never does by itself.
+    pub(super) fn sleepy(&self) -> Option<Duration> {
+        let after = self.engine.upgrade()?.config.hibernate_after?;
+        let may = self.lifetime.borrow().persistent && self.live.is_some();
+        (may && self.drowsy_since.is_none_or(|tried| tried.elapsed() > RETRY_SLEEP))
+            .then(|| after.saturating_sub(self.activity.idle_for()))
+    }
+
+    pub(super) async fn fall_asleep(&mut self) {
+        if let Some(live) = self.live.clone()
+            && let Err(error) = self.hibernate(&live).await
+        {
+            self.drowsy_since = Some(std::time::Instant::now());
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "a sandbox could not hibernate");
+        }
+    }
+
+    /// How long is left of its time, which need not pass while it hibernates.
+    pub(super) fn time_left(&self) -> Option<(Duration, EndReason)> {
+        let lifetime = *self.lifetime.borrow();
+        if self.live.is_none() && lifetime.sleep.is_free {
+            return None;
+        }
+        let (left, reason) = lifetime.left(self.activity.idle_for())?;
+        match self.drowsy_since {
+            // Its work would be lost if it ended now; it tries to sleep again a little later.
+            Some(tried) if lifetime.sleep.at_the_end => {
+                Some((left.max(RETRY_SLEEP.saturating_sub(tried.elapsed())), reason))
+            }
+            _ => Some((left, reason)),
+        }
+    }
+
+    pub(super) fn sleeps_at_the_end(&self) -> bool {
+        self.lifetime.borrow().sleep.at_the_end && self.live.is_some()
+    }
+
+    pub(super) async fn sleep_instead_of_ending(&mut self) {
+        // The machine's own deadline must not come in the middle of the save.
+        self.tell_machine(Some(LONGEST_SAVE));
+        self.fall_asleep().await;
+    }
+}
