@@ -33,6 +33,22 @@ start_server() {
   export SANDLING_API NO_PROXY=127.0.0.1,localhost
 }
 
+# Runs all `suites` at once, each by its `run_SUITE`: much of what each does is waiting. One's words are shown when it has
+# ended.
+run_suites() {
+  local suite pids=()
+  for suite in "${suites[@]}"; do
+    echo "conformance: $suite against $SANDLING_API"
+    "run_$suite" >"$run/$suite.log" 2>&1 &
+    pids+=($!)
+  done
+  for suite in "${suites[@]}"; do
+    wait "${pids[0]}" || fail "the $suite suite failed"
+    pids=("${pids[@]:1}")
+    cat "$run/$suite.log"
+  done
+}
+
 # Asks the server to end, expects a clean drain, and looks for what was left behind.
 stop_server() {
   local stopping=$server status=0 attempt directories

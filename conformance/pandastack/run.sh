@@ -47,21 +47,6 @@ run_typescript() {
   (cd "$installed/typescript" && timeout 1200 node --test --test-reporter=spec)
 }
 
-# All suites at once: much of what each does is waiting. One's words are shown when it has ended.
-run_suites() {
-  local suite pids=()
-  for suite in "${suites[@]}"; do
-    echo "conformance: $suite against $SANDLING_API"
-    "run_$suite" >"$run/$suite.log" 2>&1 &
-    pids+=($!)
-  done
-  for suite in "${suites[@]}"; do
-    wait "${pids[0]}" || fail "the $suite suite failed"
-    pids=("${pids[@]:1}")
-    cat "$run/$suite.log"
-  done
-}
-
 trap 'clean_up "$installed/server.log"' EXIT
 
 mkdir -p "$installed"

@@ -14,46 +14,8 @@ shift
 runners=("$@")
 [ ${#runners[@]} -gt 0 ] || runners=(python async typescript guides)
 installed=${CARGO_TARGET_DIR:-$here/../../target}/sdk-conformance
-# A short path: there are Unix sockets below it.
-run=$(mktemp -d "${TMPDIR:-/tmp}/sdk.XXXXXX")
-server=
-failed=0
-
-fail() {
-  echo "conformance: $*" >&2
-  failed=1
-}
-
-start_server() {
-  export SANDLING_HOME=$run/home
-  [ -z "${SANDLING_TEST_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES
-  [ -n "${SANDLING_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates
-  SANDLING_TOKEN=conformance-$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
-  export SANDLING_TOKEN
-  : >"$run/server.log"
-  "$sandling" serve --listen 127.0.0.1:0 >"$run/server.log" 2>&1 &
-  server=$!
-  for _ in $(seq 600); do
-    SANDLING_API=$(grep -om1 'http://127\.0\.0\.1:[0-9]*' "$run/server.log" || true)
-    [ -z "$SANDLING_API" ] || break
-    kill -0 "$server" 2>/dev/null || { cat "$run/server.log" >&2; exit 1; }
-    sleep 0.1
-  done
-  export SANDLING_API
-}
-
-stop_server() {
-  local stopping=$server
-  server=
-  kill -TERM "$stopping"
-  wait "$stopping" || fail "the server did not end cleanly"
-}
-
-cleanup() {
-  [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
-  rm -rf "$run"
-}
-trap cleanup EXIT
+. "$here/../../conformance/server.sh"
+trap 'clean_up "$installed/server.log"' EXIT
 
 case_python() { "$installed/python/bin/python" "$here/python/run.py" sync; }
 case_async() { "$installed/python/bin/python" "$here/python/run.py" async; }

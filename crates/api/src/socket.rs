@@ -1,15 +1,20 @@
 //! What WebSocket routes share.
 
+use std::time::Duration;
+
 use axum::extract::FromRequestParts;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 
 use crate::error::ApiError;
 
 /// The largest message a client may send.
 const MAX_MESSAGE: usize = 1024 * 1024;
+/// A client that has not closed by then, after we have, is not waited for.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A request that can become a WebSocket.
 pub(crate) struct Upgrade(pub(crate) WebSocketUpgrade);
@@ -34,5 +39,13 @@ pub(crate) fn json(value: &impl Serialize) -> Message {
 pub(crate) async fn last_words(socket: &mut WebSocket, value: &impl Serialize) {
     if socket.send(json(value)).await.is_ok() {
         let _ = socket.send(Message::Close(None)).await;
+        hear_out(socket).await;
     }
+}
+
+/// Takes what the client still sends until it has closed as well. A socket that is left with bytes unread is reset, and
+/// the client loses the last words that were on their way to it.
+pub(crate) async fn hear_out(messages: &mut (impl Stream<Item = Result<Message, axum::Error>> + Unpin)) {
+    let closed = async { while let Some(Ok(_)) = messages.next().await {} };
+    let _ = tokio::time::timeout(CLOSED_WITHIN, closed).await;
 }

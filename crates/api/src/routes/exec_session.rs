@@ -7,7 +7,8 @@
 //!
 //! To the client: `{"start":{"id","pid","existing"}}`; binary messages whose first byte says which stream the rest is
 //! of (1 stdout or the terminal, 2 stderr); `{"dropped":N}` where output was lost; at the end `{"exit":{…}}` or
-//! `{"error":"…","code":"…","status":N}`, whose status is the one of any other route. A client that goes away hangs up a terminal; any other command runs on.
+//! `{"error":"…","code":"…","status":N}`, whose status is the one of any other
+//! route. A client that goes away hangs up a terminal; any other command runs on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,7 +173,7 @@ struct Running {
 
 impl Running {
     async fn serve(mut self, socket: WebSocket, closing: Closing) {
-        let (sink, stream) = socket.split();
+        let (sink, mut stream) = socket.split();
         let input = Input {
             sandbox: self.sandbox.clone(),
             exec: self.execution.id().to_owned(),
@@ -181,7 +182,7 @@ impl Running {
         // Side by side: a command that does not read its stdin must not hold up what it prints.
         let ended = tokio::select! {
             ended = relay(&mut self.execution, self.greeting, &mut self.recorder, sink, closing) => ended,
-            () = input.take_all(self.stdin, stream) => Over::Cut,
+            () = input.take_all(self.stdin, &mut stream) => Over::Cut,
         };
         if self.hang_up && matches!(ended, Over::Cut) {
             // A shell that has ended minds neither. One that is about to wait for a key may only notice the signal when
@@ -189,6 +190,7 @@ impl Running {
             let _ = self.execution.signal(HANGUP).await;
             let _ = self.execution.stdin().finish();
         }
+        socket::hear_out(&mut stream).await;
     }
 }
 
@@ -253,7 +255,7 @@ struct Input {
 
 impl Input {
     /// Takes what the client sends until it is gone.
-    async fn take_all(&self, before: Option<String>, mut stream: SplitStream<WebSocket>) {
+    async fn take_all(&self, before: Option<String>, stream: &mut SplitStream<WebSocket>) {
         // A command that has ended, or has closed its stdin, takes no more; its exit is on its way.
         if let Some(before) = before {
             let _ = self.stdin.send(before.as_bytes()).await;

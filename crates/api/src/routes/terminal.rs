@@ -176,24 +176,24 @@ impl Terminal {
     /// Does what the client wants. False when it is gone.
     async fn take(&mut self, message: Option<Result<Message, axum::Error>>) -> bool {
         match message {
-            Some(Ok(Message::Binary(bytes))) => self.input.send(&bytes).await.is_ok(),
+            // A shell that has ended takes nothing; its exit is on its way.
+            Some(Ok(Message::Binary(bytes))) => drop(self.input.send(&bytes).await),
             Some(Ok(Message::Text(text))) => self.obey(&text).await,
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => true,
-            Some(Ok(Message::Close(_)) | Err(_)) | None => false,
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return false,
         }
+        true
     }
 
-    async fn obey(&mut self, text: &str) -> bool {
+    async fn obey(&mut self, text: &str) {
         // What cannot be understood is left alone: other clients know other words.
-        let Ok(control) = serde_json::from_str::<Control>(text) else { return true };
+        let Ok(control) = serde_json::from_str::<Control>(text) else { return };
         if let Some(Size { rows, cols }) = control.resize {
             let size = TerminalSize { rows: rows.max(1), cols: cols.max(1) };
-            // The shell may just have ended; its exit is on its way.
             let _ = self.sandbox.resize(self.execution.id(), size).await;
         }
-        match control.stdin {
-            Some(input) => self.input.send(input.as_bytes()).await.is_ok(),
-            None => true,
+        if let Some(input) = control.stdin {
+            let _ = self.input.send(input.as_bytes()).await;
         }
     }
 }
