@@ -10,6 +10,7 @@ after activation is the user's: it finds a `__main__` of its own, standard strea
 this file in its tracebacks.
 """
 
+import _signal
 import atexit
 import fcntl
 import gc
@@ -181,6 +182,8 @@ def rehearse(control, environment):
 
     open_standard_streams()
     replace_environment(json.loads(json.dumps(environment)))
+    fresh_authkey()
+    python_packages.changed_folders(environment.get("HOME"))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     run_script("import random\nprint(end='')\nx = [str(random.random()) for _ in range(3)]", fresh_main().__dict__)
     context = python_context.Context(control, fresh_main(), reseed, open_standard_streams)
@@ -217,7 +220,8 @@ def become(control):
         control.move(PRIVATE_FD)
         python_context.Context(control, main, reseed, open_standard_streams).serve()
         end(0, last_import)
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    # Not `signal.getsignal`, which makes an enumeration of it at some cost.
+    if _signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     report_end = None
     if message.get("report_end"):
@@ -291,6 +295,11 @@ def take_identity(message):
     if message.get("cwd") is not None:
         os.chdir(message["cwd"])
     replace_environment(message["env"])
+    fresh_authkey()
+
+
+def fresh_authkey():
+    """What processes of multiprocessing know each other by."""
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None:
         processes.current_process().authkey = os.urandom(32)
@@ -370,20 +379,19 @@ def end(status, last_import, report_end=None):
 
 def nothing_waits_for_the_end():
     """Whether the steps at an interpreter's end would do nothing: no thread but this one, no child of multiprocessing,
-    no log handler, and no function registered since the zygote loaded its modules."""
+    and no function or log handler registered since the zygote loaded its modules."""
     global registered_by_zygote
     finalizers = sys.modules["weakref"].finalize._registry if "weakref" in sys.modules else ()
-    registered = (atexit._ncallbacks(), len(finalizers))
+    handlers = sys.modules["logging"]._handlerList if "logging" in sys.modules else ()
+    registered = (atexit._ncallbacks(), len(finalizers), len(handlers))
     if registered_by_zygote is None:  # The first call, before anything of the user's runs.
         registered_by_zygote = registered
     threading = sys.modules.get("threading")
     processes = sys.modules.get("multiprocessing.process")
-    logging = sys.modules.get("logging")
     return (
         registered == registered_by_zygote
         and (threading is None or len(threading._active) == 1)
         and (processes is None or not processes._children)
-        and (logging is None or not logging._handlerList)
     )
 
 

@@ -8,6 +8,7 @@ from importlib.machinery import PathFinder
 # What `note` saw; nothing in an interpreter that was not forked.
 _folders = {}
 _loaded = {}
+_shared_folders = site.getsitepackages()
 
 
 def note():
@@ -22,10 +23,7 @@ def note():
 def loaded_are_replaced(home):
     """Whether something that is loaded would not be what an interpreter started now finds. If not, all that has come
     since is found too, in the order in which such an interpreter looks."""
-    if not _folders:
-        return False
-    # What this user cannot look into has nothing for it.
-    changed = [folder for folder in _site_folders(home) if _modified(folder) not in (None, _folders.get(folder))]
+    changed = changed_folders(home)
     if not changed:
         return False
     for folder in changed:
@@ -37,10 +35,17 @@ def loaded_are_replaced(home):
     return any(_found(name) != loaded for name, loaded in _loaded.items())
 
 
+def changed_folders(home):
+    """Where something was installed or removed since."""
+    # What this user cannot look into has nothing for it.
+    now = _folders and ((folder, _modified(folder)) for folder in _site_folders(home))
+    return [folder for folder, modified in now if modified not in (None, _folders.get(folder))]
+
+
 def _site_folders(home):
     version = "python%d.%d" % sys.version_info[:2]
     own = [os.path.join(home, ".local", "lib", version, "site-packages")] if home else []
-    return own + site.getsitepackages()
+    return own + _shared_folders
 
 
 def _first_site_folder():
