@@ -107,3 +107,47 @@ def test_a_start_on_a_full_disk_says_what_is_missing_or_works(disk, serve):
     client, _ = server.start()
     assert client.run(sandbox, "echo here") == "here\n"
     client.delete(sandbox)
+
+
+@pytest.mark.parametrize("what", ["snapshots", "fork", "hibernate"])
+def test_a_save_for_which_there_is_no_room_is_refused_and_the_sandbox_goes_on(disk, serve, what):
+    server, client = serve(disk / "home")
+    sandbox = client.create(ttl_seconds=1800)
+    client.run(sandbox, "head -c 40000000 /dev/urandom > /dev/shm/ballast; echo one > /root/file; sync")
+    digest = client.run(sandbox, "cat /dev/shm/ballast /root/file | sha256sum")
+    path = f"/v1/sandboxes/{sandbox}"
+    filler = fill(disk, leaving_mib=20)
+    refused = client.call("POST", f"{path}/{what}").expect(507)
+    assert refused.code == "no_space" and str(disk) not in refused.json()["error"], refused.body
+    assert client.living() == {sandbox}
+    assert client.run(sandbox, "cat /dev/shm/ballast /root/file | sha256sum") == digest
+    # Its disk may stand on a layer that was begun; nothing else is left.
+    left = lambda: {file.name for file in (server.home / "snapshots").rglob("*") if file.is_file()}
+    until("nothing is left of it", lambda: left() <= {"disk.qcow2"})
+    os.unlink(filler)
+    client.call("POST", f"{path}/{what}").expect(200, 201)
+    assert client.run(sandbox, "cat /dev/shm/ballast /root/file | sha256sum") == digest
+    for made in client.living():
+        client.delete(made)
+
+
+def test_a_volume_that_cannot_be_written_holds_its_sandbox_up_and_loses_nothing(disk, serve):
+    server, client = serve(disk / "home")
+    client.call("POST", "/v1/volumes", {"name": "data", "size_mb": 128}).expect(201)
+    sandbox = client.create(volumes=[{"name": "data", "mount": "/data"}], ttl_seconds=1800)
+    client.run(sandbox, "echo kept > /data/file; sync")
+    filler = fill(disk, leaving_mib=8)
+    path = f"/v1/sandboxes/{sandbox}"
+    line = "head -c 24000000 /dev/urandom > /data/big && sync && sha256sum < /data/big"
+    client.call("POST", f"{path}/exec", {"cmd": line, "id": "big", "detached": True}).expect(202)
+    stopped = lambda: client.call("POST", f"{path}/exec", {"cmd": "true", "timeout_seconds": 2}).status == 507
+    until("the sandbox stands still", stopped)
+    os.unlink(filler)
+    until("the sandbox goes on", lambda: not stopped())
+    result = client.call("GET", f"{path}/execs/big/result", query={"wait": "true"}).expect(200).json()
+    assert result["exit_code"] == 0, result
+    client.delete(sandbox)
+    reader = client.create(volumes=[{"name": "data", "mount": "/data", "read_only": True}])
+    assert client.run(reader, "sha256sum < /data/big") == result["stdout"]
+    assert client.run(reader, "cat /data/file") == "kept\n"
+    client.delete(reader)

@@ -92,17 +92,8 @@ impl Engine {
             return Err(ImportError::Damaged("its sizes are none"));
         }
         let hardware = self.hardware_of(snapshot.vcpus, snapshot.memory_mib);
-        let (theirs, ours) = (&manifest.made_on, MadeOn::here(&hardware));
-        let pairs = [
-            ("the accelerator", theirs.accelerator.clone(), ours.accelerator),
-            ("the CPU model", theirs.cpu_model.clone(), ours.cpu_model),
-            ("the device model", theirs.device_model.to_string(), ours.device_model.to_string()),
-            ("the emulator", theirs.emulator.clone(), ours.emulator),
-        ];
-        for (what, theirs, ours) in pairs {
-            if theirs != ours {
-                return Err(ImportError::OtherHost { what, theirs, ours });
-            }
+        if let Some((what, theirs, ours)) = manifest.made_on.differs_from(MadeOn::here(&hardware)) {
+            return Err(ImportError::OtherHost { what, theirs, ours });
         }
         if bake::key(&hardware) != snapshot.bake {
             return Err(ImportError::OtherVersion);

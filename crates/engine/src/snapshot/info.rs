@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -200,6 +201,16 @@ impl Files {
 
     pub(crate) fn overlay(&self) -> PathBuf {
         self.0.join("overlay.qcow2")
+    }
+
+    /// Removes what a save that failed has written. The machine stands on the disk already.
+    pub(super) fn leave_only_the_disk(&self) {
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if entry.file_name() != DISK {
+                // What cannot be removed now is removed when nothing stands on the disk any more.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 }
 

@@ -64,6 +64,17 @@ impl MadeOn {
             emulator: emulator_version().unwrap_or_else(|| "no QEMU".to_owned()),
         }
     }
+
+    /// The first thing that is another one there: what, theirs, ours.
+    pub(super) fn differs_from(&self, ours: Self) -> Option<(&'static str, String, String)> {
+        let pairs = [
+            ("the accelerator", self.accelerator.clone(), ours.accelerator),
+            ("the CPU model", self.cpu_model.clone(), ours.cpu_model),
+            ("the device model", self.device_model.to_string(), ours.device_model.to_string()),
+            ("the emulator", self.emulator.clone(), ours.emulator),
+        ];
+        pairs.into_iter().find(|(_, theirs, ours)| theirs != ours)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,5 +148,29 @@ impl<R: Read> Read for Hashed<R> {
         let read = self.inner.read(buffer)?;
         self.hasher.update(&buffer[..read]);
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_goes_on_only_where_everything_is_the_same() {
+        let here = MadeOn {
+            accelerator: "tcg".to_owned(),
+            cpu_model: "max".to_owned(),
+            device_model: DEVICE_MODEL,
+            emulator: "QEMU 7.2".to_owned(),
+        };
+        assert_eq!(here.differs_from(here.clone()), None);
+        for (what, elsewhere) in [
+            ("the accelerator", MadeOn { accelerator: "kvm".to_owned(), ..here.clone() }),
+            ("the CPU model", MadeOn { cpu_model: "host".to_owned(), ..here.clone() }),
+            ("the device model", MadeOn { device_model: DEVICE_MODEL + 1, ..here.clone() }),
+            ("the emulator", MadeOn { emulator: "QEMU 8.0".to_owned(), ..here.clone() }),
+        ] {
+            assert_eq!(elsewhere.differs_from(here.clone()).map(|(what, ..)| what), Some(what));
+        }
     }
 }

@@ -185,8 +185,9 @@ impl Saving {
 
     /// The part behind the running machine. When this returns, the snapshot is whole and written down.
     pub(crate) async fn write(self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
-        let writing = tokio::task::spawn_blocking(move || self.write_blocking());
-        writing.await.unwrap_or(Err(SnapshotError::CutOff))
+        let files = self.files.clone();
+        let writing = move || self.write_blocking().inspect_err(|_| files.leave_only_the_disk());
+        tokio::task::spawn_blocking(writing).await.unwrap_or(Err(SnapshotError::CutOff))
     }
 
     fn write_blocking(mut self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
