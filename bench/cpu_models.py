@@ -24,9 +24,10 @@ HERE = pathlib.Path(__file__).resolve().parent / "cpu_models"
 
 # What Sandling uses comes first: the others are told as ratios to it.
 MODELS = [
+    "max,la57=off,xlevel=0x80000008,erms=off",
     "max,la57=off,xlevel=0x80000008",
-    "max,la57=off,xlevel=0x80000008,avx2=off",
-    "max,la57=off,xlevel=0x80000008,avx2=off,avx=off",
+    "max,la57=off,xlevel=0x80000008,erms=off,avx2=off",
+    "max,la57=off,xlevel=0x80000008,erms=off,avx2=off,avx=off",
     "qemu64",
     "Nehalem",
     "Haswell-v4",

@@ -15,6 +15,7 @@ use crate::cgroup::Cgroups;
 use crate::console;
 use crate::environment::Variables;
 use crate::exec::{Execs, Pipe};
+use crate::identify::Names;
 use crate::interpreters::{Contexts, Drivers, Interpreters};
 use crate::link::{Link, Place, Received};
 use crate::outbox::Outbox;
@@ -82,9 +83,8 @@ pub enum Owner {
 }
 
 pub struct Agent {
-    pub home: Home,
-    /// Where our own files are, on a file system that is gone with the machine.
-    pub folder: PathBuf,
+    /// Absent where the machine is somebody else's.
+    pub names: Option<Names>,
     pub poller: Poller,
     pub link: Link,
     pub streams: Streams,
@@ -129,9 +129,8 @@ impl Agent {
             poller.add(listener, Source::Listener, Interest::Read)?;
         }
         Ok(Self {
-            home: setup.home,
             drivers: Drivers::install(&setup.folder)?,
-            folder: setup.folder,
+            names: if setup.home == Home::Machine { Some(Names::open(&setup.folder)?) } else { None },
             poller,
             link,
             streams: Streams::new(outbox),
@@ -211,7 +210,7 @@ impl Agent {
             Timer::CellDeadline(context, cell) => self.cell_deadline(context, cell),
             Timer::CellNudge(context, cell) => self.nudge_cell(context, cell),
             Timer::CellGrace(context, cell) => self.cell_grace_is_over(context, cell),
-            Timer::Refill(language) => self.refill_or_say(language),
+            Timer::Refill(language) => self.refill_if_due(language),
             Timer::CheckSpare(language) => self.check_spare(language),
             Timer::Reopen => self.open_link(),
         }

@@ -29,6 +29,8 @@ pub struct Cgroups {
     lingering: Vec<Cgroup>,
     made: u64,
     forks_refused: u64,
+    /// What `limit_pids` was last told.
+    pids: Option<Option<u32>>,
 }
 
 /// The group of one command.
@@ -59,11 +61,12 @@ impl Cgroups {
         Ok(cgroups)
     }
 
-    pub fn limit_pids(&self, pids: Option<u32>) -> io::Result<()> {
-        let Some(user) = &self.user else {
-            return Ok(());
-        };
-        fs::write(user.join("pids.max"), pids.map_or("max".to_owned(), |pids| pids.to_string()))
+    pub fn limit_pids(&mut self, pids: Option<u32>) -> io::Result<()> {
+        if let Some(user) = self.user.as_ref().filter(|_| self.pids != Some(pids)) {
+            fs::write(user.join("pids.max"), pids.map_or("max".to_owned(), |pids| pids.to_string()))?;
+            self.pids = Some(pids);
+        }
+        Ok(())
     }
 
     /// Stops every process of the user.

@@ -4,15 +4,16 @@
 //! the line that reseeds them goes before any line that makes them run code. Those that run somebody's code already
 //! get it at once; those that only wait to be claimed are not even woken for it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use sandling_protocol::{Failure, FailureKind, Identity, Proof};
 
-use crate::agent::{Agent, Home};
+use crate::agent::Agent;
 use crate::clock;
 use crate::console;
 use crate::failure::{failure, io_failure};
@@ -38,6 +39,48 @@ struct Pool {
     data: [u8; MOST_ENTROPY_BYTES],
 }
 
+/// What a machine's identity is written to, held open: in a guest that was just restored all code is new to the
+/// emulator, and an open is a lot of it.
+pub struct Names {
+    /// What `/etc` and `/proc` show; see [`crate::boot`].
+    files: [File; 3],
+    /// The kernel's random generator.
+    random: File,
+}
+
+impl Names {
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        let writable = |path: &Path| File::options().write(true).open(path);
+        let [machine_id, boot_id, hostname] = [MACHINE_ID, BOOT_ID, HOSTNAME].map(|name| writable(&folder.join(name)));
+        Ok(Self { files: [machine_id?, boot_id?, hostname?], random: writable(Path::new("/dev/urandom"))? })
+    }
+
+    fn write(&self, identity: &Identity) -> io::Result<()> {
+        rustix::system::sethostname(identity.hostname.as_bytes())?;
+        for (file, name) in self.files.iter().zip([&identity.machine_id, &identity.boot_id, &identity.hostname]) {
+            let line = format!("{name}\n");
+            file.write_all_at(line.as_bytes(), 0)?;
+            if file.metadata()?.len() != line.len() as u64 {
+                file.set_len(line.len() as u64)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reseed_kernel(&self, entropy: &[u8]) -> io::Result<()> {
+        let mut data = [0; MOST_ENTROPY_BYTES];
+        let length = entropy.len().min(MOST_ENTROPY_BYTES);
+        data[..length].copy_from_slice(&entropy[..length]);
+        let pool = Pool { entropy_bits: (length * 8) as libc::c_int, bytes: length as libc::c_int, data };
+        // SAFETY: `pool` has the layout of `rand_pool_info` and holds as many bytes as it says; the second takes none.
+        let failed = unsafe {
+            libc::ioctl(self.random.as_raw_fd(), RNDADDENTROPY, &raw const pool) != 0
+                || libc::ioctl(self.random.as_raw_fd(), RNDRESEEDCRNG) != 0
+        };
+        if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
 impl Agent {
     pub fn identify(&mut self, identity: Identity) -> Result<Proof, Failure> {
         let entropy = from_hex(&identity.entropy).filter(|entropy| entropy.len() >= LEAST_ENTROPY_BYTES);
@@ -45,10 +88,11 @@ impl Agent {
             entropy.ok_or_else(|| failure(FailureKind::Invalid, "entropy must be 32 bytes or more, in hex"))?;
         let mut kernel_reseeded = false;
         // A machine that is somebody else's keeps its clock and names.
-        if self.home == Home::Machine {
+        if let Some(names) = &self.names {
             clock::set_unix_nanos(identity.unix_nanos).map_err(|error| io_failure("setting the clock", &error))?;
-            kernel_reseeded = reseed_kernel(&entropy).inspect_err(|e| console::say(&format!("no reseed: {e}"))).is_ok();
-            write_names(&self.folder, &identity).map_err(|error| io_failure("setting the names", &error))?;
+            let reseeded = names.reseed_kernel(&entropy).inspect_err(|e| console::say(&format!("no reseed: {e}")));
+            kernel_reseeded = reseeded.is_ok();
+            names.write(&identity).map_err(|error| io_failure("setting the names", &error))?;
             let limited = self.cgroups.limit_pids(identity.limits.pids);
             limited.map_err(|error| io_failure("setting the limits", &error))?;
         }
@@ -95,31 +139,6 @@ pub fn fresh_entropy() -> String {
     // The kernel's generator is ready long before this and then gives so few bytes at once, without fail.
     let _ = getrandom(&mut bytes, GetRandomFlags::empty());
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn reseed_kernel(entropy: &[u8]) -> io::Result<()> {
-    let mut data = [0; MOST_ENTROPY_BYTES];
-    let length = entropy.len().min(MOST_ENTROPY_BYTES);
-    data[..length].copy_from_slice(&entropy[..length]);
-    let pool = Pool { entropy_bits: (length * 8) as libc::c_int, bytes: length as libc::c_int, data };
-    let device = File::options().write(true).open("/dev/urandom")?;
-    // SAFETY: `pool` has the layout of `rand_pool_info` and holds as many bytes as it says; the second takes none.
-    let failed = unsafe {
-        libc::ioctl(device.as_raw_fd(), RNDADDENTROPY, &raw const pool) != 0
-            || libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG) != 0
-    };
-    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// The files are what `/etc` and `/proc` show; see [`crate::boot`].
-fn write_names(folder: &Path, identity: &Identity) -> io::Result<()> {
-    rustix::system::sethostname(identity.hostname.as_bytes())?;
-    for (file, value) in
-        [(MACHINE_ID, &identity.machine_id), (BOOT_ID, &identity.boot_id), (HOSTNAME, &identity.hostname)]
-    {
-        fs::write(folder.join(file), format!("{value}\n"))?;
-    }
-    Ok(())
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {

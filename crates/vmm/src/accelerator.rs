@@ -26,8 +26,9 @@ impl Accelerator {
             Self::Kvm => "host",
             // Five-level paging only makes emulated page walks longer. The extended level must be said: without SVM,
             // QEMU drops it below the leaf that has the address sizes, and the kernel then takes its own memory for
-            // out of range.
-            Self::Tcg => "max,la57=off,xlevel=0x80000008",
+            // out of range. A processor that boasts of fast string instructions has kernel and C library copy byte by
+            // byte, each of which is a turn of an emulated loop.
+            Self::Tcg => "max,la57=off,xlevel=0x80000008,erms=off",
         }
     }
 }

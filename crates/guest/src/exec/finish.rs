@@ -92,6 +92,7 @@ impl Agent {
             self.cgroups.give_back(cgroup);
         }
         if let Some(interpreter) = interpreter {
+            self.refill_soon(interpreter);
             self.forget_interpreter(interpreter);
         }
         self.pump_viewers(key);

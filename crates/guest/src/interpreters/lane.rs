@@ -1,12 +1,12 @@
 //! One language's warm side: a zygote that forks spares, or spares started ahead where forking is not possible.
 //!
-//! One spare is kept ready. It is made again some time after it was used, not at once: whoever used it needs the
+//! One spare is kept ready. It is made again some time after it was used, not at once: whoever uses it needs the
 //! processor now. Whoever comes in between gets one made on the spot.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use sandling_protocol::{Failure, FailureKind, Language, Response, StreamId};
@@ -26,8 +26,10 @@ use crate::sys::{children, fds, socket};
 use crate::timers::Timer;
 use crate::users::User;
 
-/// How long after the use of a spare the next is made.
+/// How long after a spare's script has ended the next spare is made.
 const REFILL_AFTER: Duration = Duration::from_millis(100);
+/// The same for one that goes on for longer than this.
+const REFILL_MEANWHILE: Duration = Duration::from_secs(1);
 /// Nothing tells when a socket has been read; this is looked at before a snapshot only.
 const SETTLE_POLL: Duration = Duration::from_millis(5);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -57,6 +59,9 @@ pub struct Lane {
     forking: VecDeque<u64>,
     waiting: Vec<StreamId>,
     failures: u32,
+    /// When the next spare is to be made. A timer that was set for an earlier time, perhaps before a snapshot, does
+    /// not count.
+    refill_at: Option<Instant>,
 }
 
 impl Lane {
@@ -139,10 +144,11 @@ impl Agent {
     /// A warm interpreter for somebody, if there can be one without a cold start.
     pub fn claim(&mut self, language: Language) -> Option<u64> {
         let lane = self.interpreters.lanes.get_mut(&language)?;
-        self.timers.set(REFILL_AFTER, Timer::Refill(language));
         lane.spare_waits = false;
-        if let Some(key) = lane.spare.take() {
-            return Some(key);
+        let spare = lane.spare.take();
+        self.refill_after(REFILL_MEANWHILE, language);
+        if spare.is_some() {
+            return spare;
         }
         if !self.can_make_spare(language) {
             return None;
@@ -332,6 +338,27 @@ impl Agent {
         }
     }
 
+    /// A script has ended: there is time for the next spare.
+    pub fn refill_soon(&mut self, key: u64) {
+        if let Some(language) = self.interpreters.get(key).map(|interpreter| interpreter.language) {
+            self.refill_after(REFILL_AFTER, language);
+        }
+    }
+
+    fn refill_after(&mut self, pause: Duration, language: Language) {
+        if let Some(lane) = self.interpreters.lanes.get_mut(&language) {
+            lane.refill_at = Some(Instant::now() + pause);
+            self.timers.set(pause, Timer::Refill(language));
+        }
+    }
+
+    pub fn refill_if_due(&mut self, language: Language) {
+        let lane = self.interpreters.lanes.get(&language);
+        if lane.is_some_and(|lane| lane.refill_at.is_none_or(|at| at <= Instant::now())) {
+            self.refill_or_say(language);
+        }
+    }
+
     /// A zygote or a spare is no more.
     pub fn lane_lost(&mut self, key: u64, language: Language) {
         let Some(lane) = self.interpreters.lanes.get_mut(&language) else {
@@ -358,7 +385,7 @@ impl Agent {
         for orphan in orphans {
             self.interpreter_lost(orphan);
         }
-        self.timers.set(RETRY_AFTER, Timer::Refill(language));
+        self.refill_after(RETRY_AFTER, language);
     }
 
     pub fn refill_or_say(&mut self, language: Language) {

@@ -166,6 +166,8 @@ fn beginning(start: &Start) -> Options {
         Start::Restore { .. } => vec![
             ("global", "migration.send-configuration=off".to_owned()),
             ("global", "migration.x-events=on".to_owned()),
+            // Nobody has to learn where the card is now, and the guest would be kept busy with it.
+            ("global", "migration.announce-rounds=0".to_owned()),
             ("incoming", format!("fd:{STATE_FD}")),
         ],
     }
