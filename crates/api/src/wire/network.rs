@@ -1,16 +1,16 @@
 //! What sandboxes may reach, what they reached, and secrets.
 
 use sandling_engine::network::{AttachedSecret, NetworkCounts, NetworkEvent, SecretInfo};
-use sandling_engine::{NetworkChange, NetworkSettings, NetworkWish, Sandbox};
+use sandling_engine::{NetworkChange, NetworkDefault, NetworkSettings, NetworkWish, Sandbox};
 use sandling_network::policy::{BadEntry, Entry, Mode, Policy, TlsMode};
-use sandling_network::{EventKind, Verdict};
+use sandling_network::{EventKind, LimitWish, Limits, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
-/// What a sandbox may reach. Without it: nothing.
+/// What a sandbox may reach. Without it: what its template's or its workspace's default says, else nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRequest {
@@ -21,9 +21,68 @@ pub struct NetworkRequest {
     #[schema(max_items = 512, example = json!(["pypi", "example.com", "*.example.org:8443"]))]
     pub allow: Option<Vec<String>>,
     pub tls: Option<TlsName>,
+    pub limits: Option<NetworkLimits>,
     /// Secrets of the workspace that the sandbox may use, by name. Later they can be taken away and not added.
     #[schema(max_items = 32)]
     pub secrets: Option<Vec<String>>,
+}
+
+/// How much of the network a sandbox may use. What is absent is the server's own limit, which is also the most of each.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkLimits {
+    /// Bytes that it may send in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1024)]
+    pub sent_bytes_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1024)]
+    pub received_bytes_per_second: Option<u64>,
+    /// Connections at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub connections: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub dns_queries_per_second: Option<u64>,
+}
+
+impl From<NetworkLimits> for LimitWish {
+    fn from(limits: NetworkLimits) -> Self {
+        Self {
+            sent_bytes: limits.sent_bytes,
+            sent_bytes_per_second: limits.sent_bytes_per_second,
+            received_bytes_per_second: limits.received_bytes_per_second,
+            connections: limits.connections,
+            dns_queries_per_second: limits.dns_queries_per_second,
+        }
+    }
+}
+
+impl From<LimitWish> for NetworkLimits {
+    fn from(limits: LimitWish) -> Self {
+        Self {
+            sent_bytes: limits.sent_bytes,
+            sent_bytes_per_second: limits.sent_bytes_per_second,
+            received_bytes_per_second: limits.received_bytes_per_second,
+            connections: limits.connections,
+            dns_queries_per_second: limits.dns_queries_per_second,
+        }
+    }
+}
+
+impl From<Limits> for NetworkLimits {
+    fn from(limits: Limits) -> Self {
+        Self {
+            sent_bytes: Some(limits.bytes_out),
+            sent_bytes_per_second: Some(limits.bytes_out_per_second),
+            received_bytes_per_second: Some(limits.bytes_in_per_second),
+            connections: Some(limits.connections as u64),
+            dns_queries_per_second: Some(limits.dns_queries_per_second.into()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -55,6 +114,8 @@ pub enum BadNetwork {
     Entry(#[from] BadEntry),
     #[error("the mode `deny` has no list; leave the mode out or say `allow`")]
     DenyWithList,
+    #[error("a default gives no secrets; they are given to each sandbox by name")]
+    DefaultWithSecrets,
 }
 
 impl From<BadNetwork> for ApiError {
@@ -65,17 +126,32 @@ impl From<BadNetwork> for ApiError {
 
 impl NetworkRequest {
     /// What is wanted, with what the public clients call `egress_allowlist` on top.
-    pub fn into_wish(self, allowlist: Vec<String>) -> Result<NetworkWish, BadNetwork> {
-        let secrets = self.secrets.clone().unwrap_or_default();
-        let policy = self.policy(allowlist)?;
-        Ok(NetworkWish { policy, secrets })
+    pub fn into_wish(self, allowlist: Option<Vec<String>>) -> Result<NetworkWish, BadNetwork> {
+        let (secrets, limits) = (self.secrets.clone().unwrap_or_default(), self.limits.unwrap_or_default().into());
+        let policy = if self.says_policy() || allowlist.is_some() {
+            Some(self.policy(allowlist.unwrap_or_default())?)
+        } else {
+            None
+        };
+        Ok(NetworkWish { policy, limits, secrets })
     }
 
     pub(crate) fn into_change(self) -> Result<NetworkChange, BadNetwork> {
-        let secrets = self.secrets.clone();
-        let says_policy = self.mode.is_some() || self.allow.is_some() || self.tls.is_some();
-        let policy = if says_policy { Some(self.policy(Vec::new())?) } else { None };
-        Ok(NetworkChange { policy, secrets })
+        let (secrets, limits) = (self.secrets.clone(), self.limits.unwrap_or_default().into());
+        let policy = if self.says_policy() { Some(self.policy(Vec::new())?) } else { None };
+        Ok(NetworkChange { policy, limits, secrets })
+    }
+
+    pub(crate) fn into_default(self) -> Result<NetworkDefault, BadNetwork> {
+        if self.secrets.is_some() {
+            return Err(BadNetwork::DefaultWithSecrets);
+        }
+        let NetworkChange { policy, limits, .. } = self.into_change()?;
+        Ok(NetworkDefault { policy, limits })
+    }
+
+    fn says_policy(&self) -> bool {
+        self.mode.is_some() || self.allow.is_some() || self.tls.is_some()
     }
 
     fn policy(self, more: Vec<String>) -> Result<Policy, BadNetwork> {
@@ -142,10 +218,27 @@ impl From<&NetworkSettings> for NetworkSummary {
 pub(crate) struct NetworkView {
     #[serde(flatten)]
     policy: PolicyView,
+    /// What it may use, whoever said so.
+    limits: NetworkLimits,
     secrets: Vec<AttachedView>,
     counts: CountsView,
     /// In the mode `learn`: the list that would have allowed what was used.
     learned: Option<Vec<String>>,
+}
+
+/// What new sandboxes may reach that say nothing about it themselves.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NetworkDefaultView {
+    /// Absent: it is left to the workspace's default, and that to none at all.
+    policy: Option<PolicyView>,
+    /// Those that it sets.
+    limits: NetworkLimits,
+}
+
+impl From<NetworkDefault> for NetworkDefaultView {
+    fn from(default: NetworkDefault) -> Self {
+        Self { policy: default.policy.as_ref().map(PolicyView::from), limits: default.limits.into() }
+    }
 }
 
 /// A secret that the sandbox may use.
@@ -177,6 +270,7 @@ impl NetworkView {
         let learned = sandbox.learned_policy().filter(|_| settings.policy.mode == Mode::Learn);
         Self {
             policy: (&settings.policy).into(),
+            limits: sandbox.network_limits().into(),
             secrets: settings.secrets.into_iter().map(attached).collect(),
             counts: sandbox.network_counts().into(),
             learned: learned.map(|policy| policy.allow.iter().map(ToString::to_string).collect()),
@@ -276,7 +370,7 @@ impl From<NetworkEvent> for NetworkEventView {
 }
 
 /// The stable name of a reason: a refusal's is under `code`, a failure is nothing else.
-fn code(reason: &impl Serialize) -> Option<String> {
+pub(crate) fn code(reason: &impl Serialize) -> Option<String> {
     match serde_json::to_value(reason).ok()? {
         Value::String(code) => Some(code),
         Value::Object(fields) => fields.get("code")?.as_str().map(str::to_owned),
@@ -337,14 +431,26 @@ mod tests {
 
     fn wish(body: Value, allowlist: &[&str]) -> Result<NetworkWish, BadNetwork> {
         let request: NetworkRequest = serde_json::from_value(body).unwrap();
-        request.into_wish(allowlist.iter().map(|name| (*name).to_owned()).collect())
+        let allowlist = (!allowlist.is_empty()).then(|| allowlist.iter().map(|name| (*name).to_owned()).collect());
+        request.into_wish(allowlist)
     }
 
     #[test]
     fn a_plain_list_of_names_is_a_policy() {
-        let policy = wish(serde_json::json!({}), &["example.com", "pypi"]).unwrap().policy;
+        let policy = wish(serde_json::json!({}), &["example.com", "pypi"]).unwrap().policy.unwrap();
         assert_eq!((policy.mode, policy.allow.len()), (Mode::Allow, 2));
-        assert_eq!(wish(serde_json::json!({}), &[]).unwrap().policy, Policy::default());
+        assert_eq!(wish(serde_json::json!({"mode": "deny"}), &[]).unwrap().policy, Some(Policy::default()));
+        assert_eq!(wish(serde_json::json!({"allow": []}), &[]).unwrap().policy, Some(Policy::default()));
+    }
+
+    #[test]
+    fn who_says_nothing_leaves_it_to_the_defaults() {
+        let request = serde_json::json!({"secrets": ["KEY"], "limits": {"connections": 3}});
+        let wish = wish(request.clone(), &[]).unwrap();
+        assert_eq!((wish.policy, wish.limits.connections), (None, Some(3)));
+        let default = serde_json::from_value::<NetworkRequest>(request).unwrap().into_default();
+        assert!(matches!(default, Err(BadNetwork::DefaultWithSecrets)));
+        assert!(serde_json::from_value::<NetworkRequest>(serde_json::json!({"limits": {"speed": 3}})).is_err());
     }
 
     #[test]

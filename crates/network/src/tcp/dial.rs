@@ -22,14 +22,14 @@ static NEXT: AtomicU16 = AtomicU16::new(0);
 
 /// Opens a connection to `port` of the guest.
 pub(crate) async fn dial(shared: &Arc<Shared>, port: u16) -> io::Result<GuestStream> {
-    if shared.table.count().0 >= shared.limits.connections {
+    if shared.table.count().0 >= shared.limits().connections {
         return Err(ErrorKind::QuotaExceeded.into());
     }
     let (place, connection) = find_place(shared, port).ok_or(ErrorKind::AddrInUse)?;
     let (dropped, when_dropped) = oneshot::channel();
     tokio::spawn(keep(shared.clone(), place, connection.clone(), when_dropped));
     let stream = GuestStream::dialled(connection.clone(), dropped);
-    timeout(shared.limits.connect, connection.established()).await.map_err(|_| ErrorKind::TimedOut)??;
+    timeout(shared.limits().connect, connection.established()).await.map_err(|_| ErrorKind::TimedOut)??;
     Ok(stream)
 }
 

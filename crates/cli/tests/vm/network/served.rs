@@ -70,6 +70,9 @@ isolated! {
 
         server.kill().await.unwrap();
         let (mut server, _said) = serve(&home).await;
+        // What a name resolved to is known to the next server, too.
+        let pinned = format!("curl -s -m 30 -o /dev/null -w '%{{http_code}}' --resolve example.com:80:{} http://example.com/", world::SHARED);
+        assert_eq!(ok(&home, &["exec", "-c", &pinned, &id]).await, "200");
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
         let shown: Value = serde_json::from_str(&ok(&home, &["network", &id, "--json"]).await).unwrap();
         assert_eq!((&shown["mode"], &shown["allow"]), (&"allow".into(), &serde_json::json!(["example.com"])), "{shown}");
@@ -93,10 +96,32 @@ isolated! {
         ok(&home, &["secret", "rm", "API_KEY"]).await;
         assert!(refused(&home, &["secret", "rm", "API_KEY"]).await.contains("not found"));
 
-        let learned = sandling(&home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
+        // What sandboxes have that say nothing: their template's default, then the workspace's.
+        ok(&home, &["network", "--default", "--allow", "example.com", "--limit", "connections=7"]).await;
+        let home = &home;
+        let of = |arguments: &'static [&'static str]| async move {
+            let id = ok(home, &[&["create", "--ttl", "10m"], arguments].concat()).await;
+            let shown: Value = serde_json::from_str(&ok(home, &["network", &id, "--json"]).await).unwrap();
+            (id, shown)
+        };
+        let (id, shown) = of(&["--network-limit", "sent_bytes=1M"]).await;
+        assert_eq!((&shown["allow"], &shown["limits"]["connections"]), (&serde_json::json!(["example.com"]), &7.into()), "{shown}");
+        assert_eq!(shown["limits"]["sent_bytes"], 1 << 20, "{shown}");
+        assert_eq!(fetch(home, &id, "example.com").await, "200");
+        let limited = ok(home, &["network", &id, "--limit", "connections=3", "--json"]).await;
+        assert!(limited.contains("\"connections\": 3"), "{limited}");
+        assert!(refused(home, &["network", &id, "--limit", "connections=2000"]).await.contains("between 1 and 1024"));
+        ok(home, &["network", "--template", "base", "--set", "open"]).await;
+        assert_eq!(of(&[]).await.1["mode"], "open");
+        assert_eq!(of(&["--network", "deny"]).await.1["mode"], "deny");
+        ok(home, &["network", "--template", "base", "--clear"]).await;
+        ok(home, &["network", "--default", "--clear"]).await;
+        assert!(ok(home, &["network", "--default"]).await.contains("as by default"));
+
+        let learned = sandling(home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
         let said = String::from_utf8(learned.stderr).unwrap();
         assert!(said.contains("--allow www.example.com"), "{said}");
-        ok(&home, &["rm", "--all"]).await;
+        ok(home, &["rm", "--all"]).await;
         server.kill().await.unwrap();
     }
 }

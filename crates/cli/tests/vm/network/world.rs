@@ -51,7 +51,7 @@ impl World {
 
     pub async fn sandbox(&self, entries: &[&str], secrets: &[&str]) -> Arc<Sandbox> {
         let secrets = secrets.iter().map(|name| (*name).to_owned()).collect();
-        let network = NetworkWish { policy: allow(entries), secrets };
+        let network = NetworkWish { policy: Some(allow(entries)), secrets, ..NetworkWish::default() };
         let made = self.engine.engine.create(CreateSpec { network, ..spec("base") }).await;
         made.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
