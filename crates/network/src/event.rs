@@ -47,6 +47,8 @@ pub enum EventKind {
     Dns,
     /// A connection was asked for.
     Connect,
+    /// A peer of its group asked for a connection to it.
+    Accept,
     /// A connection showed its name, or failed to.
     Name,
     /// An HTTP request was read.
@@ -208,8 +210,10 @@ impl Journal {
         let refused = matches!(event.verdict, Verdict::Refused(_));
         match (event.kind, refused) {
             (EventKind::Dns, true) => add(&self.counters.dns_refused),
-            (EventKind::Connect | EventKind::Name, true) => add(&self.counters.connections_refused),
-            (EventKind::Connect, false) if event.verdict == Verdict::Allowed => add(&self.counters.connections_allowed),
+            (EventKind::Connect | EventKind::Accept | EventKind::Name, true) => add(&self.counters.connections_refused),
+            (EventKind::Connect | EventKind::Accept, false) if event.verdict == Verdict::Allowed => {
+                add(&self.counters.connections_allowed)
+            }
             (EventKind::Packet, true) => add(&self.counters.packets_refused),
             (EventKind::Request, true) => add(&self.counters.requests_refused),
             _ => {}

@@ -13,7 +13,7 @@ use crate::event::{Journal, Stats};
 use crate::frame::{self, Ends};
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::peers::PeerNames;
+use crate::peers::{PeerNames, Peers};
 use crate::policy::{Learned, Policy, Rules};
 use crate::receive::receive;
 use crate::secret::SecretSet;
@@ -110,6 +110,12 @@ impl GatewayHandle {
     /// Changes the secrets, at once: connections to hosts whose secrets change are reset.
     pub fn set_secrets(&self, secrets: SecretSet) {
         self.shared.secrets.send_replace(Arc::new(secrets));
+    }
+
+    /// Puts it among others, or alone. Connections to peers that it no longer has are reset.
+    pub fn set_peers(&self, peers: Option<Arc<dyn Peers>>) {
+        self.shared.peers.set(peers);
+        self.shared.judge_again();
     }
 
     /// Opens TLS with this from now on, where it has to be opened.

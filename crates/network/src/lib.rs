@@ -41,7 +41,7 @@ pub use frame::{Ends, MacAddress};
 pub use gateway::{Gateway, GatewayHandle, StartError};
 pub use limits::{BadLimit, LimitWish, Limits};
 pub use name::{HostName, NotAName};
-pub use peers::{Group, PeerIo, PeerStream, Peers};
+pub use peers::{Group, Member, PeerIo, PeerStream, Peers};
 pub use secret::{BadSecret, Secret, SecretSet};
 pub use tcp::Flow;
 pub use tls::{Authority, AuthorityError, RootsError, TrustRoots};

@@ -70,6 +70,11 @@ impl Shared {
         self.rules.borrow().clone()
     }
 
+    /// Lets all open connections be judged again.
+    pub fn judge_again(&self) {
+        self.rules.send_modify(|_| {});
+    }
+
     /// The address that stands for a peer of this name, if there is one.
     pub fn peer_address(&self, name: &HostName) -> Option<Ipv4Addr> {
         self.peers.address(name)

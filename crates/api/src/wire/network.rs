@@ -1,6 +1,6 @@
 //! What sandboxes may reach, what they reached, and secrets.
 
-use sandling_engine::network::{AttachedSecret, NetworkCounts, NetworkEvent, SecretInfo};
+use sandling_engine::network::{AttachedSecret, GroupChange, Membership, NetworkCounts, NetworkEvent, SecretInfo};
 use sandling_engine::{NetworkChange, NetworkDefault, NetworkSettings, NetworkWish, Sandbox};
 use sandling_network::policy::{BadEntry, Entry, Mode, Policy, TlsMode};
 use sandling_network::{EventKind, LimitWish, Limits, Verdict};
@@ -22,9 +22,15 @@ pub struct NetworkRequest {
     pub allow: Option<Vec<String>>,
     pub tls: Option<TlsName>,
     pub limits: Option<NetworkLimits>,
-    /// Secrets of the workspace that the sandbox may use, by name. Later they can be taken away and not added.
+    /// Secrets of the workspace that the sandbox may use, by name. In a change: all that it has from then on.
     #[schema(max_items = 32)]
     pub secrets: Option<Vec<String>>,
+    /// A group of sandboxes that reach each other by name. Empty in a change: it leaves the one it is in.
+    #[schema(pattern = "^[a-z0-9-]{0,40}$", example = "crawl")]
+    pub group: Option<String>,
+    /// What the others of the group call it: `HOSTNAME.internal`. In any case `ID.internal`.
+    #[schema(pattern = "^[a-z0-9-]{1,40}$", example = "database")]
+    pub hostname: Option<String>,
 }
 
 /// How much of the network a sandbox may use. What is absent is the server's own limit, which is also the most of each.
@@ -116,6 +122,10 @@ pub enum BadNetwork {
     DenyWithList,
     #[error("a default gives no secrets; they are given to each sandbox by name")]
     DefaultWithSecrets,
+    #[error("a hostname is one in a group; name the group, too")]
+    HostnameWithoutGroup,
+    #[error("a default puts sandboxes in no group; that is said for each of them")]
+    DefaultWithGroup,
 }
 
 impl From<BadNetwork> for ApiError {
@@ -127,27 +137,45 @@ impl From<BadNetwork> for ApiError {
 impl NetworkRequest {
     /// What is wanted, with what the public clients call `egress_allowlist` on top.
     pub fn into_wish(self, allowlist: Option<Vec<String>>) -> Result<NetworkWish, BadNetwork> {
+        let group = self.membership()?;
         let (secrets, limits) = (self.secrets.clone().unwrap_or_default(), self.limits.unwrap_or_default().into());
         let policy = if self.says_policy() || allowlist.is_some() {
             Some(self.policy(allowlist.unwrap_or_default())?)
         } else {
             None
         };
-        Ok(NetworkWish { policy, limits, secrets })
+        Ok(NetworkWish { policy, limits, secrets, group })
     }
 
     pub(crate) fn into_change(self) -> Result<NetworkChange, BadNetwork> {
+        let leaves = self.group.as_deref() == Some("") && self.hostname.is_none();
+        let group = match self.membership()? {
+            Some(membership) => Some(GroupChange::Join(membership)),
+            None => leaves.then_some(GroupChange::Leave),
+        };
         let (secrets, limits) = (self.secrets.clone(), self.limits.unwrap_or_default().into());
         let policy = if self.says_policy() { Some(self.policy(Vec::new())?) } else { None };
-        Ok(NetworkChange { policy, limits, secrets })
+        Ok(NetworkChange { policy, limits, secrets, group })
     }
 
     pub(crate) fn into_default(self) -> Result<NetworkDefault, BadNetwork> {
         if self.secrets.is_some() {
             return Err(BadNetwork::DefaultWithSecrets);
         }
+        if self.group.is_some() || self.hostname.is_some() {
+            return Err(BadNetwork::DefaultWithGroup);
+        }
         let NetworkChange { policy, limits, .. } = self.into_change()?;
         Ok(NetworkDefault { policy, limits })
+    }
+
+    fn membership(&self) -> Result<Option<Membership>, BadNetwork> {
+        let hostname = self.hostname.clone();
+        match self.group.as_deref() {
+            None | Some("") if hostname.is_some() => Err(BadNetwork::HostnameWithoutGroup),
+            None | Some("") => Ok(None),
+            Some(group) => Ok(Some(Membership { group: group.to_owned(), hostname })),
+        }
     }
 
     fn says_policy(&self) -> bool {
@@ -204,12 +232,14 @@ pub struct NetworkSummary {
     #[serde(flatten)]
     policy: PolicyView,
     secrets: Vec<String>,
+    group: Option<String>,
 }
 
 impl From<&NetworkSettings> for NetworkSummary {
     fn from(settings: &NetworkSettings) -> Self {
         let secrets = settings.secrets.iter().map(|secret| secret.name.clone()).collect();
-        Self { policy: (&settings.policy).into(), secrets }
+        let group = settings.group.as_ref().map(|membership| membership.group.clone());
+        Self { policy: (&settings.policy).into(), secrets, group }
     }
 }
 
@@ -221,6 +251,7 @@ pub(crate) struct NetworkView {
     /// What it may use, whoever said so.
     limits: NetworkLimits,
     secrets: Vec<AttachedView>,
+    group: Option<GroupView>,
     counts: CountsView,
     /// In the mode `learn`: the list that would have allowed what was used.
     learned: Option<Vec<String>>,
@@ -239,6 +270,14 @@ impl From<NetworkDefault> for NetworkDefaultView {
     fn from(default: NetworkDefault) -> Self {
         Self { policy: default.policy.as_ref().map(PolicyView::from), limits: default.limits.into() }
     }
+}
+
+/// Whom the sandbox is together with.
+#[derive(Debug, Serialize, ToSchema)]
+struct GroupView {
+    name: String,
+    /// By which the others reach it.
+    names: Vec<String>,
 }
 
 /// A secret that the sandbox may use.
@@ -272,6 +311,9 @@ impl NetworkView {
             policy: (&settings.policy).into(),
             limits: sandbox.network_limits().into(),
             secrets: settings.secrets.into_iter().map(attached).collect(),
+            group: settings
+                .group
+                .map(|membership| GroupView { names: membership.names(sandbox.id()), name: membership.group }),
             counts: sandbox.network_counts().into(),
             learned: learned.map(|policy| policy.allow.iter().map(ToString::to_string).collect()),
         }
@@ -300,7 +342,7 @@ pub(crate) struct NetworkEventView {
     /// Rises from event to event.
     pub(crate) number: u64,
     time: String,
-    /// `dns`, `connect`, `name`, `request`, `close` or `packet`.
+    /// `dns`, `connect`, `accept`, `name`, `request`, `close` or `packet`.
     kind: EventName,
     name: Option<String>,
     address: Option<String>,
@@ -321,6 +363,7 @@ pub(crate) struct NetworkEventView {
 enum EventName {
     Dns,
     Connect,
+    Accept,
     Name,
     Request,
     Close,
@@ -351,6 +394,7 @@ impl From<NetworkEvent> for NetworkEventView {
             kind: match event.kind {
                 EventKind::Dns => EventName::Dns,
                 EventKind::Connect => EventName::Connect,
+                EventKind::Accept => EventName::Accept,
                 EventKind::Name => EventName::Name,
                 EventKind::Request => EventName::Request,
                 EventKind::Close => EventName::Close,
@@ -470,6 +514,17 @@ mod tests {
         let secrets_only = change(serde_json::json!({"secrets": []}));
         assert!(secrets_only.policy.is_none() && secrets_only.secrets.is_some());
         assert_eq!(change(serde_json::json!({"mode": "open"})).policy.unwrap().mode, Mode::Open);
+    }
+
+    #[test]
+    fn a_group_is_joined_by_its_name_and_left_by_none() {
+        let change = |body| serde_json::from_value::<NetworkRequest>(body).unwrap().into_change();
+        let joins = change(serde_json::json!({"group": "crawl", "hostname": "db"})).unwrap();
+        assert!(matches!(joins.group, Some(GroupChange::Join(joined)) if joined.group == "crawl"));
+        let leaves = change(serde_json::json!({"group": ""})).unwrap();
+        assert!(matches!(leaves.group, Some(GroupChange::Leave)));
+        assert!(change(serde_json::json!({})).unwrap().group.is_none());
+        assert!(change(serde_json::json!({"hostname": "db"})).is_err());
     }
 
     #[test]

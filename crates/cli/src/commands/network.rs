@@ -23,6 +23,7 @@ struct Shown {
     tls: String,
     limits: Value,
     secrets: Vec<Attached>,
+    group: Option<GroupShown>,
     counts: Counts,
     learned: Option<Vec<String>>,
 }
@@ -32,6 +33,12 @@ struct Default {
     mode: String,
     allow: Vec<String>,
     tls: String,
+}
+
+#[derive(Deserialize)]
+struct GroupShown {
+    name: String,
+    names: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -89,12 +96,13 @@ pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
 /// What is to change, if anything is.
 async fn change(client: &Client, path: &str, options: &Network) -> anyhow::Result<Option<NetworkRequest>> {
     let mut request = asked(options)?;
-    if !options.revoke.is_empty() {
+    (request.group, request.hostname) = (options.group.clone(), options.hostname.clone());
+    if !options.revoke.is_empty() || !options.secrets.is_empty() {
         let now: Shown = client.get(path).await?;
         let kept = now.secrets.into_iter().map(|secret| secret.name).filter(|name| !options.revoke.contains(name));
-        request.secrets = Some(kept.collect());
+        request.secrets = Some(kept.chain(options.secrets.iter().cloned()).collect());
     }
-    let changes = says(&request) || request.secrets.is_some();
+    let changes = says(&request) || request.secrets.is_some() || request.group.is_some();
     Ok(changes.then_some(request))
 }
 
@@ -150,6 +158,9 @@ fn print(now: &Shown) -> anyhow::Result<()> {
     show::line(format_args!("allow     {}", words(&now.allow)))?;
     show::line(format_args!("secrets   {}", words(&secrets)))?;
     show::line(format_args!("limits    {}", written(&now.limits)))?;
+    if let Some(group) = &now.group {
+        show::line(format_args!("group     {} (as {})", group.name, words(&group.names)))?;
+    }
     if let Some(learned) = &now.learned {
         show::line(format_args!("learned   {}", words(learned)))?;
     }

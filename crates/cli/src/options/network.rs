@@ -27,6 +27,12 @@ pub struct Reach {
     /// connections or dns_queries_per_second; may be repeated
     #[arg(long = "network-limit", value_name = "NAME=VALUE")]
     pub limits: Vec<String>,
+    /// Put it in a group: its sandboxes reach each other by name
+    #[arg(long, value_name = "NAME")]
+    pub group: Option<String>,
+    /// What the others of the group call it: NAME.internal
+    #[arg(long, value_name = "NAME", requires = "group")]
+    pub hostname: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -61,6 +67,8 @@ impl Reach {
             tls: self.inspect_tls.then_some(TlsName::Inspected),
             limits: limits(&self.limits)?,
             secrets: listed(&self.secrets),
+            group: self.group.clone(),
+            hostname: self.hostname.clone(),
         })
     }
 }
@@ -127,6 +135,15 @@ pub struct Network {
     /// Let it use so much of the network: a limit as of `create`; may be repeated
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     pub limits: Vec<String>,
+    /// Give it a stored secret; may be repeated
+    #[arg(long = "secret", value_name = "NAME", conflicts_with_all = ["default", "template"])]
+    pub secrets: Vec<String>,
+    /// Put it in a group; an empty name takes it out of the one it is in
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["default", "template"])]
+    pub group: Option<String>,
+    /// What the others of the group call it: NAME.internal
+    #[arg(long, value_name = "NAME", requires = "group")]
+    pub hostname: Option<String>,
     /// Take a secret away from it; may be repeated
     #[arg(long, value_name = "NAME", conflicts_with_all = ["default", "template"])]
     pub revoke: Vec<String>,

@@ -40,14 +40,16 @@ impl Keeper {
     pub(super) async fn set_network(&mut self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
         let engine = self.engine.upgrade().ok_or(NetworkError::Ended)?;
         let workspace = self.info.workspace.clone();
+        engine.check_change(&self.info, &change)?;
         let granted = engine.grant(&workspace, &self.info.network, &change.secrets)?;
         let mut settings = self.info.network.changed(change, &granted.secrets, &engine.outside.limits)?;
         let authority = self.teach(&engine, &granted, &mut settings).await?;
-        let detail = serde_json::json!({ "policy": settings.policy, "limits": settings.limits });
+        let detail =
+            serde_json::json!({ "policy": settings.policy, "limits": settings.limits, "group": settings.group });
         // Written down first: what was acknowledged holds after a crash, too.
         engine.store.update_sandbox(&SandboxInfo { network: settings.clone(), ..self.info.clone() })?;
         self.info.network = settings.clone();
-        self.network.apply(&engine, &workspace, settings.clone(), authority)?;
+        self.network.apply(&engine, &self.info, settings.clone(), authority)?;
         self.record("network_changed", detail);
         Ok(settings)
     }

@@ -5,6 +5,7 @@ use sandling_network::{LimitWish, Limits};
 use tokio::sync::oneshot;
 
 use super::error::NetworkError;
+use super::groups::Membership;
 use super::settings::{AttachedSecret, NetworkSettings, check};
 use crate::sandbox::{Command, Sandbox};
 
@@ -15,6 +16,14 @@ pub struct NetworkChange {
     pub limits: LimitWish,
     /// The secrets that it has from now on.
     pub secrets: Option<Vec<String>>,
+    pub group: Option<GroupChange>,
+}
+
+/// Whom a sandbox is to be together with.
+#[derive(Debug, Clone)]
+pub enum GroupChange {
+    Join(Membership),
+    Leave,
 }
 
 impl NetworkSettings {
@@ -31,6 +40,11 @@ impl NetworkSettings {
         if let Some(policy) = change.policy {
             check(&policy)?;
             settings.policy = policy;
+        }
+        match change.group {
+            Some(GroupChange::Join(membership)) => settings.group = Some(membership),
+            Some(GroupChange::Leave) => settings.group = None,
+            None => {}
         }
         if let Some(kept) = change.secrets {
             settings.secrets.retain(|secret| kept.contains(&secret.name));

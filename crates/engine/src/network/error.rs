@@ -22,6 +22,12 @@ pub enum NetworkError {
     SecretLength { most: usize },
     #[error("a variable that programs find certificates or each other by cannot be a secret's name")]
     ReservedName,
+    #[error("a group and a name in it have up to 40 lower-case letters, digits and dashes, and a name is no id")]
+    GroupWords,
+    #[error("a group has at most {most} sandboxes")]
+    GroupFull { most: usize },
+    #[error("another sandbox of that group is called `{0}`")]
+    NameTaken(String),
     #[error(transparent)]
     Limit(#[from] BadLimit),
     #[error(transparent)]

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::error::NetworkError;
 use super::feed::{Feed, NetworkEvent};
+use super::groups::Place;
 use super::settings::NetworkSettings;
 use crate::engine::Engine;
 use crate::sandbox::{Sandbox, SandboxId, SandboxInfo};
@@ -48,6 +49,8 @@ pub(crate) struct Network {
 
 #[derive(Default)]
 struct State {
+    /// Before the gateway: whoever goes says so first.
+    place: Option<Place>,
     gateway: Option<GatewayHandle>,
     /// Of gateways that have ended.
     past: NetworkCounts,
@@ -93,6 +96,8 @@ impl Network {
         let (tell, told) = mpsc::channel(WAITING);
         config.events = Some(tell);
         config.cut = cut;
+        let mut place = settings.group.as_ref().map(|group| Place::of(engine, info, group));
+        config.peers = place.as_ref().and_then(Place::member).map(|member| member as _);
         let writer = Writer { engine: Arc::downgrade(engine), info: info.clone(), network: Arc::downgrade(self) };
         tokio::spawn(writer.write_down(self.feed.clone(), told));
         self.detach();
@@ -100,13 +105,18 @@ impl Network {
         let mut state = self.state();
         config.pins = if state.pins.is_empty() { stored } else { std::mem::take(&mut state.pins) };
         config.bytes_out = state.past.sent_bytes;
-        state.gateway = Some(Gateway::start(config)?);
+        let gateway = Gateway::start(config)?;
+        if let Some(place) = &mut place {
+            place.take(&gateway);
+        }
+        (state.place, state.gateway) = (place, Some(gateway));
         Ok(())
     }
 
     /// Ends the gateway; the guest's connections are reset.
     pub(crate) fn detach(&self) {
         let mut state = self.state();
+        state.place = None;
         if let Some(gateway) = state.gateway.take() {
             state.past = state.past.and(&gateway.stats());
             state.past.connections_open = 0;
@@ -133,13 +143,22 @@ impl Network {
     pub(crate) fn apply(
         &self,
         engine: &Engine,
-        workspace: &str,
+        info: &SandboxInfo,
         settings: NetworkSettings,
         authority: Option<Arc<Authority>>,
     ) -> Result<(), NetworkError> {
-        let secrets = engine.secret_set(workspace, &settings.secrets);
-        self.settings.send_replace(settings.clone());
-        if let Some(gateway) = &self.state().gateway {
+        let secrets = engine.secret_set(&info.workspace, &settings.secrets);
+        let moved = self.settings.send_replace(settings.clone()).group != settings.group;
+        let mut state = self.state();
+        let State { place, gateway, .. } = &mut *state;
+        if let Some(gateway) = gateway {
+            if moved {
+                // It leaves before it joins: it may only change its name.
+                *place = None;
+                *place = settings.group.as_ref().map(|group| Place::of(engine, info, group));
+                gateway.set_peers(place.as_ref().and_then(Place::member).map(|member| member as _));
+                place.iter_mut().for_each(|place| place.take(gateway));
+            }
             if let Some(authority) = authority {
                 gateway.set_interception(&engine.outside.interception(authority)).map_err(StartError::from)?;
             }

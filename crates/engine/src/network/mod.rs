@@ -12,6 +12,7 @@ mod defaults;
 mod error;
 mod feed;
 mod gate;
+mod groups;
 mod prepare;
 mod secrets;
 mod settings;
@@ -19,7 +20,7 @@ mod vault;
 
 pub use sandling_network::{BadLimit, LimitWish};
 
-pub use change::NetworkChange;
+pub use change::{GroupChange, NetworkChange};
 pub use config::NetworkConfig;
 pub(crate) use config::Outside;
 pub use defaults::NetworkDefault;
@@ -27,6 +28,8 @@ pub use error::NetworkError;
 pub use feed::NetworkEvent;
 pub(crate) use gate::Network;
 pub use gate::NetworkCounts;
+pub(crate) use groups::Groups;
+pub use groups::Membership;
 pub(crate) use prepare::{Granted, Prepared};
 pub use secrets::SecretInfo;
 pub use settings::{AttachedSecret, NetworkSettings, NetworkWish};

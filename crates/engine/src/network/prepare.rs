@@ -31,8 +31,11 @@ impl Engine {
         let policy = wish.policy.clone().unwrap_or_default();
         check(&policy)?;
         wish.limits.check(&self.outside.limits)?;
-        let secrets = self.attach_secrets(workspace, &wish.secrets)?;
-        let mut settings = NetworkSettings { policy, limits: wish.limits, secrets, has_authority: false };
+        if let Some(group) = &wish.group {
+            self.check_membership(workspace, None, group)?;
+        }
+        let (secrets, group) = (self.attach_secrets(workspace, &wish.secrets)?, wish.group.clone());
+        let mut settings = NetworkSettings { policy, limits: wish.limits, secrets, group, has_authority: false };
         settings.has_authority = settings.opens_tls();
         let authority = if settings.has_authority { Some(generate()?) } else { None };
         Ok(Prepared { settings, authority, installed: false })

@@ -5,6 +5,7 @@ use sandling_network::policy::{Policy, TlsMode};
 use serde::{Deserialize, Serialize};
 
 use super::error::NetworkError;
+use super::groups::Membership;
 
 /// More than anybody reads, and little enough to be looked through for every connection.
 const MOST_ENTRIES: usize = 512;
@@ -17,6 +18,7 @@ pub struct NetworkWish {
     pub limits: LimitWish,
     /// Secrets of its workspace, by name.
     pub secrets: Vec<String>,
+    pub group: Option<Membership>,
 }
 
 /// The network that a sandbox has. It holds no secret's value.
@@ -28,6 +30,7 @@ pub struct NetworkSettings {
     pub secrets: Vec<AttachedSecret>,
     /// Its guest was told to trust an authority of its own, so that TLS can be opened.
     pub has_authority: bool,
+    pub group: Option<Membership>,
 }
 
 /// A secret that a sandbox may use.
@@ -44,10 +47,10 @@ impl NetworkSettings {
         !self.secrets.is_empty() || self.policy.tls == TlsMode::Inspected
     }
 
-    /// What a copy of the sandbox has: the same policy, and the secrets only if they are given to it.
+    /// What a copy of the sandbox has: the same policy, the secrets only if they are given to it, and no group.
     pub(crate) fn for_child(&self, secrets: bool) -> Self {
         let secrets = if secrets { self.secrets.clone() } else { Vec::new() };
-        let mut child = Self { secrets, ..self.clone() };
+        let mut child = Self { secrets, group: None, ..self.clone() };
         child.has_authority = self.has_authority && child.opens_tls();
         child
     }
@@ -66,7 +69,13 @@ mod tests {
         let secret = AttachedSecret { name: "KEY".into(), placeholder: "sandling-placeholder".into() };
         let policy = Policy::allow(["example.com".parse().unwrap()]);
         let limits = LimitWish { connections: Some(3), ..LimitWish::default() };
-        let parent = NetworkSettings { policy, limits, secrets: vec![secret], has_authority: true };
+        let parent = NetworkSettings {
+            policy,
+            limits,
+            secrets: vec![secret],
+            has_authority: true,
+            ..NetworkSettings::default()
+        };
         let child = parent.for_child(false);
         assert_eq!((&child.policy, child.secrets.len(), child.has_authority), (&parent.policy, 0, false));
         assert_eq!(child.limits, limits);

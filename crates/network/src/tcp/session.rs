@@ -321,8 +321,8 @@ impl Session {
     }
 
     fn still_allowed(&self) -> bool {
-        if self.shared.peers.name(self.destination.address).is_some() {
-            return true;
+        if let Some(peer) = self.shared.peers.name(self.destination.address) {
+            return self.destination.names == [peer];
         }
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Destination { address, port, names, .. } = &self.destination;

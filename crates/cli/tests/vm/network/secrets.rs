@@ -93,7 +93,7 @@ isolated! {
         assert!(!world.heard("GET /other.com"));
 
         // Given to one that runs, and taken from it.
-        let later = world.sandbox(&["*.example.com"], &[]).await;
+        let later = world.sandbox_of("code-interpreter", &["*.example.com"], &[]).await;
         let secrets = |names: &[&str]| {
             let secrets = Some(names.iter().map(|name| (*name).to_owned()).collect());
             later.change_network(NetworkChange { secrets, ..NetworkChange::default() })

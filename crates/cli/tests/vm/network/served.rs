@@ -111,6 +111,9 @@ isolated! {
         let limited = ok(home, &["network", &id, "--limit", "connections=3", "--json"]).await;
         assert!(limited.contains("\"connections\": 3"), "{limited}");
         assert!(refused(home, &["network", &id, "--limit", "connections=2000"]).await.contains("between 1 and 1024"));
+        assert!(ok(home, &["network", &id, "--group", "crawl", "--hostname", "db"]).await.contains("crawl (as db.internal"));
+        assert!(refused(home, &["network", &id, "--group", "a.b"]).await.contains("lower-case"));
+        assert!(!ok(home, &["network", &id, "--group", ""]).await.contains("internal"));
         ok(home, &["network", "--template", "base", "--set", "open"]).await;
         assert_eq!(of(&[]).await.1["mode"], "open");
         assert_eq!(of(&["--network", "deny"]).await.1["mode"], "deny");
