@@ -23,7 +23,7 @@ use crate::sandbox::{Sandbox, SandboxId, SandboxInfo};
 /// Decisions that may wait to be written down.
 const WAITING: usize = 1024;
 /// A guest that asks for names all the time makes no more writes than this.
-const KEEP_PINS_EVERY: Duration = Duration::from_secs(5);
+const KEEP_PINS_EVERY: Duration = Duration::from_secs(1);
 
 /// What went through a sandbox's gateways.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -278,7 +278,8 @@ impl Writer {
                 }
             };
             let Some(event) = event else { return };
-            if event.kind == EventKind::Dns && event.verdict == Verdict::Allowed {
+            // One without an address pins nothing.
+            if event.kind == EventKind::Dns && event.verdict == Verdict::Allowed && event.address.is_some() {
                 let soonest = kept.map_or_else(Instant::now, |kept| kept + KEEP_PINS_EVERY);
                 due.get_or_insert(soonest);
             }
