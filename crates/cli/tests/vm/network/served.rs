@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::world;
@@ -60,6 +61,21 @@ async fn fetch(home: &TempDir, id: &str, host: &str) -> String {
     ok(home, &["exec", "-c", &line, id]).await
 }
 
+/// The server's figures.
+async fn metrics(home: &TempDir) -> String {
+    let read = |name: &str| std::fs::read_to_string(home.path().join(name)).unwrap().trim().to_owned();
+    let address = read("server").replace("http://", "");
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let token = read("token");
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
 isolated! {
     async fn the_commands_show_and_change_it_and_a_killed_server_loses_nothing() {
         let _servers = world::servers().await;
@@ -83,6 +99,17 @@ isolated! {
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("000".into(), "200".into()));
         ok(&home, &["network", &id, "--set", "deny"]).await;
         assert_eq!(fetch(&home, &id, "evil.com").await, "000");
+        let figures = metrics(&home).await;
+        for line in [
+            "sandling_network_decisions_total{kind=\"dns\",verdict=\"refused\",reason=\"not_listed\"} ",
+            "sandling_network_decisions_total{kind=\"connect\",verdict=\"allowed\",reason=\"\"} ",
+            "sandling_network_received_bytes_total ",
+            "sandling_network_dns_queries_total ",
+            "sandling_network_connections 0",
+        ] {
+            assert!(figures.contains(line), "{line}: {figures}");
+        }
+        assert!(!figures.contains("sandling_network_sent_bytes_total 0"), "{figures}");
         assert!(refused(&home, &["network", &id, "--allow", "*"]).await.contains("every name"));
         assert!(ok(&home, &["events", &id]).await.contains("network_changed"));
 
