@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # Measures Sandling beside bubblewrap and gVisor in one run; writes bench/out/sandboxes.{json,svg}.
 # Arguments go to the bench program: --rounds N, --creates N, --alive N. With --forks it measures forks, sleep and
-# checkpoints instead, and writes bench/out/forks.{json,svg}.
+# checkpoints instead, and writes bench/out/forks.{json,svg}; with --gateway what the network's gateway costs, without
+# any machine, to bench/out/gateway.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 need_cargo
+if [ "${1:-}" = --gateway ]; then
+  shift
+  cargo build --release --package sandling-bench --bin sandling-gateway
+  exec target/release/sandling-gateway "$@"
+fi
 install_packages "${RUN_PACKAGES[@]}" "${BENCH_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
 templates=${SANDLING_TEMPLATES:-${SANDLING_HOME:-${XDG_DATA_HOME:-$HOME/.local/share}/sandling}/templates}

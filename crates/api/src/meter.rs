@@ -9,7 +9,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use sandling_engine::{SandboxInfo, State};
+use sandling_engine::{Engine, State};
+use sandling_network::{Totals, Verdict};
+
+use crate::wire::network::code;
 
 /// From a quick answer to a long command, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
@@ -34,6 +37,24 @@ struct SandboxLabels {
     status: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DecisionLabels {
+    kind: String,
+    verdict: &'static str,
+    /// The code that events have, too; empty for what was allowed.
+    reason: String,
+}
+
+/// What gateways did, counted by themselves.
+#[derive(Default)]
+struct NetworkMeter {
+    decisions: Family<DecisionLabels, Counter>,
+    sent_bytes: Counter,
+    received_bytes: Counter,
+    dns_queries: Counter,
+    connections: Gauge,
+}
+
 pub(crate) struct Meter {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
@@ -41,6 +62,7 @@ pub(crate) struct Meter {
     sandboxes: Family<SandboxLabels, Gauge>,
     volumes: Gauge,
     volume_bytes: Gauge,
+    network: NetworkMeter,
 }
 
 impl Meter {
@@ -55,7 +77,9 @@ impl Meter {
         registry.register("sandboxes", "Sandboxes that are alive", sandboxes.clone());
         registry.register("volumes", "Volumes there are", volumes.clone());
         registry.register("volume_bytes", "What they take on the host's disk", volume_bytes.clone());
-        Self { registry, requests, durations, sandboxes, volumes, volume_bytes }
+        let network = NetworkMeter::default();
+        network.register(registry.sub_registry_with_prefix("network"));
+        Self { registry, requests, durations, sandboxes, volumes, volume_bytes, network }
     }
 
     pub(crate) fn request(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
@@ -68,18 +92,54 @@ impl Meter {
         self.requests.get_or_create(&RequestLabels { method, route, status: status.as_u16() }).inc();
     }
 
-    pub(crate) fn render(&self, sandboxes: &[SandboxInfo], (volumes, volume_bytes): (usize, u64)) -> String {
+    /// Everything as it is now.
+    pub(crate) fn read(&self, engine: &Engine) -> String {
+        let (volumes, volume_bytes) = engine.volume_totals();
         self.volumes.set(volumes as i64);
         self.volume_bytes.set(volume_bytes as i64);
         self.sandboxes.clear();
-        for info in sandboxes {
+        for info in engine.list() {
             let status = if info.state == State::Paused { "paused" } else { "running" };
-            let (workspace, template) = (info.workspace.clone(), info.template.clone());
+            let (workspace, template) = (info.workspace, info.template);
             self.sandboxes.get_or_create(&SandboxLabels { workspace, template, status }).inc();
         }
+        self.network.read(engine.network_totals(), engine.network_connections());
+        self.render()
+    }
+
+    fn render(&self) -> String {
         let mut text = String::new();
         text::encode(&mut text, &self.registry).expect("a String takes everything");
         text
+    }
+}
+
+impl NetworkMeter {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("decisions", "What gateways allowed, refused and failed at", self.decisions.clone());
+        registry.register("sent_bytes", "Bytes from sandboxes", self.sent_bytes.clone());
+        registry.register("received_bytes", "Bytes to sandboxes", self.received_bytes.clone());
+        registry.register("dns_queries", "Names that sandboxes asked for", self.dns_queries.clone());
+        registry.register("connections", "Connections that are open", self.connections.clone());
+    }
+
+    fn read(&self, totals: &Totals, connections: u64) {
+        let rise = |counter: &Counter, now: u64| counter.inc_by(now.saturating_sub(counter.get()));
+        rise(&self.sent_bytes, totals.bytes_out());
+        rise(&self.received_bytes, totals.bytes_in());
+        rise(&self.dns_queries, totals.dns_queries());
+        self.connections.set(connections as i64);
+        self.decisions.clear();
+        for (kind, verdict, count) in totals.decisions() {
+            let (verdict, reason) = match verdict {
+                Verdict::Allowed => ("allowed", None),
+                Verdict::Refused(why) => ("refused", code(&why)),
+                Verdict::Failed(why) => ("failed", code(&why)),
+            };
+            let labels =
+                DecisionLabels { kind: code(&kind).unwrap_or_default(), verdict, reason: reason.unwrap_or_default() };
+            self.decisions.get_or_create(&labels).inc_by(count);
+        }
     }
 }
 
@@ -93,7 +153,7 @@ mod tests {
         let invented = Method::from_bytes(b"BREW").unwrap();
         meter.request(&Method::GET, Some("/v1/sandboxes/{id}"), StatusCode::OK, Duration::from_millis(3));
         meter.request(&invented, None, StatusCode::NOT_FOUND, Duration::ZERO);
-        let text = meter.render(&[], (2, 4096));
+        let text = meter.render();
         let line = r#"sandling_http_requests_total{method="GET",route="/v1/sandboxes/{id}",status="200"} 1"#;
         assert!(text.contains(line), "{text}");
         assert!(text.contains(r#"method="other",route="none",status="404""#) && !text.contains("BREW"), "{text}");

@@ -153,14 +153,17 @@ impl From<NetworkError> for ApiError {
         let message = error.to_string();
         match error {
             NetworkError::NoSecret(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
-            NetworkError::NotAttached(_) => Self::conflict("secret_not_attached", message),
-            NetworkError::NoAuthority => Self::conflict("no_authority", message),
+            NetworkError::NameTaken(_) => Self::conflict("name_taken", message),
+            NetworkError::GroupFull { .. } => Self::conflict("group_full", message),
+            NetworkError::NotRunning => Self::conflict("sandbox_not_running", message),
             NetworkError::Full { .. } => Self::conflict("too_many_secrets", message),
             NetworkError::TooMany { .. }
             | NetworkError::TooLong { .. }
             | NetworkError::SecretName
             | NetworkError::SecretLength { .. }
             | NetworkError::ReservedName
+            | NetworkError::Limit(_)
+            | NetworkError::GroupWords
             | NetworkError::Secret(_) => Self::bad_request(message),
             NetworkError::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", message),
             NetworkError::Store(error) => error.into(),

@@ -90,6 +90,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .merge(routes::events::router())
         .merge(routes::metrics::router())
         .merge(routes::network::router())
+        .merge(routes::network_defaults::router())
         .merge(routes::secrets::router())
         .merge(routes::ports::router())
         .merge(routes::preview::router())

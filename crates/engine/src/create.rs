@@ -108,15 +108,13 @@ impl Engine {
     async fn create_inner(self: Arc<Self>, mut spec: CreateSpec) -> Result<Arc<Sandbox>, CreateError> {
         let asked = Instant::now();
         spec.check()?;
-        let network = self.prepare_network(&spec.workspace, &spec.network)?;
+        let snapshot = self.snapshot_for(&spec)?;
+        let template = snapshot.as_ref().map_or(&spec.template, |snapshot| &snapshot.template);
+        let wish = self.with_network_defaults(&spec.workspace, template, std::mem::take(&mut spec.network))?;
+        let network = self.prepare_network(&spec.workspace, &wish)?;
         spec.env.extend(network.variables());
-        if let Some(id) = &spec.from_snapshot {
-            let snapshot = self.find_snapshot(&spec.workspace, id)?.ok_or(CreateError::NoSnapshot)?;
+        if let Some(snapshot) = snapshot {
             return self.create_from(&snapshot, &spec, network).await;
-        }
-        if let Some(snapshot) = self.snapshot_of_template(&spec.workspace, &spec.template)? {
-            let template = spec.template.clone();
-            return self.create_from(&SnapshotInfo { template, ..snapshot }, &spec, network).await;
         }
         let template = self.template(&spec.workspace, &spec.template, spec.vcpus, spec.memory_mib).await?;
         let disk_mib = spec.disk_mib(&template)?;
@@ -167,6 +165,15 @@ impl Engine {
             volumes,
         };
         self.hand_out(made, info)
+    }
+
+    /// The snapshot that it is to be made from, or that its template is.
+    fn snapshot_for(&self, spec: &CreateSpec) -> Result<Option<SnapshotInfo>, CreateError> {
+        if let Some(id) = &spec.from_snapshot {
+            return self.find_snapshot(&spec.workspace, id)?.ok_or(CreateError::NoSnapshot).map(Some);
+        }
+        let snapshot = self.snapshot_of_template(&spec.workspace, &spec.template)?;
+        Ok(snapshot.map(|snapshot| SnapshotInfo { template: spec.template.clone(), ..snapshot }))
     }
 
     /// A sandbox that goes on where a snapshot was made.

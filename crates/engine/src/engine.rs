@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, watch};
 use crate::config::EngineConfig;
 use crate::create::DEFAULT_WORKSPACE;
 use crate::made::Maker;
-use crate::network::{Outside, Vault};
+use crate::network::{Groups, Outside, Vault};
 use crate::owner::Owner;
 use crate::recover;
 use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
@@ -43,6 +43,7 @@ pub struct Engine {
     pub(crate) maker: Arc<Maker>,
     pub(crate) vault: Vault,
     pub(crate) outside: Outside,
+    pub(crate) groups: Groups,
     pub(crate) templates: tokio::sync::Mutex<HashMap<Shape, Arc<Template>>>,
     events: broadcast::Sender<Event>,
     shelves: Mutex<HashMap<Shape, Arc<Shelf>>>,
@@ -99,6 +100,7 @@ impl Engine {
             config,
             vault,
             outside,
+            groups: Groups::default(),
             probe,
             store,
             owner,

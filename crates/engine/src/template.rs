@@ -265,11 +265,15 @@ impl Engine {
     }
 
     /// Removes a template, unless a sandbox of this engine stands on it.
-    pub async fn remove_template(self: &Arc<Self>, workspace: &str, name: &str) -> Result<(), TemplateError> {
-        let shown = name;
-        if self.remove_snapshot_template(workspace, shown).await? {
-            return Ok(());
+    pub async fn remove_template(self: &Arc<Self>, workspace: &str, shown: &str) -> Result<(), TemplateError> {
+        if !self.remove_snapshot_template(workspace, shown).await? {
+            self.remove_image(workspace, shown).await?;
         }
+        // What comes under that name next is another template.
+        self.store.remove_network_default(workspace, shown).map_err(TemplateError::Store)
+    }
+
+    async fn remove_image(self: &Arc<Self>, workspace: &str, shown: &str) -> Result<(), TemplateError> {
         let name = stored_name(workspace, shown)?;
         let image = self.images.inspect(&name)?.id;
         if self.list().iter().any(|info| info.image == image.as_str()) {

@@ -9,6 +9,7 @@
 const fs = require('fs');
 const os = require('os');
 const path = require('path');
+const tls = require('tls');
 const vm = require('vm');
 const Module = require('module');
 const url = require('url');
@@ -107,6 +108,25 @@ function takeIdentity({ uid, gid, groups, cwd, env }) {
   for (const [name, value] of Object.entries(env)) if (process.env[name] !== value) process.env[name] = value;
   // NODE_PATH and HOME are read only once otherwise.
   Module._initPaths();
+  if (env.NODE_EXTRA_CA_CERTS) trust(env.NODE_EXTRA_CA_CERTS);
+}
+
+/** Adds a file's authorities to those that are trusted where none are named; Node itself looks at its start only. */
+function trust(file) {
+  let authorities;
+  try {
+    authorities = fs.readFileSync(file);
+  } catch (problem) {
+    process.emitWarning(`Ignoring extra certs from \`${file}\`, load failed: ${problem.message}`);
+    return;
+  }
+  const { createSecureContext } = tls;
+  tls.createSecureContext = (options) => {
+    const made = createSecureContext(options);
+    if (!options?.ca) made.context.addCACert(authorities);
+    return made;
+  };
+  Module.syncBuiltinESMExports();
 }
 
 /** Runs the code as the main module, from a stack that holds no frame of this file. */

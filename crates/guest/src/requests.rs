@@ -82,6 +82,10 @@ impl Agent {
         use Opened::{Answer, GoesOn};
         Ok(match request {
             Request::Identify(identity) => Answer(Response::Identified(self.identify(identity)?)),
+            Request::AddVariables { variables } => {
+                self.variables.extend(variables);
+                Answer(Response::Done)
+            }
             Request::Settle { language } => self.settle(stream, language).map(|()| GoesOn)?,
             Request::Warm { language, imports } => self.warm(stream, language, imports).map(|()| GoesOn)?,
             Request::Run(spec) => self.run(stream, spec, body).map(|()| GoesOn)?,

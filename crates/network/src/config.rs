@@ -14,7 +14,9 @@ use crate::limits::Limits;
 use crate::peers::Peers;
 use crate::policy::Policy;
 use crate::secret::SecretSet;
+use crate::tcp::Flow;
 use crate::tls::{Authority, TrustRoots};
+use crate::totals::Totals;
 
 /// How frames come from the machine and get there.
 pub enum Cable {
@@ -44,9 +46,13 @@ pub struct GatewayConfig {
     pub resolver: Arc<dyn Resolver>,
     /// Where decisions are told. Full or gone, they are counted as lost.
     pub events: Option<mpsc::Sender<Event>>,
+    /// Where all gateways of a daemon count together.
+    pub totals: Arc<Totals>,
     pub peers: Option<Arc<dyn Peers>>,
     /// What an earlier gateway of the same sandbox, or its parent's, had pinned.
     pub pins: Vec<Pin>,
+    /// Connections that the guest may still have, of another gateway's. They are reset at once.
+    pub cut: Vec<Flow>,
     /// Bytes out of earlier gateways of the same sandbox.
     pub bytes_out: u64,
 }
@@ -73,8 +79,10 @@ impl GatewayConfig {
             interception: None,
             resolver,
             events: None,
+            totals: Arc::default(),
             peers: None,
             pins: Vec::new(),
+            cut: Vec::new(),
             bytes_out: 0,
         }
     }

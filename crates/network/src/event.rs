@@ -1,9 +1,8 @@
 //! What the gateway decided, for whoever watches: a stream of events, and counters.
 
 use std::net::IpAddr;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,6 +12,7 @@ use crate::frame::Dropped;
 use crate::name::HostName;
 use crate::policy::Refusal;
 use crate::rate::Bucket;
+use crate::totals::Totals;
 
 /// Events a second that are passed on, on average and at once: a guest must not drown whoever reads them.
 const EVENTS: (f64, f64) = (200.0, 1000.0);
@@ -47,6 +47,8 @@ pub enum EventKind {
     Dns,
     /// A connection was asked for.
     Connect,
+    /// A peer of its group asked for a connection to it.
+    Accept,
     /// A connection showed its name, or failed to.
     Name,
     /// An HTTP request was read.
@@ -191,22 +193,27 @@ pub(crate) fn add(counter: &AtomicU64) {
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub counters: Counters,
+    pub totals: Arc<Totals>,
     events: Option<mpsc::Sender<Event>>,
     pace: Mutex<Bucket>,
 }
 
 impl Journal {
-    pub fn new(events: Option<mpsc::Sender<Event>>) -> Journal {
-        Journal { counters: Counters::default(), events, pace: Mutex::new(Bucket::new(EVENTS.0, EVENTS.1)) }
+    pub fn new(events: Option<mpsc::Sender<Event>>, totals: Arc<Totals>) -> Journal {
+        let pace = Mutex::new(Bucket::new(EVENTS.0, EVENTS.1));
+        Journal { counters: Counters::default(), totals, events, pace }
     }
 
     /// Counts a decision, and passes it on unless there are too many.
     pub fn write(&self, event: Event) {
+        self.totals.decided(event.kind, event.verdict);
         let refused = matches!(event.verdict, Verdict::Refused(_));
         match (event.kind, refused) {
             (EventKind::Dns, true) => add(&self.counters.dns_refused),
-            (EventKind::Connect | EventKind::Name, true) => add(&self.counters.connections_refused),
-            (EventKind::Connect, false) if event.verdict == Verdict::Allowed => add(&self.counters.connections_allowed),
+            (EventKind::Connect | EventKind::Accept | EventKind::Name, true) => add(&self.counters.connections_refused),
+            (EventKind::Connect | EventKind::Accept, false) if event.verdict == Verdict::Allowed => {
+                add(&self.counters.connections_allowed)
+            }
             (EventKind::Packet, true) => add(&self.counters.packets_refused),
             (EventKind::Request, true) => add(&self.counters.requests_refused),
             _ => {}

@@ -1,23 +1,24 @@
 //! Starts a gateway, changes it while it runs, and ends it.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::GatewayConfig;
+use crate::config::{GatewayConfig, Interception};
 use crate::dns::{DnsServer, Pin, Pins};
 use crate::event::{Journal, Stats};
-use crate::frame::Ends;
+use crate::frame::{self, Ends};
+use crate::limits::Limits;
 use crate::link::Link;
-use crate::peers::PeerNames;
+use crate::peers::{PeerNames, Peers};
 use crate::policy::{Learned, Policy, Rules};
 use crate::receive::receive;
 use crate::secret::SecretSet;
 use crate::shared::{Meters, Shared};
-use crate::tcp::Table;
+use crate::tcp::{Flow, Table};
 use crate::tls::{Interceptor, RootsError};
 
 /// One sandbox's gateway.
@@ -47,11 +48,15 @@ impl Gateway {
             return Err(StartError::Mtu(config.ends.mtu));
         }
         let interceptor = match &config.interception {
-            Some(with) => Some(Interceptor::new(with.authority.clone(), &with.roots)?),
+            Some(with) => Some(Arc::new(Interceptor::new(with.authority.clone(), &with.roots)?)),
             None => None,
         };
+        let cut = config.cut.clone();
         let shared = Arc::new(share(config, interceptor).map_err(StartError::Cable)?);
         let mut tasks = JoinSet::new();
+        if !cut.is_empty() {
+            tasks.spawn(cut_off(shared.clone(), cut));
+        }
         tasks.spawn(receive(shared.clone()));
         let sender = shared.clone();
         tasks.spawn(async move { sender.link.send_waiting(&sender.journal.counters).await });
@@ -59,22 +64,33 @@ impl Gateway {
     }
 }
 
-fn share(config: GatewayConfig, interceptor: Option<Interceptor>) -> io::Result<Shared> {
+/// Ends connections that the guest has and this gateway does not. Each is sent segments that fit nowhere; the guest
+/// answers with where it stands, and that, like every segment of an unknown connection, is answered with a reset.
+async fn cut_off(shared: Arc<Shared>, flows: Vec<Flow>) {
+    for frame in flows.iter().flat_map(|flow| frame::probes(&shared.ends, flow)) {
+        while shared.link.is_full() {
+            shared.link.room().await;
+        }
+        shared.link.send(frame, &shared.journal.counters);
+    }
+}
+
+fn share(config: GatewayConfig, interceptor: Option<Arc<Interceptor>>) -> io::Result<Shared> {
     let rules = Rules { policy: config.policy, opened: config.opened };
     Ok(Shared {
         link: Link::open(config.cable)?,
-        journal: Journal::new(config.events),
+        journal: Journal::new(config.events, config.totals),
         pins: Pins::restored(&config.pins),
         dns: DnsServer::new(config.resolver, &config.limits),
         table: Table::default(),
         rules: watch::Sender::new(Arc::new(rules)),
         secrets: watch::Sender::new(Arc::new(config.secrets)),
-        interceptor,
+        interceptor: RwLock::new(interceptor),
         peers: PeerNames::new(config.peers, config.ends.peer_network),
         learned: Mutex::new(Learned::default()),
         meters: Meters::new(&config.limits, config.bytes_out),
         ends: config.ends,
-        limits: config.limits,
+        limits: RwLock::new(config.limits),
     })
 }
 
@@ -96,6 +112,24 @@ impl GatewayHandle {
         self.shared.secrets.send_replace(Arc::new(secrets));
     }
 
+    /// Puts it among others, or alone. Connections to peers that it no longer has are reset.
+    pub fn set_peers(&self, peers: Option<Arc<dyn Peers>>) {
+        self.shared.peers.set(peers);
+        self.shared.judge_again();
+    }
+
+    /// Opens TLS with this from now on, where it has to be opened.
+    pub fn set_interception(&self, with: &Interception) -> Result<(), RootsError> {
+        let interceptor = Arc::new(Interceptor::new(with.authority.clone(), &with.roots)?);
+        *self.shared.interceptor.write().unwrap_or_else(PoisonError::into_inner) = Some(interceptor);
+        Ok(())
+    }
+
+    /// Changes the limits, at once. Connections that are open beyond a new limit stay.
+    pub fn set_limits(&self, limits: Limits) {
+        self.shared.limit(limits);
+    }
+
     /// What was counted.
     pub fn stats(&self) -> Stats {
         let mut stats = self.shared.journal.counters.read();
@@ -106,6 +140,11 @@ impl GatewayHandle {
     /// What is pinned, for the next gateway of this sandbox.
     pub fn pins(&self) -> Vec<Pin> {
         self.shared.pins.all()
+    }
+
+    /// The connections that the guest has, as far as it can know of them.
+    pub fn flows(&self) -> Vec<Flow> {
+        self.shared.table.flows()
     }
 
     /// The policy that would have allowed what was used while learning.

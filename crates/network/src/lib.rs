@@ -32,17 +32,20 @@ mod secret;
 mod shared;
 mod tcp;
 mod tls;
+mod totals;
 
 pub use config::{Cable, GatewayConfig, Interception};
 pub use dns::{Pin, ResolveError, Resolved, Resolver, SystemResolver};
 pub use event::{Event, EventKind, Failure, Stats, Verdict};
 pub use frame::{Ends, MacAddress};
 pub use gateway::{Gateway, GatewayHandle, StartError};
-pub use limits::Limits;
+pub use limits::{BadLimit, LimitWish, Limits};
 pub use name::{HostName, NotAName};
-pub use peers::{Group, PeerIo, PeerStream, Peers};
+pub use peers::{Group, Member, PeerIo, PeerStream, Peers};
 pub use secret::{BadSecret, Secret, SecretSet};
+pub use tcp::Flow;
 pub use tls::{Authority, AuthorityError, RootsError, TrustRoots};
+pub use totals::Totals;
 
 /// The parsers of what a guest can send, for fuzzing.
 #[doc(hidden)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// Limits of one sandbox. Each is a setting; the defaults suit an agent that installs packages and calls APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,130 @@ impl Default for Limits {
     }
 }
 
+/// Limits that are wanted for one sandbox. What is absent is as the operator says, and so is the most of each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitWish {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_bytes_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received_bytes_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns_queries_per_second: Option<u64>,
+}
+
+/// Why a limit cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum BadLimit {
+    #[error("the limit `{name}` must be between {least} and {most}, not {value}")]
+    OutOfRange { name: &'static str, value: u64, least: u64, most: u64 },
+    #[error("`{0}` is no limit; there are {known}", known = NAMES.join(", "))]
+    Unknown(String),
+    #[error("`{0}` is no number; write 1000, 64K, 10M or 2G")]
+    NoNumber(String),
+}
+
+const NAMES: [&str; 5] =
+    ["sent_bytes", "sent_bytes_per_second", "received_bytes_per_second", "connections", "dns_queries_per_second"];
+/// Less would look like a connection that hangs.
+const LEAST_BANDWIDTH: u64 = 1024;
+
+impl LimitWish {
+    /// Takes in `name=value`, where the value may end in K, M or G.
+    pub fn add(&mut self, text: &str) -> Result<(), BadLimit> {
+        let (name, value) = text.split_once('=').ok_or_else(|| BadLimit::Unknown(text.to_owned()))?;
+        let place = match name {
+            "sent_bytes" => &mut self.sent_bytes,
+            "sent_bytes_per_second" => &mut self.sent_bytes_per_second,
+            "received_bytes_per_second" => &mut self.received_bytes_per_second,
+            "connections" => &mut self.connections,
+            "dns_queries_per_second" => &mut self.dns_queries_per_second,
+            _ => return Err(BadLimit::Unknown(name.to_owned())),
+        };
+        *place = Some(number(value).ok_or_else(|| BadLimit::NoNumber(value.to_owned()))?);
+        Ok(())
+    }
+
+    /// These where they say something, else the others.
+    pub fn or(self, other: LimitWish) -> LimitWish {
+        LimitWish {
+            sent_bytes: self.sent_bytes.or(other.sent_bytes),
+            sent_bytes_per_second: self.sent_bytes_per_second.or(other.sent_bytes_per_second),
+            received_bytes_per_second: self.received_bytes_per_second.or(other.received_bytes_per_second),
+            connections: self.connections.or(other.connections),
+            dns_queries_per_second: self.dns_queries_per_second.or(other.dns_queries_per_second),
+        }
+    }
+
+    /// Whether each can be had where `most` are the operator's.
+    pub fn check(&self, most: &Limits) -> Result<(), BadLimit> {
+        let bounds = [
+            (self.sent_bytes, 0, most.bytes_out),
+            (self.sent_bytes_per_second, LEAST_BANDWIDTH, most.bytes_out_per_second),
+            (self.received_bytes_per_second, LEAST_BANDWIDTH, most.bytes_in_per_second),
+            (self.connections, 1, most.connections as u64),
+            (self.dns_queries_per_second, 1, most.dns_queries_per_second.into()),
+        ];
+        for (name, (value, least, most)) in NAMES.into_iter().zip(bounds) {
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+                return Err(BadLimit::OutOfRange { name, value, least, most });
+            }
+        }
+        Ok(())
+    }
+
+    /// What holds for the sandbox: never more than `most`, even if that was more once.
+    pub fn within(&self, most: &Limits) -> Limits {
+        let lower = |wish: Option<u64>, most: u64| wish.map_or(most, |wish| wish.min(most));
+        Limits {
+            bytes_out: lower(self.sent_bytes, most.bytes_out),
+            bytes_out_per_second: lower(self.sent_bytes_per_second, most.bytes_out_per_second),
+            bytes_in_per_second: lower(self.received_bytes_per_second, most.bytes_in_per_second),
+            connections: lower(self.connections, most.connections as u64) as usize,
+            dns_queries_per_second: lower(self.dns_queries_per_second, most.dns_queries_per_second.into()) as u32,
+            ..*most
+        }
+    }
+
+    /// The limits of all sandboxes, as an operator says them: bound by nothing but reason.
+    pub fn of_operator(self) -> Result<Limits, BadLimit> {
+        let usual = Limits::default();
+        let reason = Limits {
+            bytes_out: u64::MAX,
+            bytes_out_per_second: 1 << 40,
+            bytes_in_per_second: 1 << 40,
+            connections: 60_000,
+            dns_queries_per_second: 100_000,
+            ..usual
+        };
+        self.check(&reason)?;
+        let unsaid = LimitWish {
+            sent_bytes: Some(usual.bytes_out),
+            sent_bytes_per_second: Some(usual.bytes_out_per_second),
+            received_bytes_per_second: Some(usual.bytes_in_per_second),
+            connections: Some(usual.connections as u64),
+            dns_queries_per_second: Some(usual.dns_queries_per_second.into()),
+        };
+        Ok(self.or(unsaid).within(&reason))
+    }
+}
+
+/// A number, with K, M or G for the powers of 1,024.
+fn number(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse::<u64>().ok().filter(|_| plain)?.checked_mul(1 << shift)
+}
+
 mod seconds {
     use std::time::Duration;
 
@@ -70,5 +195,49 @@ mod seconds {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
         u64::deserialize(input).map(Duration::from_secs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(texts: &[&str]) -> Result<LimitWish, BadLimit> {
+        let mut wish = LimitWish::default();
+        texts.iter().try_for_each(|text| wish.add(text)).map(|()| wish)
+    }
+
+    #[test]
+    fn limits_are_written_with_units() {
+        let read = wish(&["connections=5", "sent_bytes=2G", "sent_bytes_per_second=64K"]).unwrap();
+        assert_eq!((read.connections, read.sent_bytes), (Some(5), Some(2 << 30)));
+        assert_eq!(read.sent_bytes_per_second, Some(65_536));
+        for bad in
+            ["connections", "speed=1", "connections=", "connections=+1", "connections=1T", "sent_bytes=99999999999G"]
+        {
+            assert!(wish(&[bad]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_wish_stays_below_what_the_operator_says() {
+        let most = wish(&["connections=100"]).unwrap().of_operator().unwrap();
+        assert_eq!((most.connections, most.bytes_out), (100, Limits::default().bytes_out));
+        let less = wish(&["connections=5"]).unwrap();
+        assert!(less.check(&most).is_ok());
+        assert_eq!(less.within(&most), Limits { connections: 5, ..most });
+        let more = wish(&["connections=101"]).unwrap();
+        assert_eq!(
+            more.check(&most).unwrap_err().to_string(),
+            "the limit `connections` must be between 1 and 100, not 101"
+        );
+        assert_eq!(more.within(&most), most);
+        assert!(wish(&["received_bytes_per_second=0"]).unwrap().check(&most).is_err());
+    }
+
+    #[test]
+    fn what_is_not_said_is_taken_from_the_next() {
+        let merged = wish(&["connections=5"]).unwrap().or(wish(&["connections=9", "sent_bytes=1K"]).unwrap());
+        assert_eq!((merged.connections, merged.sent_bytes), (Some(5), Some(1024)));
     }
 }

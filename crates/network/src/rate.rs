@@ -19,6 +19,13 @@ impl Bucket {
         Bucket { per_second, burst, tokens: burst, filled: Instant::now() }
     }
 
+    /// Allows another rate from now on. What was saved up stays, as far as it fits.
+    pub fn change(&mut self, per_second: f64, burst: f64) {
+        self.fill();
+        (self.per_second, self.burst) = (per_second, burst);
+        self.tokens = self.tokens.min(burst);
+    }
+
     /// Takes `amount` if it is there.
     pub fn take(&mut self, amount: f64) -> bool {
         self.fill();
@@ -59,6 +66,15 @@ mod tests {
         assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 1);
         tokio::time::advance(Duration::from_secs(100)).await;
         assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_rate_gives_nothing_away() {
+        let mut bucket = Bucket::new(10.0, 100.0);
+        bucket.change(10.0, 2.0);
+        assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 2);
+        bucket.change(10.0, 100.0);
+        assert!(!bucket.take(1.0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ use crate::tls::Interceptor;
 /// What all tasks of one gateway share.
 pub(crate) struct Shared {
     pub ends: Ends,
-    pub limits: Limits,
+    pub limits: RwLock<Limits>,
     pub link: Link,
     pub journal: Journal,
     pub pins: Pins,
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub table: Table,
     pub rules: watch::Sender<Arc<Rules>>,
     pub secrets: watch::Sender<Arc<SecretSet>>,
-    pub interceptor: Option<Interceptor>,
+    pub interceptor: RwLock<Option<Arc<Interceptor>>>,
     pub peers: PeerNames,
     pub learned: Mutex<Learned>,
     pub meters: Meters,
@@ -42,14 +42,37 @@ pub(crate) struct Meters {
     outward: Mutex<Bucket>,
     inward: Mutex<Bucket>,
     opening: Mutex<Bucket>,
-    /// Bytes out of this gateway and those before it.
+    /// Bytes out of this gateway and those before it, and how many there may be.
     bytes_out: AtomicU64,
+    most_bytes_out: AtomicU64,
 }
 
 impl Shared {
+    /// The limits of this moment.
+    pub fn limits(&self) -> Limits {
+        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds the sandbox to other limits from now on.
+    pub fn limit(&self, limits: Limits) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
+        self.meters.limit(&limits);
+        self.dns.limit(&limits);
+    }
+
+    /// What opens TLS, if anything does.
+    pub fn interceptor(&self) -> Option<Arc<Interceptor>> {
+        self.interceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The rules of this moment.
     pub fn rules(&self) -> Arc<Rules> {
         self.rules.borrow().clone()
+    }
+
+    /// Lets all open connections be judged again.
+    pub fn judge_again(&self) {
+        self.rules.send_modify(|_| {});
     }
 
     /// The address that stands for a peer of this name, if there is one.
@@ -72,21 +95,24 @@ impl Shared {
 
 impl Meters {
     pub fn new(limits: &Limits, bytes_out: u64) -> Meters {
-        // A tenth of a second at once, and never less than a full buffer.
-        let bucket = |rate: u64| Mutex::new(Bucket::new(rate as f64, (rate as f64 / 10.0).max(65_536.0)));
-        let opening = f64::from(limits.connections_per_second);
-        Meters {
-            outward: bucket(limits.bytes_out_per_second),
-            inward: bucket(limits.bytes_in_per_second),
-            opening: Mutex::new(Bucket::new(opening, opening * 10.0)),
-            bytes_out: AtomicU64::new(bytes_out),
-        }
+        let bucket = |(rate, burst)| Mutex::new(Bucket::new(rate, burst));
+        let [outward, inward, opening] = rates(limits).map(bucket);
+        let most_bytes_out = AtomicU64::new(limits.bytes_out);
+        Meters { outward, inward, opening, bytes_out: AtomicU64::new(bytes_out), most_bytes_out }
     }
 
-    /// Counts bytes from the guest; answers how long to wait, and how many there were in all.
-    pub fn outward(&self, bytes: u64) -> (Duration, u64) {
+    /// Holds to other limits from now on.
+    fn limit(&self, limits: &Limits) {
+        for (bucket, (rate, burst)) in [&self.outward, &self.inward, &self.opening].into_iter().zip(rates(limits)) {
+            bucket.lock().unwrap_or_else(PoisonError::into_inner).change(rate, burst);
+        }
+        self.most_bytes_out.store(limits.bytes_out, Ordering::Relaxed);
+    }
+
+    /// Counts bytes from the guest; answers how long to wait, or nothing if there were too many in all.
+    pub fn outward(&self, bytes: u64) -> Option<Duration> {
         let total = self.bytes_out.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        (owe(&self.outward, bytes), total)
+        (total <= self.most_bytes_out.load(Ordering::Relaxed)).then(|| owe(&self.outward, bytes))
     }
 
     /// Counts bytes to the guest; answers how long to wait.
@@ -99,10 +125,18 @@ impl Meters {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner).take(1.0)
     }
 
-    /// Bytes from the guest in all.
-    pub fn bytes_out(&self) -> u64 {
-        self.bytes_out.load(Ordering::Relaxed)
+    /// Whether the guest may send no more bytes at all.
+    pub fn is_spent(&self) -> bool {
+        self.bytes_out.load(Ordering::Relaxed) >= self.most_bytes_out.load(Ordering::Relaxed)
     }
+}
+
+/// Bytes from the guest, bytes to it, new connections: so many a second, and so many at once.
+fn rates(limits: &Limits) -> [(f64, f64); 3] {
+    // A tenth of a second at once, and never less than a full buffer.
+    let bytes = |rate: u64| (rate as f64, (rate as f64 / 10.0).max(65_536.0));
+    let opening = f64::from(limits.connections_per_second);
+    [bytes(limits.bytes_out_per_second), bytes(limits.bytes_in_per_second), (opening, opening * 10.0)]
 }
 
 fn owe(bucket: &Mutex<Bucket>, bytes: u64) -> Duration {

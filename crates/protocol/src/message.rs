@@ -1,5 +1,7 @@
 //! The messages themselves, in both directions.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -68,6 +70,10 @@ pub enum Part {
 pub enum Request {
     /// Makes a restored guest itself: clock, randomness, names. Nothing of the user runs before it.
     Identify(Identity),
+    /// Gives everything that starts from now on these variables, too. Ends with `Done`.
+    AddVariables {
+        variables: BTreeMap<String, String>,
+    },
     /// Starts a warm interpreter for `language` with `imports` done, before a snapshot. Ends with `Done`.
     Warm {
         language: Language,

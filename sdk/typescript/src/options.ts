@@ -46,12 +46,24 @@ export interface CreateOptions {
   checkpoints?: "every-exec" | "never";
   /** How many checkpoints without a name are kept; 20 if absent. */
   checkpointsKept?: number;
-  /** What it may reach, such as `{ allow: ["pypi"], secrets: ["API_KEY"] }`; nothing if absent. */
+  /** What it may reach, such as `{ allow: ["pypi"], secrets: ["API_KEY"] }`; the
+   * template's or the workspace's default if absent, else nothing. */
   network?: {
     mode?: "deny" | "allow" | "open" | "learn";
     allow?: string[];
     tls?: "sealed" | "inspected";
+    /** Less than the server allows. */
+    limits?: {
+      sentBytes?: number;
+      sentBytesPerSecond?: number;
+      receivedBytesPerSecond?: number;
+      connections?: number;
+      dnsQueriesPerSecond?: number;
+    };
     secrets?: string[];
+    /** Its sandboxes reach each other, as `HOSTNAME.internal` and `ID.internal`. */
+    group?: string;
+    hostname?: string;
   };
   volumes?: VolumeMount[];
   /** Stops waiting for capacity when it is aborted. */
@@ -82,9 +94,10 @@ export interface Listeners {
 }
 
 export function createBody(options: CreateOptions): Wire {
-  const { signal: _, volumes, template, ...rest } = options;
+  const { signal: _, volumes, template, network, ...rest } = options;
   const body = toWire({ template: template ?? DEFAULT_TEMPLATE, ...rest });
   if (volumes) body["volumes"] = volumes.map((volume) => toWire({ readOnly: false, ...volume }));
+  if (network) body["network"] = { ...network, limits: network.limits && toWire(network.limits) };
   return body;
 }
 

@@ -41,6 +41,6 @@ async fn of_sandbox(
     responses((status = 200, body = String, content_type = "application/openmetrics-text")),
 )]
 async fn of_server(State(app): State<Arc<App>>, _: Caller<Operator>) -> Response {
-    let text = app.meter.render(&app.engine.list(), app.engine.volume_totals());
+    let text = app.meter.read(&app.engine);
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }

@@ -19,6 +19,7 @@ pub(crate) mod logs;
 pub(crate) mod me;
 pub(crate) mod metrics;
 pub(crate) mod network;
+pub(crate) mod network_defaults;
 pub(crate) mod openapi;
 pub(crate) mod ports;
 pub(crate) mod preview;

@@ -62,7 +62,7 @@ async fn delete(
 }
 
 /// A template of a workspace. Under an alias it says what that stands for.
-fn find(app: &App, workspace: &str, name: &str) -> Result<TemplateSummary, ApiError> {
+pub(super) fn find(app: &App, workspace: &str, name: &str) -> Result<TemplateSummary, ApiError> {
     let resolved = sandling_image::resolve(name).ok();
     let stands_for = resolved.as_ref().map_or(name, |resolved| resolved.recipe.name.as_str());
     let mut templates = app.engine.list_templates(workspace)?.into_iter();

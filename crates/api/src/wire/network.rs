@@ -1,16 +1,16 @@
 //! What sandboxes may reach, what they reached, and secrets.
 
-use sandling_engine::network::{AttachedSecret, NetworkCounts, NetworkEvent, SecretInfo};
-use sandling_engine::{NetworkChange, NetworkSettings, NetworkWish, Sandbox};
+use sandling_engine::network::{AttachedSecret, GroupChange, Membership, NetworkCounts, NetworkEvent, SecretInfo};
+use sandling_engine::{NetworkChange, NetworkDefault, NetworkSettings, NetworkWish, Sandbox};
 use sandling_network::policy::{BadEntry, Entry, Mode, Policy, TlsMode};
-use sandling_network::{EventKind, Verdict};
+use sandling_network::{EventKind, LimitWish, Limits, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
-/// What a sandbox may reach. Without it: nothing.
+/// What a sandbox may reach. Without it: what its template's or its workspace's default says, else nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRequest {
@@ -21,9 +21,74 @@ pub struct NetworkRequest {
     #[schema(max_items = 512, example = json!(["pypi", "example.com", "*.example.org:8443"]))]
     pub allow: Option<Vec<String>>,
     pub tls: Option<TlsName>,
-    /// Secrets of the workspace that the sandbox may use, by name. Later they can be taken away and not added.
+    pub limits: Option<NetworkLimits>,
+    /// Secrets of the workspace that the sandbox may use, by name. In a change: all that it has from then on.
     #[schema(max_items = 32)]
     pub secrets: Option<Vec<String>>,
+    /// A group of sandboxes that reach each other by name. Empty in a change: it leaves the one it is in.
+    #[schema(pattern = "^[a-z0-9-]{0,40}$", example = "crawl")]
+    pub group: Option<String>,
+    /// What the others of the group call it: `HOSTNAME.internal`. In any case `ID.internal`.
+    #[schema(pattern = "^[a-z0-9-]{1,40}$", example = "database")]
+    pub hostname: Option<String>,
+}
+
+/// How much of the network a sandbox may use. What is absent is the server's own limit, which is also the most of each.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkLimits {
+    /// Bytes that it may send in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1024)]
+    pub sent_bytes_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1024)]
+    pub received_bytes_per_second: Option<u64>,
+    /// Connections at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub connections: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub dns_queries_per_second: Option<u64>,
+}
+
+impl From<NetworkLimits> for LimitWish {
+    fn from(limits: NetworkLimits) -> Self {
+        Self {
+            sent_bytes: limits.sent_bytes,
+            sent_bytes_per_second: limits.sent_bytes_per_second,
+            received_bytes_per_second: limits.received_bytes_per_second,
+            connections: limits.connections,
+            dns_queries_per_second: limits.dns_queries_per_second,
+        }
+    }
+}
+
+impl From<LimitWish> for NetworkLimits {
+    fn from(limits: LimitWish) -> Self {
+        Self {
+            sent_bytes: limits.sent_bytes,
+            sent_bytes_per_second: limits.sent_bytes_per_second,
+            received_bytes_per_second: limits.received_bytes_per_second,
+            connections: limits.connections,
+            dns_queries_per_second: limits.dns_queries_per_second,
+        }
+    }
+}
+
+impl From<Limits> for NetworkLimits {
+    fn from(limits: Limits) -> Self {
+        Self {
+            sent_bytes: Some(limits.bytes_out),
+            sent_bytes_per_second: Some(limits.bytes_out_per_second),
+            received_bytes_per_second: Some(limits.bytes_in_per_second),
+            connections: Some(limits.connections as u64),
+            dns_queries_per_second: Some(limits.dns_queries_per_second.into()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -55,6 +120,12 @@ pub enum BadNetwork {
     Entry(#[from] BadEntry),
     #[error("the mode `deny` has no list; leave the mode out or say `allow`")]
     DenyWithList,
+    #[error("a default gives no secrets; they are given to each sandbox by name")]
+    DefaultWithSecrets,
+    #[error("a hostname is one in a group; name the group, too")]
+    HostnameWithoutGroup,
+    #[error("a default puts sandboxes in no group; that is said for each of them")]
+    DefaultWithGroup,
 }
 
 impl From<BadNetwork> for ApiError {
@@ -65,17 +136,50 @@ impl From<BadNetwork> for ApiError {
 
 impl NetworkRequest {
     /// What is wanted, with what the public clients call `egress_allowlist` on top.
-    pub fn into_wish(self, allowlist: Vec<String>) -> Result<NetworkWish, BadNetwork> {
-        let secrets = self.secrets.clone().unwrap_or_default();
-        let policy = self.policy(allowlist)?;
-        Ok(NetworkWish { policy, secrets })
+    pub fn into_wish(self, allowlist: Option<Vec<String>>) -> Result<NetworkWish, BadNetwork> {
+        let group = self.membership()?;
+        let (secrets, limits) = (self.secrets.clone().unwrap_or_default(), self.limits.unwrap_or_default().into());
+        let policy = if self.says_policy() || allowlist.is_some() {
+            Some(self.policy(allowlist.unwrap_or_default())?)
+        } else {
+            None
+        };
+        Ok(NetworkWish { policy, limits, secrets, group })
     }
 
     pub(crate) fn into_change(self) -> Result<NetworkChange, BadNetwork> {
-        let secrets = self.secrets.clone();
-        let says_policy = self.mode.is_some() || self.allow.is_some() || self.tls.is_some();
-        let policy = if says_policy { Some(self.policy(Vec::new())?) } else { None };
-        Ok(NetworkChange { policy, secrets })
+        let leaves = self.group.as_deref() == Some("") && self.hostname.is_none();
+        let group = match self.membership()? {
+            Some(membership) => Some(GroupChange::Join(membership)),
+            None => leaves.then_some(GroupChange::Leave),
+        };
+        let (secrets, limits) = (self.secrets.clone(), self.limits.unwrap_or_default().into());
+        let policy = if self.says_policy() { Some(self.policy(Vec::new())?) } else { None };
+        Ok(NetworkChange { policy, limits, secrets, group })
+    }
+
+    pub(crate) fn into_default(self) -> Result<NetworkDefault, BadNetwork> {
+        if self.secrets.is_some() {
+            return Err(BadNetwork::DefaultWithSecrets);
+        }
+        if self.group.is_some() || self.hostname.is_some() {
+            return Err(BadNetwork::DefaultWithGroup);
+        }
+        let NetworkChange { policy, limits, .. } = self.into_change()?;
+        Ok(NetworkDefault { policy, limits })
+    }
+
+    fn membership(&self) -> Result<Option<Membership>, BadNetwork> {
+        let hostname = self.hostname.clone();
+        match self.group.as_deref() {
+            None | Some("") if hostname.is_some() => Err(BadNetwork::HostnameWithoutGroup),
+            None | Some("") => Ok(None),
+            Some(group) => Ok(Some(Membership { group: group.to_owned(), hostname })),
+        }
+    }
+
+    fn says_policy(&self) -> bool {
+        self.mode.is_some() || self.allow.is_some() || self.tls.is_some()
     }
 
     fn policy(self, more: Vec<String>) -> Result<Policy, BadNetwork> {
@@ -128,12 +232,14 @@ pub struct NetworkSummary {
     #[serde(flatten)]
     policy: PolicyView,
     secrets: Vec<String>,
+    group: Option<String>,
 }
 
 impl From<&NetworkSettings> for NetworkSummary {
     fn from(settings: &NetworkSettings) -> Self {
         let secrets = settings.secrets.iter().map(|secret| secret.name.clone()).collect();
-        Self { policy: (&settings.policy).into(), secrets }
+        let group = settings.group.as_ref().map(|membership| membership.group.clone());
+        Self { policy: (&settings.policy).into(), secrets, group }
     }
 }
 
@@ -142,10 +248,36 @@ impl From<&NetworkSettings> for NetworkSummary {
 pub(crate) struct NetworkView {
     #[serde(flatten)]
     policy: PolicyView,
+    /// What it may use, whoever said so.
+    limits: NetworkLimits,
     secrets: Vec<AttachedView>,
+    group: Option<GroupView>,
     counts: CountsView,
     /// In the mode `learn`: the list that would have allowed what was used.
     learned: Option<Vec<String>>,
+}
+
+/// What new sandboxes may reach that say nothing about it themselves.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NetworkDefaultView {
+    /// Absent: it is left to the workspace's default, and that to none at all.
+    policy: Option<PolicyView>,
+    /// Those that it sets.
+    limits: NetworkLimits,
+}
+
+impl From<NetworkDefault> for NetworkDefaultView {
+    fn from(default: NetworkDefault) -> Self {
+        Self { policy: default.policy.as_ref().map(PolicyView::from), limits: default.limits.into() }
+    }
+}
+
+/// Whom the sandbox is together with.
+#[derive(Debug, Serialize, ToSchema)]
+struct GroupView {
+    name: String,
+    /// By which the others reach it.
+    names: Vec<String>,
 }
 
 /// A secret that the sandbox may use.
@@ -177,7 +309,11 @@ impl NetworkView {
         let learned = sandbox.learned_policy().filter(|_| settings.policy.mode == Mode::Learn);
         Self {
             policy: (&settings.policy).into(),
+            limits: sandbox.network_limits().into(),
             secrets: settings.secrets.into_iter().map(attached).collect(),
+            group: settings
+                .group
+                .map(|membership| GroupView { names: membership.names(sandbox.id()), name: membership.group }),
             counts: sandbox.network_counts().into(),
             learned: learned.map(|policy| policy.allow.iter().map(ToString::to_string).collect()),
         }
@@ -206,7 +342,7 @@ pub(crate) struct NetworkEventView {
     /// Rises from event to event.
     pub(crate) number: u64,
     time: String,
-    /// `dns`, `connect`, `name`, `request`, `close` or `packet`.
+    /// `dns`, `connect`, `accept`, `name`, `request`, `close` or `packet`.
     kind: EventName,
     name: Option<String>,
     address: Option<String>,
@@ -227,6 +363,7 @@ pub(crate) struct NetworkEventView {
 enum EventName {
     Dns,
     Connect,
+    Accept,
     Name,
     Request,
     Close,
@@ -257,6 +394,7 @@ impl From<NetworkEvent> for NetworkEventView {
             kind: match event.kind {
                 EventKind::Dns => EventName::Dns,
                 EventKind::Connect => EventName::Connect,
+                EventKind::Accept => EventName::Accept,
                 EventKind::Name => EventName::Name,
                 EventKind::Request => EventName::Request,
                 EventKind::Close => EventName::Close,
@@ -276,7 +414,7 @@ impl From<NetworkEvent> for NetworkEventView {
 }
 
 /// The stable name of a reason: a refusal's is under `code`, a failure is nothing else.
-fn code(reason: &impl Serialize) -> Option<String> {
+pub(crate) fn code(reason: &impl Serialize) -> Option<String> {
     match serde_json::to_value(reason).ok()? {
         Value::String(code) => Some(code),
         Value::Object(fields) => fields.get("code")?.as_str().map(str::to_owned),
@@ -337,14 +475,26 @@ mod tests {
 
     fn wish(body: Value, allowlist: &[&str]) -> Result<NetworkWish, BadNetwork> {
         let request: NetworkRequest = serde_json::from_value(body).unwrap();
-        request.into_wish(allowlist.iter().map(|name| (*name).to_owned()).collect())
+        let allowlist = (!allowlist.is_empty()).then(|| allowlist.iter().map(|name| (*name).to_owned()).collect());
+        request.into_wish(allowlist)
     }
 
     #[test]
     fn a_plain_list_of_names_is_a_policy() {
-        let policy = wish(serde_json::json!({}), &["example.com", "pypi"]).unwrap().policy;
+        let policy = wish(serde_json::json!({}), &["example.com", "pypi"]).unwrap().policy.unwrap();
         assert_eq!((policy.mode, policy.allow.len()), (Mode::Allow, 2));
-        assert_eq!(wish(serde_json::json!({}), &[]).unwrap().policy, Policy::default());
+        assert_eq!(wish(serde_json::json!({"mode": "deny"}), &[]).unwrap().policy, Some(Policy::default()));
+        assert_eq!(wish(serde_json::json!({"allow": []}), &[]).unwrap().policy, Some(Policy::default()));
+    }
+
+    #[test]
+    fn who_says_nothing_leaves_it_to_the_defaults() {
+        let request = serde_json::json!({"secrets": ["KEY"], "limits": {"connections": 3}});
+        let wish = wish(request.clone(), &[]).unwrap();
+        assert_eq!((wish.policy, wish.limits.connections), (None, Some(3)));
+        let default = serde_json::from_value::<NetworkRequest>(request).unwrap().into_default();
+        assert!(matches!(default, Err(BadNetwork::DefaultWithSecrets)));
+        assert!(serde_json::from_value::<NetworkRequest>(serde_json::json!({"limits": {"speed": 3}})).is_err());
     }
 
     #[test]
@@ -364,6 +514,17 @@ mod tests {
         let secrets_only = change(serde_json::json!({"secrets": []}));
         assert!(secrets_only.policy.is_none() && secrets_only.secrets.is_some());
         assert_eq!(change(serde_json::json!({"mode": "open"})).policy.unwrap().mode, Mode::Open);
+    }
+
+    #[test]
+    fn a_group_is_joined_by_its_name_and_left_by_none() {
+        let change = |body| serde_json::from_value::<NetworkRequest>(body).unwrap().into_change();
+        let joins = change(serde_json::json!({"group": "crawl", "hostname": "db"})).unwrap();
+        assert!(matches!(joins.group, Some(GroupChange::Join(joined)) if joined.group == "crawl"));
+        let leaves = change(serde_json::json!({"group": ""})).unwrap();
+        assert!(matches!(leaves.group, Some(GroupChange::Leave)));
+        assert!(change(serde_json::json!({})).unwrap().group.is_none());
+        assert!(change(serde_json::json!({"hostname": "db"})).is_err());
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub struct CreateSandbox {
     /// How many checkpoints without a name are kept; absent: 20.
     #[schema(minimum = 1, maximum = 100)]
     pub checkpoints_kept: Option<u32>,
-    /// What it may reach; absent: nothing.
+    /// What it may reach; absent: what its template's or its workspace's default says, else nothing.
     pub network: Option<NetworkRequest>,
     /// Names that it may reach, as the public clients write it; the same as `network.allow`.
     pub egress_allowlist: Option<Vec<String>>,
@@ -176,7 +176,7 @@ impl CreateSandbox {
             check_map(field, map)?;
         }
         check_env(&env)?;
-        let network = self.network.unwrap_or_default().into_wish(self.egress_allowlist.unwrap_or_default())?;
+        let network = self.network.unwrap_or_default().into_wish(self.egress_allowlist)?;
         Ok(CreateSpec {
             template: self.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
             from_snapshot,

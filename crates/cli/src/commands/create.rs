@@ -28,7 +28,7 @@ pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
         pids: options.sizes.pids,
         checkpoints: options.checkpoints.as_ref().map(|_| CheckpointsName::EveryExec),
         checkpoints_kept: options.checkpoints_kept,
-        network: options.reach.request(),
+        network: Some(options.reach.request()?),
         volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };

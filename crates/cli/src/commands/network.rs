@@ -8,8 +8,8 @@ use sandling_api::NetworkRequest;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::client::{Client, ClientError, parse, query, read};
-use crate::options::Network;
+use crate::client::{Client, ClientError, parse, query, read, segment};
+use crate::options::{Network, limits, listed};
 use crate::show;
 
 /// A stream that ends at once, again and again, is not asked for again at once.
@@ -21,9 +21,24 @@ struct Shown {
     mode: String,
     allow: Vec<String>,
     tls: String,
+    limits: Value,
     secrets: Vec<Attached>,
+    group: Option<GroupShown>,
     counts: Counts,
     learned: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Default {
+    mode: String,
+    allow: Vec<String>,
+    tls: String,
+}
+
+#[derive(Deserialize)]
+struct GroupShown {
+    name: String,
+    names: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -55,7 +70,8 @@ struct Decision {
 
 pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
     let client = Client::need()?;
-    let id = client.sandbox(&options.sandbox).await?;
+    let Some(sandbox) = &options.sandbox else { return default(&client, options).await };
+    let id = client.sandbox(sandbox).await?;
     let path = format!("/v1/sandboxes/{id}/network");
     let now: Value = match change(&client, &path, options).await? {
         Some(change) => client.put(&path, &change).await?,
@@ -79,27 +95,74 @@ pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
 
 /// What is to change, if anything is.
 async fn change(client: &Client, path: &str, options: &Network) -> anyhow::Result<Option<NetworkRequest>> {
-    let mut request = NetworkRequest { mode: options.mode.map(Into::into), ..NetworkRequest::default() };
-    if !options.allow.is_empty() {
-        request.allow = Some(options.allow.clone());
-    }
-    if !options.revoke.is_empty() {
+    let mut request = asked(options)?;
+    (request.group, request.hostname) = (options.group.clone(), options.hostname.clone());
+    if !options.revoke.is_empty() || !options.secrets.is_empty() {
         let now: Shown = client.get(path).await?;
         let kept = now.secrets.into_iter().map(|secret| secret.name).filter(|name| !options.revoke.contains(name));
-        request.secrets = Some(kept.collect());
+        request.secrets = Some(kept.chain(options.secrets.iter().cloned()).collect());
     }
-    let changes = request.mode.is_some() || request.allow.is_some() || request.secrets.is_some();
+    let changes = says(&request) || request.secrets.is_some() || request.group.is_some();
     Ok(changes.then_some(request))
 }
 
+fn asked(options: &Network) -> anyhow::Result<NetworkRequest> {
+    let (mode, allow) = (options.mode.map(Into::into), listed(&options.allow));
+    Ok(NetworkRequest { mode, allow, limits: limits(&options.limits)?, ..NetworkRequest::default() })
+}
+
+fn says(request: &NetworkRequest) -> bool {
+    request.mode.is_some() || request.allow.is_some() || request.limits.is_some()
+}
+
+/// Shows, changes or removes what new sandboxes may reach.
+async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode> {
+    let path = match &options.template {
+        Some(template) => format!("/v1/templates/{}/network", segment(template)),
+        None => "/v1/network".to_owned(),
+    };
+    let request = asked(options)?;
+    if options.clear {
+        client.delete(&path).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let now: Value = if says(&request) { client.put(&path, &request).await? } else { client.get(&path).await? };
+    if options.json {
+        show::json(&now)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match serde_json::from_value::<Option<Default>>(now["policy"].clone())? {
+        Some(policy) => {
+            show::line(format_args!("mode      {} (TLS {})", policy.mode, policy.tls))?;
+            show::line(format_args!("allow     {}", words(&policy.allow)))?;
+        }
+        None => show::line("mode      as by default")?,
+    }
+    show::line(format_args!("limits    {}", written(&now["limits"])))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn words(words: &[String]) -> String {
+    if words.is_empty() { "-".to_owned() } else { words.join(" ") }
+}
+
+/// Limits as they are written on the command line.
+fn written(limits: &Value) -> String {
+    let limits = limits.as_object().into_iter().flatten();
+    words(&limits.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>())
+}
+
 fn print(now: &Shown) -> anyhow::Result<()> {
-    let list = |words: &[String]| if words.is_empty() { "-".to_owned() } else { words.join(" ") };
     let secrets: Vec<_> = now.secrets.iter().map(|secret| secret.name.clone()).collect();
     show::line(format_args!("mode      {} (TLS {})", now.mode, now.tls))?;
-    show::line(format_args!("allow     {}", list(&now.allow)))?;
-    show::line(format_args!("secrets   {}", list(&secrets)))?;
+    show::line(format_args!("allow     {}", words(&now.allow)))?;
+    show::line(format_args!("secrets   {}", words(&secrets)))?;
+    show::line(format_args!("limits    {}", written(&now.limits)))?;
+    if let Some(group) = &now.group {
+        show::line(format_args!("group     {} (as {})", group.name, words(&group.names)))?;
+    }
     if let Some(learned) = &now.learned {
-        show::line(format_args!("learned   {}", list(learned)))?;
+        show::line(format_args!("learned   {}", words(learned)))?;
     }
     let counts = &now.counts;
     show::line(format_args!(

@@ -18,7 +18,7 @@ use crate::options::{Common, Serve};
 
 pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
     check(options.listen)?;
-    let network = options.outside.config();
+    let network = options.outside.config()?;
     let config = EngineConfig { standbys: options.standbys, takeover: true, network, ..config(common)? };
     let home = config.home.clone();
     let engine = Engine::open(config).await?;

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ipnet::Ipv4Net;
-use sandling_api::{ModeName, NetworkRequest, TlsName};
+use sandling_api::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 use sandling_engine::NetworkConfig;
+use sandling_engine::network::{BadLimit, LimitWish};
 
 /// What a new sandbox may reach.
 #[derive(Debug, Args)]
@@ -22,6 +23,16 @@ pub struct Reach {
     /// Open its TLS with an authority of its own and look at every request's host
     #[arg(long)]
     pub inspect_tls: bool,
+    /// Let it use less than the server allows: sent_bytes, sent_bytes_per_second, received_bytes_per_second,
+    /// connections or dns_queries_per_second; may be repeated
+    #[arg(long = "network-limit", value_name = "NAME=VALUE")]
+    pub limits: Vec<String>,
+    /// Put it in a group: its sandboxes reach each other by name
+    #[arg(long, value_name = "NAME")]
+    pub group: Option<String>,
+    /// What the others of the group call it: NAME.internal
+    #[arg(long, value_name = "NAME", requires = "group")]
+    pub hostname: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -48,16 +59,35 @@ impl From<ModeChoice> for ModeName {
 }
 
 impl Reach {
-    /// As the server is asked for it; nothing if nothing was said.
-    pub fn request(&self) -> Option<NetworkRequest> {
-        let said = self.network.is_some() || !self.allow.is_empty() || !self.secrets.is_empty() || self.inspect_tls;
-        said.then(|| NetworkRequest {
+    /// As the server is asked for it. What was not said is left to the defaults.
+    pub fn request(&self) -> Result<NetworkRequest, BadLimit> {
+        Ok(NetworkRequest {
             mode: self.network.map(Into::into),
-            allow: Some(self.allow.clone()),
+            allow: listed(&self.allow),
             tls: self.inspect_tls.then_some(TlsName::Inspected),
-            secrets: Some(self.secrets.clone()),
+            limits: limits(&self.limits)?,
+            secrets: listed(&self.secrets),
+            group: self.group.clone(),
+            hostname: self.hostname.clone(),
         })
     }
+}
+
+/// What an option that may be repeated lists, if it was used at all.
+pub fn listed(words: &[String]) -> Option<Vec<String>> {
+    (!words.is_empty()).then(|| words.to_vec())
+}
+
+/// Limits as they are written, if there are any.
+pub fn limits(texts: &[String]) -> Result<Option<NetworkLimits>, BadLimit> {
+    let wish = wish(texts)?;
+    Ok((!texts.is_empty()).then(|| wish.into()))
+}
+
+fn wish(texts: &[String]) -> Result<LimitWish, BadLimit> {
+    let mut wish = LimitWish::default();
+    texts.iter().try_for_each(|text| wish.add(text))?;
+    Ok(wish)
 }
 
 /// What the operator says about all sandboxes' networks.
@@ -69,30 +99,56 @@ pub struct Outside {
     /// Ask this name server for sandboxes instead of the host's own; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", env = "SANDLING_NAME_SERVERS", value_delimiter = ',')]
     pub name_server: Vec<SocketAddr>,
+    /// The most that each sandbox may use, and what it may use if it says nothing: sent_bytes, sent_bytes_per_second,
+    /// received_bytes_per_second, connections or dns_queries_per_second; may be repeated
+    #[arg(long = "network-most", value_name = "NAME=VALUE", env = "SANDLING_NETWORK_MOST", value_delimiter = ',')]
+    pub network_most: Vec<String>,
 }
 
 impl Outside {
-    pub fn config(&self) -> NetworkConfig {
+    pub fn config(&self) -> Result<NetworkConfig, BadLimit> {
         let (opened, name_servers) = (self.network_open.clone(), self.name_server.clone());
-        NetworkConfig { opened, name_servers, ..NetworkConfig::default() }
+        Ok(NetworkConfig { opened, name_servers, limits: wish(&self.network_most)?.of_operator()? })
     }
 }
 
 #[derive(Debug, Args)]
 pub struct Network {
     /// An id, or as much of its beginning as no other sandbox has
-    pub sandbox: String,
+    #[arg(required_unless_present_any = ["default", "template"])]
+    pub sandbox: Option<String>,
+    /// Show or change what new sandboxes may reach that say nothing about it
+    #[arg(long, conflicts_with_all = ["sandbox", "template"])]
+    pub default: bool,
+    /// The same for those of one template; it comes first
+    #[arg(long, value_name = "NAME", conflicts_with = "sandbox")]
+    pub template: Option<String>,
+    /// Remove that default
+    #[arg(long, conflicts_with_all = ["sandbox", "mode", "allow", "limits"])]
+    pub clear: bool,
     /// Change what it may reach, at once; with --allow only: to that list
     #[arg(long = "set", value_enum, value_name = "MODE")]
     pub mode: Option<ModeChoice>,
     /// Let it reach this, and nothing else that is not listed here; may be repeated
     #[arg(long, value_name = "NAME[:PORT]")]
     pub allow: Vec<String>,
+    /// Let it use so much of the network: a limit as of `create`; may be repeated
+    #[arg(long = "limit", value_name = "NAME=VALUE")]
+    pub limits: Vec<String>,
+    /// Give it a stored secret; may be repeated
+    #[arg(long = "secret", value_name = "NAME", conflicts_with_all = ["default", "template"])]
+    pub secrets: Vec<String>,
+    /// Put it in a group; an empty name takes it out of the one it is in
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["default", "template"])]
+    pub group: Option<String>,
+    /// What the others of the group call it: NAME.internal
+    #[arg(long, value_name = "NAME", requires = "group")]
+    pub hostname: Option<String>,
     /// Take a secret away from it; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["default", "template"])]
     pub revoke: Vec<String>,
     /// Show decisions as they are made, until the sandbox ends
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = ["default", "template"])]
     pub follow: bool,
     /// So many of the newest decisions [default: 20]
     #[arg(short = 'n', long, value_name = "N")]

@@ -50,7 +50,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
     let (timeline, past) = watch::channel(info.timeline.clone());
-    let network = Network::new(info.network.clone());
+    let network = Network::new(info.network.clone(), engine.outside.limits);
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let stalled = Arc::new(watch::Sender::new(false));
@@ -165,7 +165,7 @@ impl Keeper {
                 false
             }
             Command::SetNetwork { change, answer } => {
-                let _ = answer.send(self.set_network(change));
+                let _ = answer.send(self.set_network(change).await);
                 false
             }
             Command::Freeze { name, listed, mark, volumes, answer } => {
@@ -203,6 +203,9 @@ impl Keeper {
                 false
             }
             Command::LetGo => {
+                if let Some(engine) = self.engine.upgrade() {
+                    self.network.keep_pins(&engine, &self.info.id);
+                }
                 self.network.detach();
                 true
             }

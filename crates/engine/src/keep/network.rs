@@ -1,29 +1,75 @@
 //! The machine's card, and what may be reached through it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandling_network::{Authority, Flow};
+use tokio::time::timeout;
+
 use super::Keeper;
-use crate::network::{NetworkChange, NetworkError, NetworkSettings};
+use crate::engine::Engine;
+use crate::lifecycle::State;
+use crate::network::{Granted, NetworkChange, NetworkError, NetworkSettings};
 use crate::sandbox::SandboxInfo;
+
+/// A guest that takes longer to learn of a secret gets none: its task has other things to do.
+const TOLD_WITHIN: Duration = Duration::from_secs(30);
+
+/// More than a guest can have had; a snapshot from elsewhere may say anything.
+const MOST_CUT: usize = 4096;
 
 impl Keeper {
     /// Puts a gateway at the other end of the machine's card. Frames wait until then; without one they wait for ever,
     /// and the sandbox has no network.
     pub(super) async fn plug_in(&self) {
         let (Some(engine), Some(live)) = (self.engine.upgrade(), &self.live) else { return };
-        if let Err(error) = self.network.attach(&engine, &self.info, &live.machine).await {
+        let cut = self.inherited(&engine);
+        if let Err(error) = self.network.attach(&engine, &self.info, &live.machine, cut).await {
             tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "it has no network");
             self.record("network_failed", serde_json::json!({ "why": error.to_string() }));
         }
     }
 
-    pub(super) fn set_network(&mut self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
+    /// Connections that the guest had when it was saved, and that ended there.
+    fn inherited(&self, engine: &Engine) -> Vec<Flow> {
+        let saved = self.info.standing.restored.as_ref().and_then(|id| engine.store.snapshot(id).ok().flatten());
+        let connections = saved.map(|(snapshot, _)| snapshot.connections).unwrap_or_default();
+        connections.into_iter().take(MOST_CUT).collect()
+    }
+
+    pub(super) async fn set_network(&mut self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
         let engine = self.engine.upgrade().ok_or(NetworkError::Ended)?;
-        let settings = self.info.network.changed(change)?;
-        let detail = serde_json::json!({ "policy": settings.policy });
+        let workspace = self.info.workspace.clone();
+        engine.check_change(&self.info, &change)?;
+        let granted = engine.grant(&workspace, &self.info.network, &change.secrets)?;
+        let mut settings = self.info.network.changed(change, &granted.secrets, &engine.outside.limits)?;
+        let authority = self.teach(&engine, &granted, &mut settings).await?;
+        let detail =
+            serde_json::json!({ "policy": settings.policy, "limits": settings.limits, "group": settings.group });
         // Written down first: what was acknowledged holds after a crash, too.
         engine.store.update_sandbox(&SandboxInfo { network: settings.clone(), ..self.info.clone() })?;
         self.info.network = settings.clone();
-        self.network.apply(&engine, &self.info.workspace, settings.clone());
+        self.network.apply(&engine, &self.info, settings.clone(), authority)?;
         self.record("network_changed", detail);
         Ok(settings)
+    }
+
+    /// Tells the guest what it needs for secrets that are new to it, and whom to trust if it does not know yet.
+    async fn teach(
+        &self,
+        engine: &Engine,
+        granted: &Granted,
+        settings: &mut NetworkSettings,
+    ) -> Result<Option<Arc<Authority>>, NetworkError> {
+        let needs_authority = settings.opens_tls() && !settings.has_authority;
+        if granted.secrets.is_empty() && !needs_authority {
+            return Ok(None);
+        }
+        let live = self.live.as_ref().filter(|_| self.phase.borrow().state() == State::Running);
+        let live = live.ok_or(NetworkError::NotRunning)?;
+        let taught = granted.teach(engine, &self.info.id, &live.link, needs_authority);
+        let authority = timeout(TOLD_WITHIN, taught).await.map_err(|_| NetworkError::NotRunning)??;
+        settings.has_authority |= needs_authority;
+        Ok(authority)
     }
 }

@@ -39,11 +39,13 @@ impl Keeper {
         let live = self.live.clone().ok_or(Refused::Hibernated)?;
         let id = self.intend(&engine)?;
         live.link.hold(true);
+        let connections = self.network.flows();
         let info = &self.info;
         let save = Save { engine: &engine, machine: &live.machine, info, id, name, listed, afterwards, volumes };
         let saving = save.freeze().await;
         live.link.hold(state == State::Paused);
-        let saving = saving?;
+        let mut saving = saving?;
+        saving.had(connections, self.network.flows());
         let checkpoint = mark.map(|mark| self.info.timeline.begin(mark, saving.id().clone()));
         // The disk stands on the new layer already, whatever becomes of the rest.
         self.stand(saving.standing.clone());

@@ -25,9 +25,11 @@ impl Keeper {
         }
         let id = self.intend(&engine)?;
         live.link.hold(true);
+        let connections = self.network.flows();
         let frozen = hibernate::freeze(&engine, live, &self.info, id).await;
         let saved = match frozen {
-            Ok(saving) => {
+            Ok(mut saving) => {
+                saving.had(connections, Vec::new());
                 // As in a snapshot: the disk has moved on, whatever becomes of the rest.
                 self.stand(saving.standing.clone());
                 saving.write().await

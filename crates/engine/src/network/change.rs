@@ -1,43 +1,61 @@
 //! Changing the network of a sandbox that runs.
 
-use sandling_network::policy::{Policy, TlsMode};
+use sandling_network::policy::Policy;
+use sandling_network::{LimitWish, Limits};
 use tokio::sync::oneshot;
 
 use super::error::NetworkError;
-use super::settings::{NetworkSettings, check};
+use super::groups::Membership;
+use super::settings::{AttachedSecret, NetworkSettings, check};
 use crate::sandbox::{Command, Sandbox};
 
 /// What is to change. What is absent stays.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkChange {
     pub policy: Option<Policy>,
-    /// The secrets that it keeps, of those it has.
+    pub limits: LimitWish,
+    /// The secrets that it has from now on.
     pub secrets: Option<Vec<String>>,
+    pub group: Option<GroupChange>,
+}
+
+/// Whom a sandbox is to be together with.
+#[derive(Debug, Clone)]
+pub enum GroupChange {
+    Join(Membership),
+    Leave,
 }
 
 impl NetworkSettings {
-    pub(crate) fn changed(&self, change: NetworkChange) -> Result<Self, NetworkError> {
+    /// The settings after a change that comes with new secrets, where `most` are the operator's limits.
+    pub(crate) fn changed(
+        &self,
+        change: NetworkChange,
+        granted: &[AttachedSecret],
+        most: &Limits,
+    ) -> Result<Self, NetworkError> {
         let mut settings = self.clone();
+        change.limits.check(most)?;
+        settings.limits = change.limits.or(self.limits);
         if let Some(policy) = change.policy {
             check(&policy)?;
-            if policy.tls == TlsMode::Inspected && !self.has_authority {
-                return Err(NetworkError::NoAuthority);
-            }
             settings.policy = policy;
         }
+        match change.group {
+            Some(GroupChange::Join(membership)) => settings.group = Some(membership),
+            Some(GroupChange::Leave) => settings.group = None,
+            None => {}
+        }
         if let Some(kept) = change.secrets {
-            let has = |name: &String| self.secrets.iter().any(|secret| secret.name == *name);
-            if let Some(unknown) = kept.iter().find(|name| !has(name)) {
-                return Err(NetworkError::NotAttached(unknown.clone()));
-            }
             settings.secrets.retain(|secret| kept.contains(&secret.name));
+            settings.secrets.extend_from_slice(granted);
         }
         Ok(settings)
     }
 }
 
 impl Sandbox {
-    /// Changes its policy or takes secrets from it. It holds when this returns, also for open connections.
+    /// Changes its policy, its limits or its secrets. It holds when this returns, also for open connections.
     pub async fn change_network(&self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
         let (answer, answered) = oneshot::channel();
         self.commands.send(Command::SetNetwork { change, answer }).await.map_err(|_| NetworkError::Ended)?;
@@ -48,26 +66,29 @@ impl Sandbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::AttachedSecret;
 
     #[test]
-    fn secrets_can_be_taken_and_not_added() {
+    fn secrets_are_those_that_are_named() {
         let secret = |name: &str| AttachedSecret { name: name.into(), placeholder: "sandling-placeholder".into() };
         let settings =
             NetworkSettings { secrets: vec![secret("A"), secret("B")], has_authority: true, ..Default::default() };
+        let most = Limits::default();
         let keep = |names: &[&str]| NetworkChange {
             secrets: Some(names.iter().map(|name| (*name).to_owned()).collect()),
             ..NetworkChange::default()
         };
-        assert_eq!(settings.changed(keep(&["B"])).unwrap().secrets, [secret("B")]);
-        assert!(matches!(settings.changed(keep(&["C"])), Err(NetworkError::NotAttached(name)) if name == "C"));
-        assert_eq!(settings.changed(NetworkChange::default()).unwrap(), settings);
+        assert_eq!(settings.changed(keep(&["B"]), &[], &most).unwrap().secrets, [secret("B")]);
+        let more = settings.changed(keep(&["A", "C"]), &[secret("C")], &most).unwrap();
+        assert_eq!(more.secrets, [secret("A"), secret("C")]);
+        assert_eq!(settings.changed(NetworkChange::default(), &[], &most).unwrap(), settings);
     }
 
     #[test]
-    fn tls_is_opened_only_with_an_authority() {
-        let policy = Some(Policy { tls: TlsMode::Inspected, ..Policy::default() });
-        let change = NetworkChange { policy, ..NetworkChange::default() };
-        assert!(matches!(NetworkSettings::default().changed(change), Err(NetworkError::NoAuthority)));
+    fn limits_that_are_not_named_stay() {
+        let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
+        let settings = NetworkSettings { limits: limits(Some(5), None), ..Default::default() };
+        let change = |limits| settings.changed(NetworkChange { limits, ..Default::default() }, &[], &Limits::default());
+        assert_eq!(change(limits(None, Some(7))).unwrap().limits, limits(Some(5), Some(7)));
+        assert!(matches!(change(limits(Some(0), None)), Err(NetworkError::Limit(_))));
     }
 }

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use ipnet::Ipv4Net;
-use sandling_network::{HostName, Limits, ResolveError, Resolved, Resolver, SystemResolver, TrustRoots};
+use sandling_network::{
+    Authority, HostName, Interception, Limits, ResolveError, Resolved, Resolver, SystemResolver, Totals, TrustRoots,
+};
 
 type Resolving<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Resolved, ResolveError>> + Send + 'a>>;
 
@@ -15,7 +17,7 @@ pub struct NetworkConfig {
     pub opened: Vec<Ipv4Net>,
     /// Name servers to ask instead of the host's own.
     pub name_servers: Vec<SocketAddr>,
-    /// What each sandbox may use.
+    /// What each sandbox may use, if it is not to use less.
     pub limits: Limits,
 }
 
@@ -24,6 +26,7 @@ pub(crate) struct Outside {
     pub(crate) opened: Vec<Ipv4Net>,
     pub(crate) limits: Limits,
     pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) totals: Arc<Totals>,
     roots: OnceLock<TrustRoots>,
 }
 
@@ -40,11 +43,17 @@ impl Outside {
                 Arc::new(Nobody)
             }
         };
-        Self { opened: config.opened.clone(), limits: config.limits, resolver, roots: OnceLock::new() }
+        let (opened, limits) = (config.opened.clone(), config.limits);
+        Self { opened, limits, resolver, totals: Arc::default(), roots: OnceLock::new() }
+    }
+
+    /// What opens TLS with this authority.
+    pub(crate) fn interception(&self, authority: Arc<Authority>) -> Interception {
+        Interception { authority, roots: self.roots() }
     }
 
     /// Whom servers are verified against where TLS is opened. Read once, and only if somebody needs it.
-    pub(crate) fn roots(&self) -> TrustRoots {
+    fn roots(&self) -> TrustRoots {
         self.roots.get_or_init(TrustRoots::of_the_host).clone()
     }
 }

@@ -1,6 +1,6 @@
 //! Why a sandbox's network cannot be as it is wanted.
 
-use sandling_network::{AuthorityError, BadSecret, StartError};
+use sandling_network::{AuthorityError, BadLimit, BadSecret, StartError};
 use sandling_vmm::machine::MachineError;
 
 use crate::link::LinkError;
@@ -10,8 +10,6 @@ use crate::store::StoreError;
 pub enum NetworkError {
     #[error("there is no secret `{0}`; store it first with `sandling secret set`")]
     NoSecret(String),
-    #[error("the secret `{0}` was not given to this sandbox; secrets are given when a sandbox is made")]
-    NotAttached(String),
     #[error("a sandbox can be given at most {most} secrets")]
     TooMany { most: usize },
     #[error("a workspace can store at most {most} secrets; remove one first")]
@@ -24,15 +22,23 @@ pub enum NetworkError {
     SecretLength { most: usize },
     #[error("a variable that programs find certificates or each other by cannot be a secret's name")]
     ReservedName,
+    #[error("a group and a name in it have up to 40 lower-case letters, digits and dashes, and a name is no id")]
+    GroupWords,
+    #[error("a group has at most {most} sandboxes")]
+    GroupFull { most: usize },
+    #[error("another sandbox of that group is called `{0}`")]
+    NameTaken(String),
+    #[error(transparent)]
+    Limit(#[from] BadLimit),
     #[error(transparent)]
     Secret(#[from] BadSecret),
-    #[error("`inspected` needs a certificate authority, which a sandbox is only given when it is made")]
-    NoAuthority,
+    #[error("a sandbox must run, and answer, to be given a secret or to have its TLS opened")]
+    NotRunning,
     #[error("the key that secrets are encrypted with cannot be used")]
     Key(#[source] std::io::Error),
     #[error("the sandbox's authority could not be made")]
     Authority(#[from] AuthorityError),
-    #[error("the guest could not be told to trust its authority")]
+    #[error("the guest could not be told of its secrets or its authority")]
     Guest(#[from] LinkError),
     #[error("the guest could not be told to trust its authority: its shell ended with {code}")]
     Install { code: i32 },

@@ -1,21 +1,29 @@
 //! The network of one sandbox: its gateway while its machine runs, and what is kept from one gateway to the next.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use sandling_network::policy::Policy;
-use sandling_network::{Cable, Event, Gateway, GatewayConfig, GatewayHandle, Interception, Pin, Stats};
+use sandling_network::{
+    Authority, Cable, Event, EventKind, Flow, Gateway, GatewayConfig, GatewayHandle, Limits, Pin, StartError, Stats,
+    Totals, Verdict,
+};
 use sandling_vmm::machine::Machine;
 use serde::Serialize;
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio::time::Instant;
 
 use super::error::NetworkError;
 use super::feed::{Feed, NetworkEvent};
+use super::groups::Place;
 use super::settings::NetworkSettings;
 use crate::engine::Engine;
-use crate::sandbox::{Sandbox, SandboxInfo};
+use crate::sandbox::{Sandbox, SandboxId, SandboxInfo};
 
 /// Decisions that may wait to be written down.
 const WAITING: usize = 1024;
+/// A guest that asks for names all the time makes no more writes than this.
+const KEEP_PINS_EVERY: Duration = Duration::from_secs(1);
 
 /// What went through a sandbox's gateways.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -33,12 +41,16 @@ pub struct NetworkCounts {
 
 pub(crate) struct Network {
     settings: watch::Sender<NetworkSettings>,
+    /// What the operator lets every sandbox use.
+    most: Limits,
     state: Mutex<State>,
     feed: Arc<Feed>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Before the gateway: whoever goes says so first.
+    place: Option<Place>,
     gateway: Option<GatewayHandle>,
     /// Of gateways that have ended.
     past: NetworkCounts,
@@ -46,9 +58,9 @@ struct State {
 }
 
 impl Network {
-    pub(crate) fn new(settings: NetworkSettings) -> Arc<Self> {
+    pub(crate) fn new(settings: NetworkSettings, most: Limits) -> Arc<Self> {
         let (settings, state) = (watch::Sender::new(settings), Mutex::default());
-        Arc::new(Self { settings, state, feed: Arc::new(Feed::new()) })
+        Arc::new(Self { settings, most, state, feed: Arc::new(Feed::new()) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -59,39 +71,52 @@ impl Network {
         self.settings.borrow().clone()
     }
 
-    /// Puts a gateway at the other end of a machine's card. Until then its frames wait.
+    /// Puts a gateway at the other end of a machine's card. Until then its frames wait. What the guest has of
+    /// connections that were `cut` is reset.
     pub(crate) async fn attach(
-        &self,
+        self: &Arc<Self>,
         engine: &Arc<Engine>,
         info: &SandboxInfo,
         machine: &Machine,
+        cut: Vec<Flow>,
     ) -> Result<(), NetworkError> {
         let cable = Cable::Pair(machine.connect_cable().await?);
         let settings = self.settings();
         let outside = &engine.outside;
         let mut config = GatewayConfig::new(cable, outside.resolver.clone());
         config.opened = outside.opened.clone();
-        config.limits = outside.limits;
+        config.limits = settings.limits.within(&self.most);
+        config.totals = outside.totals.clone();
         config.policy = settings.policy;
         if settings.has_authority {
             let authority = engine.authority_of(&info.id)?;
-            config.interception = authority.map(|authority| Interception { authority, roots: outside.roots() });
+            config.interception = authority.map(|authority| outside.interception(authority));
             config.secrets = engine.secret_set(&info.workspace, &settings.secrets);
         }
         let (tell, told) = mpsc::channel(WAITING);
         config.events = Some(tell);
-        tokio::spawn(write_down(Arc::downgrade(engine), info.clone(), self.feed.clone(), told));
+        config.cut = cut;
+        let mut place = settings.group.as_ref().map(|group| Place::of(engine, info, group));
+        config.peers = place.as_ref().and_then(Place::member).map(|member| member as _);
+        let writer = Writer { engine: Arc::downgrade(engine), info: info.clone(), network: Arc::downgrade(self) };
+        tokio::spawn(writer.write_down(self.feed.clone(), told));
         self.detach();
+        let stored = engine.pins_of(info);
         let mut state = self.state();
-        config.pins = std::mem::take(&mut state.pins);
+        config.pins = if state.pins.is_empty() { stored } else { std::mem::take(&mut state.pins) };
         config.bytes_out = state.past.sent_bytes;
-        state.gateway = Some(Gateway::start(config)?);
+        let gateway = Gateway::start(config)?;
+        if let Some(place) = &mut place {
+            place.take(&gateway);
+        }
+        (state.place, state.gateway) = (place, Some(gateway));
         Ok(())
     }
 
     /// Ends the gateway; the guest's connections are reset.
     pub(crate) fn detach(&self) {
         let mut state = self.state();
+        state.place = None;
         if let Some(gateway) = state.gateway.take() {
             state.past = state.past.and(&gateway.stats());
             state.past.connections_open = 0;
@@ -99,14 +124,49 @@ impl Network {
         }
     }
 
-    /// Applies other settings, at once and to open connections too.
-    pub(crate) fn apply(&self, engine: &Engine, workspace: &str, settings: NetworkSettings) {
-        let secrets = engine.secret_set(workspace, &settings.secrets);
-        self.settings.send_replace(settings.clone());
-        if let Some(gateway) = &self.state().gateway {
-            gateway.set_policy(settings.policy);
-            gateway.set_secrets(secrets);
+    /// Keeps what is pinned for a gateway after this process.
+    pub(crate) fn keep_pins(&self, engine: &Engine, id: &SandboxId) {
+        let pins = self.state().gateway.as_ref().map(GatewayHandle::pins);
+        if let Some(pins) = pins
+            && let Err(error) = engine.store.put_pins(id.as_str(), &pins)
+        {
+            tracing::debug!(error = &error as &dyn std::error::Error, "what names resolved to was not written down");
         }
+    }
+
+    /// The connections that the guest has at the moment.
+    pub(crate) fn flows(&self) -> Vec<Flow> {
+        self.state().gateway.as_ref().map(GatewayHandle::flows).unwrap_or_default()
+    }
+
+    /// Applies other settings, at once and to open connections too. An authority is one that the guest trusts now.
+    pub(crate) fn apply(
+        &self,
+        engine: &Engine,
+        info: &SandboxInfo,
+        settings: NetworkSettings,
+        authority: Option<Arc<Authority>>,
+    ) -> Result<(), NetworkError> {
+        let secrets = engine.secret_set(&info.workspace, &settings.secrets);
+        let moved = self.settings.send_replace(settings.clone()).group != settings.group;
+        let mut state = self.state();
+        let State { place, gateway, .. } = &mut *state;
+        if let Some(gateway) = gateway {
+            if moved {
+                // It leaves before it joins: it may only change its name.
+                *place = None;
+                *place = settings.group.as_ref().map(|group| Place::of(engine, info, group));
+                gateway.set_peers(place.as_ref().and_then(Place::member).map(|member| member as _));
+                place.iter_mut().for_each(|place| place.take(gateway));
+            }
+            if let Some(authority) = authority {
+                gateway.set_interception(&engine.outside.interception(authority)).map_err(StartError::from)?;
+            }
+            gateway.set_limits(settings.limits.within(&self.most));
+            gateway.set_secrets(secrets);
+            gateway.set_policy(settings.policy);
+        }
+        Ok(())
     }
 
     /// Takes the secrets as they are stored now.
@@ -143,10 +203,37 @@ impl NetworkCounts {
     }
 }
 
+impl Engine {
+    /// What a sandbox has pinned, as far as it is written down; what its parent had, if it has nothing yet.
+    fn pins_of(&self, info: &SandboxInfo) -> Vec<Pin> {
+        let stored = |id: &SandboxId| self.store.pins(id.as_str()).unwrap_or_default();
+        let own = stored(&info.id);
+        match &info.parent {
+            Some(parent) if own.is_empty() => stored(parent),
+            _ => own,
+        }
+    }
+
+    /// What all gateways decided and carried, those of sandboxes that have ended included.
+    pub fn network_totals(&self) -> &Totals {
+        &self.outside.totals
+    }
+
+    /// How many connections are open at the moment.
+    pub fn network_connections(&self) -> u64 {
+        self.living().iter().map(|sandbox| sandbox.network_counts().connections_open).sum()
+    }
+}
+
 impl Sandbox {
     /// What it may reach, and with which secrets.
     pub fn network(&self) -> NetworkSettings {
         self.network.settings()
+    }
+
+    /// How much of the network it may use.
+    pub fn network_limits(&self) -> Limits {
+        self.network.settings().limits.within(&self.network.most)
     }
 
     /// What went through its gateways so far.
@@ -170,16 +257,50 @@ impl Sandbox {
     }
 }
 
-/// Passes a gateway's decisions on until it has ended.
-async fn write_down(engine: Weak<Engine>, info: SandboxInfo, feed: Arc<Feed>, mut told: mpsc::Receiver<Event>) {
-    while let Some(event) = told.recv().await {
+/// Writes down what a gateway decides, and what it pins.
+struct Writer {
+    engine: Weak<Engine>,
+    info: SandboxInfo,
+    network: Weak<Network>,
+}
+
+impl Writer {
+    /// Passes decisions on until the gateway has ended.
+    async fn write_down(self, feed: Arc<Feed>, mut told: mpsc::Receiver<Event>) {
+        let (mut due, mut kept): (Option<Instant>, Option<Instant>) = (None, None);
+        loop {
+            let event = tokio::select! {
+                event = told.recv() => event,
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    (due, kept) = (None, Some(Instant::now()));
+                    self.keep_pins();
+                    continue;
+                }
+            };
+            let Some(event) = event else { return };
+            // One without an address pins nothing.
+            if event.kind == EventKind::Dns && event.verdict == Verdict::Allowed && event.address.is_some() {
+                let soonest = kept.map_or_else(Instant::now, |kept| kept + KEEP_PINS_EVERY);
+                due.get_or_insert(soonest);
+            }
+            self.decided(&feed, event);
+        }
+    }
+
+    fn decided(&self, feed: &Feed, event: Event) {
         let detail = serde_json::to_value(&event).unwrap_or_default();
         if !feed.push(event) {
-            continue;
+            return;
         }
-        let Some(engine) = engine.upgrade() else { return };
-        if let Err(error) = engine.record(&info.id, &info.workspace, "network", detail) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        if let Err(error) = engine.record(&self.info.id, &self.info.workspace, "network", detail) {
             tracing::debug!(error = &error as &dyn std::error::Error, "a decision was not written down");
+        }
+    }
+
+    fn keep_pins(&self) {
+        if let (Some(engine), Some(network)) = (self.engine.upgrade(), self.network.upgrade()) {
+            network.keep_pins(&engine, &self.info.id);
         }
     }
 }

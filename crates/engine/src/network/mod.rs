@@ -8,22 +8,29 @@
 mod authority;
 mod change;
 mod config;
+mod defaults;
 mod error;
 mod feed;
 mod gate;
+mod groups;
 mod prepare;
 mod secrets;
 mod settings;
 mod vault;
 
-pub use change::NetworkChange;
+pub use sandling_network::{BadLimit, LimitWish};
+
+pub use change::{GroupChange, NetworkChange};
 pub use config::NetworkConfig;
 pub(crate) use config::Outside;
+pub use defaults::NetworkDefault;
 pub use error::NetworkError;
 pub use feed::NetworkEvent;
 pub(crate) use gate::Network;
 pub use gate::NetworkCounts;
-pub(crate) use prepare::Prepared;
+pub(crate) use groups::Groups;
+pub use groups::Membership;
+pub(crate) use prepare::{Granted, Prepared};
 pub use secrets::SecretInfo;
 pub use settings::{AttachedSecret, NetworkSettings, NetworkWish};
 pub(crate) use vault::Vault;

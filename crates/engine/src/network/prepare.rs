@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use sandling_network::Authority;
-use sandling_network::policy::TlsMode;
+use sandling_protocol::Request;
 
 use super::authority::{install, variables};
 use super::error::NetworkError;
@@ -28,13 +28,27 @@ pub(crate) struct Prepared {
 impl Engine {
     /// Looks whether a wish can be fulfilled, before anything is made for it.
     pub(crate) fn prepare_network(&self, workspace: &str, wish: &NetworkWish) -> Result<Prepared, NetworkError> {
-        check(&wish.policy)?;
-        if wish.secrets.len() > MOST_ATTACHED {
+        let policy = wish.policy.clone().unwrap_or_default();
+        check(&policy)?;
+        wish.limits.check(&self.outside.limits)?;
+        if let Some(group) = &wish.group {
+            self.check_membership(workspace, None, group)?;
+        }
+        let (secrets, group) = (self.attach_secrets(workspace, &wish.secrets)?, wish.group.clone());
+        let mut settings = NetworkSettings { policy, limits: wish.limits, secrets, group, has_authority: false };
+        settings.has_authority = settings.opens_tls();
+        let authority = if settings.has_authority { Some(generate()?) } else { None };
+        Ok(Prepared { settings, authority, installed: false })
+    }
+
+    /// Gives placeholders to secrets, if there are such.
+    fn attach_secrets(&self, workspace: &str, names: &[String]) -> Result<Vec<AttachedSecret>, NetworkError> {
+        if names.len() > MOST_ATTACHED {
             return Err(NetworkError::TooMany { most: MOST_ATTACHED });
         }
-        let known = if wish.secrets.is_empty() { Vec::new() } else { self.store.secrets(workspace)? };
+        let known = if names.is_empty() { Vec::new() } else { self.store.secrets(workspace)? };
         let mut secrets: Vec<AttachedSecret> = Vec::new();
-        for name in &wish.secrets {
+        for name in names {
             if !known.iter().any(|row| row.name == *name) {
                 return Err(NetworkError::NoSecret(name.clone()));
             }
@@ -42,10 +56,23 @@ impl Engine {
                 secrets.push(AttachedSecret { name: name.clone(), placeholder: placeholder()? });
             }
         }
-        let opens_tls = !secrets.is_empty() || wish.policy.tls == TlsMode::Inspected;
-        let authority = if opens_tls { Some(Arc::new(Authority::generate("of one sandbox")?)) } else { None };
-        let settings = NetworkSettings { policy: wish.policy.clone(), secrets, has_authority: opens_tls };
-        Ok(Prepared { settings, authority, installed: false })
+        Ok(secrets)
+    }
+
+    /// What a sandbox with these settings is to have that it has not, of the secrets that are wanted for it.
+    pub(crate) fn grant(
+        &self,
+        workspace: &str,
+        settings: &NetworkSettings,
+        wanted: &Option<Vec<String>>,
+    ) -> Result<Granted, NetworkError> {
+        let wanted = wanted.as_deref().unwrap_or_default();
+        if wanted.len() > MOST_ATTACHED {
+            return Err(NetworkError::TooMany { most: MOST_ATTACHED });
+        }
+        let has = |name: &String| settings.secrets.iter().any(|secret| secret.name == *name);
+        let new: Vec<String> = wanted.iter().filter(|name| !has(name)).cloned().collect();
+        Ok(Granted { secrets: self.attach_secrets(workspace, &new)? })
     }
 
     /// What a copy of a sandbox has. If it opens TLS, it does so with its parent's authority, which its guest trusts.
@@ -61,12 +88,46 @@ impl Engine {
     }
 }
 
+/// What is new to a sandbox that runs.
+pub(crate) struct Granted {
+    pub(crate) secrets: Vec<AttachedSecret>,
+}
+
+impl Granted {
+    /// Tells the guest. What starts in it afterwards has the placeholders, and trusts the authority if there is one.
+    pub(crate) async fn teach(
+        &self,
+        engine: &Engine,
+        id: &SandboxId,
+        link: &Link,
+        needs_authority: bool,
+    ) -> Result<Option<Arc<Authority>>, NetworkError> {
+        let authority = if needs_authority { Some(generate()?) } else { None };
+        if let Some(authority) = &authority {
+            install(link, authority.certificate_pem()).await?;
+            engine.keep_authority(id, authority)?;
+        }
+        let variables = in_guest(&self.secrets, authority.is_some());
+        link.call(Request::AddVariables { variables }).await?;
+        Ok(authority)
+    }
+}
+
+fn generate() -> Result<Arc<Authority>, NetworkError> {
+    Ok(Arc::new(Authority::generate("of one sandbox")?))
+}
+
+/// Variables for everything that runs in the guest: placeholders, and where authorities are.
+fn in_guest(secrets: &[AttachedSecret], has_authority: bool) -> BTreeMap<String, String> {
+    let placeholders = secrets.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone()));
+    let paths = variables().filter(|_| has_authority);
+    placeholders.chain(paths.map(|(name, value)| (name.to_owned(), value.to_owned()))).collect()
+}
+
 impl Prepared {
-    /// Variables for everything that runs in the guest: placeholders, and where authorities are.
+    /// Variables for everything that runs in the guest.
     pub(crate) fn variables(&self) -> BTreeMap<String, String> {
-        let placeholders = self.settings.secrets.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone()));
-        let paths = variables().filter(|_| self.authority.is_some());
-        placeholders.chain(paths.map(|(name, value)| (name.to_owned(), value.to_owned()))).collect()
+        in_guest(&self.settings.secrets, self.authority.is_some())
     }
 
     /// Makes the guest trust its authority, and keeps that for the sandbox's gateways.

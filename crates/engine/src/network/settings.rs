@@ -1,19 +1,24 @@
 //! What one sandbox may reach, as it is asked for and as it is kept.
 
+use sandling_network::LimitWish;
 use sandling_network::policy::{Policy, TlsMode};
 use serde::{Deserialize, Serialize};
 
 use super::error::NetworkError;
+use super::groups::Membership;
 
 /// More than anybody reads, and little enough to be looked through for every connection.
 const MOST_ENTRIES: usize = 512;
 
-/// What network a new sandbox is to have. The default is none.
+/// What network a new sandbox is to have.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkWish {
-    pub policy: Policy,
+    /// Absent: its template's or its workspace's, else none.
+    pub policy: Option<Policy>,
+    pub limits: LimitWish,
     /// Secrets of its workspace, by name.
     pub secrets: Vec<String>,
+    pub group: Option<Membership>,
 }
 
 /// The network that a sandbox has. It holds no secret's value.
@@ -21,9 +26,11 @@ pub struct NetworkWish {
 #[serde(default)]
 pub struct NetworkSettings {
     pub policy: Policy,
+    pub limits: LimitWish,
     pub secrets: Vec<AttachedSecret>,
     /// Its guest was told to trust an authority of its own, so that TLS can be opened.
     pub has_authority: bool,
+    pub group: Option<Membership>,
 }
 
 /// A secret that a sandbox may use.
@@ -35,11 +42,17 @@ pub struct AttachedSecret {
 }
 
 impl NetworkSettings {
-    /// What a copy of the sandbox has: the same policy, and the secrets only if they are given to it.
+    /// Whether some of its TLS has to be opened.
+    pub(crate) fn opens_tls(&self) -> bool {
+        !self.secrets.is_empty() || self.policy.tls == TlsMode::Inspected
+    }
+
+    /// What a copy of the sandbox has: the same policy, the secrets only if they are given to it, and no group.
     pub(crate) fn for_child(&self, secrets: bool) -> Self {
         let secrets = if secrets { self.secrets.clone() } else { Vec::new() };
-        let has_authority = self.has_authority && (!secrets.is_empty() || self.policy.tls == TlsMode::Inspected);
-        Self { policy: self.policy.clone(), secrets, has_authority }
+        let mut child = Self { secrets, group: None, ..self.clone() };
+        child.has_authority = self.has_authority && child.opens_tls();
+        child
     }
 }
 
@@ -55,9 +68,17 @@ mod tests {
     fn a_child_has_the_policy_and_not_the_secrets() {
         let secret = AttachedSecret { name: "KEY".into(), placeholder: "sandling-placeholder".into() };
         let policy = Policy::allow(["example.com".parse().unwrap()]);
-        let parent = NetworkSettings { policy, secrets: vec![secret], has_authority: true };
+        let limits = LimitWish { connections: Some(3), ..LimitWish::default() };
+        let parent = NetworkSettings {
+            policy,
+            limits,
+            secrets: vec![secret],
+            has_authority: true,
+            ..NetworkSettings::default()
+        };
         let child = parent.for_child(false);
         assert_eq!((&child.policy, child.secrets.len(), child.has_authority), (&parent.policy, 0, false));
+        assert_eq!(child.limits, limits);
         assert_eq!(parent.for_child(true), parent);
     }
 }

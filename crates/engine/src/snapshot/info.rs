@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use sandling_image::ContentId;
+use sandling_network::Flow;
 use serde::{Deserialize, Serialize};
 
 use crate::made::DISK;
@@ -83,7 +84,10 @@ pub struct SnapshotInfo {
     /// What its machine had plugged in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<SavedVolume>,
-    /// Of all the above: two snapshots with the same digest are the same.
+    /// Connections that its guest had, which are nobody's when it goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<Flow>,
+    /// Of what makes it what it is: two snapshots with the same digest are the same.
     pub digest: String,
 }
 

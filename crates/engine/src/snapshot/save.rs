@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sandling_network::Flow;
 use sandling_vmm::disk::DiskError;
 use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineError};
 use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
@@ -173,12 +174,19 @@ impl Save<'_> {
             disk_bytes: 0,
             digests: Digests { pages: String::new(), map: String::new(), state: String::new(), disk: String::new() },
             volumes: self.volumes.clone(),
+            connections: Vec::new(),
             digest: String::new(),
         }
     }
 }
 
 impl Saving {
+    /// Notes the connections that its guest had shortly before, and shortly after it was frozen.
+    pub(crate) fn had(&mut self, before: Vec<Flow>, after: Vec<Flow>) {
+        let new: Vec<_> = after.into_iter().filter(|flow| !before.contains(flow)).collect();
+        self.info.connections = before.into_iter().chain(new).collect();
+    }
+
     pub(crate) fn id(&self) -> &SnapshotId {
         &self.info.id
     }

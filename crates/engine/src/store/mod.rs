@@ -6,6 +6,7 @@
 mod audit;
 mod events;
 mod idempotency;
+mod networks;
 mod quotas;
 mod rows;
 mod sandboxes;
@@ -63,6 +64,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_2.sql"),
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
 ];
 
 pub struct Store {

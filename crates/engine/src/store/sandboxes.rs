@@ -56,6 +56,7 @@ impl Store {
             )?
             .execute(params![id, now, why])?;
         connection.prepare_cached("DELETE FROM authorities WHERE sandbox = ?1")?.execute([id])?;
+        connection.prepare_cached("DELETE FROM pins WHERE sandbox = ?1")?.execute([id])?;
         connection.prepare_cached("DELETE FROM volume_uses WHERE holder = ?1")?.execute([id])?;
         connection
             .prepare_cached(

@@ -46,6 +46,7 @@ impl Store {
             params![name, now],
         )?;
         transaction.execute("DELETE FROM secrets WHERE workspace = ?1", [name])?;
+        transaction.execute("DELETE FROM network_defaults WHERE workspace = ?1", [name])?;
         transaction.execute("DELETE FROM quotas WHERE workspace = ?1", [name])?;
         transaction.execute("DELETE FROM idempotency WHERE workspace = ?1", [name])?;
         transaction.commit()?;

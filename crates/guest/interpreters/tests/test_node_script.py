@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import subprocess
 import unittest
 
 from support import ENVIRONMENT, NODE, InterpreterTest, reference
@@ -41,6 +42,33 @@ class ScriptTest(InterpreterTest):
                 expected = reference([NODE, "-e"], code, stdin)
                 self.assertEqual((status, spare.stdout), expected[:2], spare.stderr)
                 self.assertEqual(bool(spare.stderr), bool(expected[2]), spare.stderr)
+
+    def test_authorities_that_the_environment_names_are_trusted(self):
+        folder = self.temporary_folder()
+        made = subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+             "-addext", "subjectAltName=DNS:localhost", "-keyout", "key.pem", "-out", "own.pem"],
+            cwd=folder, capture_output=True,
+        )  # fmt: skip
+        self.assertEqual(made.returncode, 0, made.stderr)
+        code = """
+            const [fs, https] = [require('fs'), require('https')];
+            const own = { key: fs.readFileSync('key.pem'), cert: fs.readFileSync('own.pem') };
+            const server = https.createServer(own, (_, answer) => answer.end('well')).listen(0, async () => {
+              const at = `https://localhost:${server.address().port}/`;
+              const plain = () => new Promise((done) => https.get(at, { agent: false },
+                (answer) => answer.on('data', (text) => done(String(text)))).on('error', (problem) => done(problem.code)));
+              console.log(await plain());
+              console.log(await fetch(at).then((answer) => answer.text(), (problem) => problem.cause.code));
+              server.close();
+              server.closeAllConnections();
+            });
+        """
+        for name, expected in [("own.pem", "well\nwell\n"), (None, "DEPTH_ZERO_SELF_SIGNED_CERT\n" * 2)]:
+            spare = self.node()
+            extra = {"NODE_EXTRA_CA_CERTS": os.path.join(folder, name)} if name else {}
+            self.assertEqual(spare.run_script(code, cwd=folder, env={**ENVIRONMENT, **extra}), 0, spare.stderr)
+            self.assertEqual(spare.stdout.decode(), expected, spare.stderr)
 
     def test_it_is_the_main_module_of_its_folder(self):
         folder = self.temporary_folder()

@@ -42,19 +42,26 @@ enum Outcome {
 
 impl DnsServer {
     pub fn new(resolver: Arc<dyn Resolver>, limits: &Limits) -> DnsServer {
-        let queries = f64::from(limits.dns_queries_per_second);
-        let names = f64::from(limits.dns_new_names_per_minute);
+        let (queries, names) = rates(limits);
         DnsServer {
             resolver,
-            queries: Mutex::new(Bucket::new(queries, queries * 4.0)),
-            new_names: Mutex::new(Bucket::new(names / 60.0, names)),
+            queries: Mutex::new(Bucket::new(queries.0, queries.1)),
+            new_names: Mutex::new(Bucket::new(names.0, names.1)),
             waiting: Semaphore::new(WAITING),
         }
+    }
+
+    /// Holds questions to other limits from now on.
+    pub fn limit(&self, limits: &Limits) {
+        let (queries, names) = rates(limits);
+        self.queries.lock().unwrap_or_else(PoisonError::into_inner).change(queries.0, queries.1);
+        self.new_names.lock().unwrap_or_else(PoisonError::into_inner).change(names.0, names.1);
     }
 
     /// Answers one message, or says nothing where an answer would help nobody.
     pub async fn answer(&self, shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
         add(&shared.journal.counters.dns_queries);
+        shared.journal.totals.asked();
         let question = match message::read(bytes) {
             Ok(question) => question,
             Err(unreadable) => {
@@ -98,7 +105,8 @@ impl DnsServer {
             return Outcome::Refused(Refusal::RecordType);
         }
         let longest = name.labels().map(str::len).max().unwrap_or_default();
-        if longest > shared.limits.dns_label_length || name.as_str().len() > shared.limits.dns_name_length {
+        let limits = shared.limits();
+        if longest > limits.dns_label_length || name.as_str().len() > limits.dns_name_length {
             return Outcome::Refused(Refusal::DnsNameLength);
         }
         match shared.pins.answer(name) {
@@ -139,6 +147,13 @@ impl DnsServer {
         shared.pins.pin(name, &resolved.addresses, resolved.ttl);
         Outcome::Addresses(resolved.addresses, resolved.ttl)
     }
+}
+
+/// Questions, and names that were not asked for lately: so many a second, and so many at once.
+fn rates(limits: &Limits) -> ((f64, f64), (f64, f64)) {
+    let queries = f64::from(limits.dns_queries_per_second);
+    let names = f64::from(limits.dns_new_names_per_minute);
+    ((queries, queries * 4.0), (names / 60.0, names))
 }
 
 fn take(bucket: &Mutex<Bucket>) -> bool {

@@ -8,4 +8,4 @@ mod write;
 pub use dhcp::lease;
 pub use ends::{Ends, MacAddress};
 pub use read::{Dropped, Inbound, Segment, read};
-pub use write::{ETHERNET_HEADER, arp_reply, echo_reply, encapsulate, reset, udp, unreachable};
+pub use write::{ETHERNET_HEADER, arp_reply, echo_reply, encapsulate, probes, reset, udp, unreachable};

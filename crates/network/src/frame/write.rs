@@ -10,6 +10,7 @@ use smoltcp::wire::{
 };
 
 use super::ends::Ends;
+use crate::tcp::Flow;
 
 /// Length of an Ethernet header.
 pub const ETHERNET_HEADER: usize = 14;
@@ -100,6 +101,32 @@ pub fn reset(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
         let mut packet = TcpPacket::new_unchecked(payload);
         repr.emit(&mut packet, &host.into(), &guest.into(), &ChecksumCapabilities::default());
     }))
+}
+
+/// Two segments of a connection with the guest of which at least one is outside its window, wherever that is: the guest
+/// answers it with the numbers it expects.
+pub fn probes(ends: &Ends, flow: &Flow) -> [Vec<u8>; 2] {
+    let (host, guest) = (flow.address, ends.guest_address);
+    [0, i32::MIN].map(|number| {
+        let repr = TcpRepr {
+            src_port: flow.port,
+            dst_port: flow.guest_port,
+            control: TcpControl::None,
+            seq_number: TcpSeqNumber(number),
+            ack_number: Some(TcpSeqNumber(0)),
+            window_len: 0,
+            window_scale: None,
+            max_seg_size: None,
+            sack_permitted: false,
+            sack_ranges: [None; 3],
+            timestamp: None,
+            payload: &[],
+        };
+        ipv4(ends, host, guest, IpProtocol::Tcp, repr.buffer_len(), |payload| {
+            let mut packet = TcpPacket::new_unchecked(payload);
+            repr.emit(&mut packet, &host.into(), &guest.into(), &ChecksumCapabilities::default());
+        })
+    })
 }
 
 fn ipv4(

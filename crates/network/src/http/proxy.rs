@@ -75,7 +75,7 @@ where
     let proxy = Proxy { session, opened, server, upgrade: Mutex::default(), refused: Mutex::default() };
     let mut http = hyper::server::conn::http1::Builder::new();
     http.preserve_header_case(true).half_close(true).auto_date_header(false).max_header_size(LONGEST_HEAD);
-    http.timer(TokioTimer::new()).header_read_timeout(session.shared.limits.idle);
+    http.timer(TokioTimer::new()).header_read_timeout(session.shared.limits().idle);
     let serving = http.serve_connection(TokioIo::new(guest), service_fn(|request| proxy.answer(request)));
     let mut serving = std::pin::pin!(serving.with_upgrades());
     let served = tokio::select! {

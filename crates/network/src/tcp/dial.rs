@@ -11,6 +11,10 @@ use tokio::time::timeout;
 use super::connection::Connection;
 use super::stream::GuestStream;
 use super::table::{Key, Place, Slot};
+use super::traffic::Traffic;
+use crate::event::{Event, EventKind, Failure, Verdict};
+use crate::name::HostName;
+use crate::policy::Refusal;
 use crate::shared::Shared;
 
 /// Ports from which the gateway connects to the guest.
@@ -20,16 +24,31 @@ const LINGER: Duration = Duration::from_secs(10);
 
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// Opens a connection to `port` of the guest.
-pub(crate) async fn dial(shared: &Arc<Shared>, port: u16) -> io::Result<GuestStream> {
-    if shared.table.count().0 >= shared.limits.connections {
+/// Opens a connection to `port` of the guest for its peer `from`.
+pub(crate) async fn dial(shared: &Arc<Shared>, port: u16, from: &HostName) -> io::Result<GuestStream> {
+    let note = |verdict| {
+        let event = Event::new(EventKind::Accept, verdict).of_name(Some(from.clone()));
+        shared.journal.write(event.at_address(shared.ends.guest_address, Some(port)));
+    };
+    if shared.table.count().0 >= shared.limits().connections || !shared.meters.opening() {
+        note(Verdict::Refused(Refusal::Connections));
         return Err(ErrorKind::QuotaExceeded.into());
     }
     let (place, connection) = find_place(shared, port).ok_or(ErrorKind::AddrInUse)?;
     let (dropped, when_dropped) = oneshot::channel();
     tokio::spawn(keep(shared.clone(), place, connection.clone(), when_dropped));
-    let stream = GuestStream::dialled(connection.clone(), dropped);
-    timeout(shared.limits.connect, connection.established()).await.map_err(|_| ErrorKind::TimedOut)??;
+    let stream = GuestStream::dialled(connection.clone(), Traffic::new(shared), dropped);
+    match timeout(shared.limits().connect, connection.established()).await {
+        Ok(Ok(())) => note(Verdict::Allowed),
+        Ok(Err(error)) => {
+            note(Verdict::Failed(Failure::ConnectionRefused));
+            return Err(error);
+        }
+        Err(_) => {
+            note(Verdict::Failed(Failure::TimedOut));
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
     Ok(stream)
 }
 

@@ -21,4 +21,5 @@ pub(crate) use open::segment;
 pub(crate) use prefixed::Prefixed;
 pub(crate) use session::{End, Session};
 pub(crate) use stream::GuestStream;
+pub use table::Flow;
 pub(crate) use table::Table;

@@ -64,10 +64,11 @@ type Refused = (Refusal, Option<crate::HostName>);
 /// Judges a request for a connection. Nothing in it is the answer to a flood.
 fn admit(shared: &Shared, segment: &Segment) -> Result<Option<Destination>, Refused> {
     let (connections, opening) = shared.table.count();
-    if connections >= shared.limits.connections {
+    let limits = shared.limits();
+    if connections >= limits.connections {
         return Err((Refusal::Connections, None));
     }
-    if opening >= shared.limits.connecting || !shared.meters.opening() {
+    if opening >= limits.connecting || !shared.meters.opening() {
         return Ok(None);
     }
     let (address, port) = (segment.to, segment.to_port);
@@ -77,7 +78,7 @@ fn admit(shared: &Shared, segment: &Segment) -> Result<Option<Destination>, Refu
     if let Some(name) = shared.peers.name(address) {
         return Ok(Some(Destination { address, port, names: vec![name], ground: Ground::Open }));
     }
-    if shared.meters.bytes_out() >= shared.limits.bytes_out {
+    if shared.meters.is_spent() {
         return Err((Refusal::BytesOut, None));
     }
     let names = shared.pins.names(address);
@@ -135,10 +136,10 @@ async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Up
         return Ok(None);
     }
     if shared.peers.name(address).is_some() {
-        let dialled = timeout(shared.limits.connect, shared.peers.connect(address, port)).await;
+        let dialled = timeout(shared.limits().connect, shared.peers.connect(address, port)).await;
         return Ok(Some(Upstream::Peer(dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?)));
     }
-    let dialled = timeout(shared.limits.connect, dial_host(shared, SocketAddr::from((address, port)))).await;
+    let dialled = timeout(shared.limits().connect, dial_host(shared, SocketAddr::from((address, port)))).await;
     let stream = dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?;
     let _ = stream.set_nodelay(true);
     Ok(Some(Upstream::Tcp(stream)))

@@ -192,7 +192,7 @@ impl Session {
                 }
             }
         };
-        let greeting = match timeout(self.shared.limits.greeting, waiting).await {
+        let greeting = match timeout(self.shared.limits().greeting, waiting).await {
             Ok(greeting) => greeting?,
             Err(_) if others_may => Greeting::Other,
             Err(_) => return Err(self.refuse(Refusal::SilentTooLong, None)),
@@ -226,7 +226,7 @@ impl Session {
                 }
             }
         };
-        let hello = match timeout(self.shared.limits.greeting, reading).await {
+        let hello = match timeout(self.shared.limits().greeting, reading).await {
             Ok(hello) => hello?,
             Err(_) => return Err(self.refuse(Refusal::SilentTooLong, None)),
         };
@@ -241,14 +241,14 @@ impl Session {
         };
         self.judge(Shown::Name(&name))?;
         self.shared.learn(Some(&name), self.destination.address, self.destination.port);
-        match (self.must_open(&name), &self.shared.interceptor) {
+        match (self.must_open(&name), self.shared.interceptor()) {
             (false, _) => {
                 self.set_seen(Some(name), Protocol::SealedTls);
                 self.relay(stream, &first).await
             }
             (true, Some(interceptor)) => {
                 self.set_seen(Some(name.clone()), Protocol::OpenedTls);
-                tls::intercept(self, interceptor, name, stream, first).await
+                tls::intercept(self, &interceptor, name, stream, first).await
             }
             (true, None) => Err(self.refuse(Refusal::NoAuthority, Some(name))),
         }
@@ -321,8 +321,8 @@ impl Session {
     }
 
     fn still_allowed(&self) -> bool {
-        if self.shared.peers.name(self.destination.address).is_some() {
-            return true;
+        if let Some(peer) = self.shared.peers.name(self.destination.address) {
+            return self.destination.names == [peer];
         }
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Destination { address, port, names, .. } = &self.destination;

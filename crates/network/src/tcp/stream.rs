@@ -16,7 +16,7 @@ use super::traffic::Traffic;
 /// A connection with the guest as a stream.
 pub(crate) struct GuestStream {
     connection: Arc<Connection>,
-    traffic: Option<Arc<Traffic>>,
+    traffic: Arc<Traffic>,
     reading: Pause,
     writing: Pause,
     /// Told when the stream is dropped.
@@ -30,14 +30,12 @@ struct Pause(Option<Pin<Box<Sleep>>>);
 impl GuestStream {
     /// A stream whose bytes are counted and held to the limits.
     pub fn metered(connection: Arc<Connection>, traffic: Arc<Traffic>) -> GuestStream {
-        let traffic = Some(traffic);
         GuestStream { connection, traffic, reading: Pause::default(), writing: Pause::default(), _dropped: None }
     }
 
-    /// A stream that is not counted, and tells when it is dropped.
-    pub fn dialled(connection: Arc<Connection>, dropped: oneshot::Sender<()>) -> GuestStream {
-        let (reading, writing) = (Pause::default(), Pause::default());
-        GuestStream { connection, traffic: None, reading, writing, _dropped: Some(dropped) }
+    /// The same, which tells when it is dropped.
+    pub fn dialled(connection: Arc<Connection>, traffic: Arc<Traffic>, dropped: oneshot::Sender<()>) -> GuestStream {
+        GuestStream { _dropped: Some(dropped), ..GuestStream::metered(connection, traffic) }
     }
 }
 
@@ -67,10 +65,8 @@ impl AsyncRead for GuestStream {
             room.put_slice(&bytes[..count]);
             Ok(count)
         })?;
-        if let Some(traffic) = self.traffic.clone() {
-            let wait = traffic.outward(received).map_err(io::Error::other)?;
-            self.reading.rest(wait);
-        }
+        let wait = self.traffic.outward(received).map_err(io::Error::other)?;
+        self.reading.rest(wait);
         Poll::Ready(Ok(()))
     }
 }
@@ -85,9 +81,8 @@ impl AsyncWrite for GuestStream {
             room[..count].copy_from_slice(&bytes[..count]);
             Ok(count)
         })?;
-        if let Some(traffic) = self.traffic.clone() {
-            self.writing.rest(traffic.inward(sent));
-        }
+        let wait = self.traffic.inward(sent);
+        self.writing.rest(wait);
         Poll::Ready(Ok(sent))
     }
 

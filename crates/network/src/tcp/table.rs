@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use tokio::task::AbortHandle;
 
 use super::connection::Connection;
@@ -16,6 +17,14 @@ const LARGE: usize = 256 * 1024;
 const SMALL: usize = 16 * 1024;
 /// What the kernel may hold each way for those further ones.
 const SMALL_AT_HOST: u32 = 64 * 1024;
+
+/// What tells one connection from another, for the guest's next gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    pub guest_port: u16,
+    pub address: Ipv4Addr,
+    pub port: u16,
+}
 
 /// What tells one connection from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,6 +94,13 @@ impl Table {
             Slot::Opening(_) => None,
             Slot::Open(connection) => Some(connection.clone()),
         })
+    }
+
+    /// Those that the guest knows of.
+    pub fn flows(&self) -> Vec<Flow> {
+        let slots = self.lock();
+        let open = slots.by_key.iter().filter(|(_, (_, slot))| matches!(slot, Slot::Open(_)));
+        open.map(|(key, _)| Flow { guest_port: key.guest_port, address: key.address, port: key.port }).collect()
     }
 
     /// Puts a connection in place, if there is none with that key.

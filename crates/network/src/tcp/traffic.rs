@@ -36,8 +36,8 @@ impl Traffic {
         self.touch();
         self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
         self.shared.journal.counters.bytes_out.fetch_add(bytes, Ordering::Relaxed);
-        let (wait, total) = self.shared.meters.outward(bytes);
-        if total > self.shared.limits.bytes_out { Err(Refusal::BytesOut) } else { Ok(wait) }
+        self.shared.journal.totals.carried(bytes, 0);
+        self.shared.meters.outward(bytes).ok_or(Refusal::BytesOut)
     }
 
     /// Counts bytes to the guest; answers how long to wait before the next.
@@ -46,6 +46,7 @@ impl Traffic {
         self.touch();
         self.bytes_in.fetch_add(bytes, Ordering::Relaxed);
         self.shared.journal.counters.bytes_in.fetch_add(bytes, Ordering::Relaxed);
+        self.shared.journal.totals.carried(0, bytes);
         self.shared.meters.inward(bytes)
     }
 
@@ -58,7 +59,7 @@ impl Traffic {
     pub async fn idle(&self) {
         loop {
             let touched = self.start + Duration::from_millis(self.touched.load(Ordering::Relaxed));
-            let due = touched + self.shared.limits.idle;
+            let due = touched + self.shared.limits().idle;
             if due <= Instant::now() {
                 return;
             }

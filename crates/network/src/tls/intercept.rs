@@ -63,7 +63,7 @@ pub(crate) async fn intercept(
         End::Failed(why)
     };
     let server_name = ServerName::try_from(name.to_string()).map_err(|_| failed(Failure::ServerTls))?;
-    let patience = session.shared.limits.greeting;
+    let patience = session.shared.limits().greeting;
     // The server first: if it is not who it should be, the guest is not even greeted.
     let connecting = TlsConnector::from(interceptor.client.clone()).connect(server_name, stream);
     let upstream = match timeout(patience, connecting).await {

@@ -1,8 +1,9 @@
 //! Sandboxes of one group reach each other by name, and nobody else.
 
-use sandling_network::policy::Policy;
-use sandling_network::{Gateway, Group};
+use sandling_network::policy::{Policy, Refusal};
+use sandling_network::{EventKind, Gateway, Group, Member, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
 
 use crate::isolated;
 use crate::world::{World, guest};
@@ -10,12 +11,17 @@ use crate::world::{World, guest};
 isolated! {
     async fn peers_see_each_other_by_name() {
         let group = Group::new();
-        let world = World::with(Policy::default(), |config| config.peers = Some(group.clone())).await;
+        let seen_as = |name: &str| Member::new(group.clone(), name.parse().unwrap());
+        let mut world = World::with(Policy::default(), |config| config.peers = Some(seen_as("client"))).await;
         let mut config = world.config("gateway-b", "machine-b");
-        config.peers = Some(group.clone());
+        let (tell, mut told) = mpsc::channel(64);
+        config.peers = Some(seen_as("database"));
+        config.events = Some(tell);
         let other = Gateway::start(config).unwrap();
         let neighbour = guest(&world.directory, "machine-b", "gateway-b");
-        group.join("database".parse().unwrap(), &other);
+        assert!(group.join("database".parse().unwrap(), &other));
+        assert!(!group.join("database".parse().unwrap(), world.gateway()), "the name is taken");
+        assert!(group.join("client".parse().unwrap(), world.gateway()));
 
         let [address] = world.guest.resolve("database").await[..] else { panic!("no address") };
         let server = async {
@@ -35,10 +41,24 @@ isolated! {
         };
         let (asked, answer) = tokio::join!(server, client);
         assert_eq!((&asked, &answer[..]), (b"query", &b"answer"[..]));
+        let accepted = told.recv().await.unwrap();
+        assert_eq!((accepted.kind, accepted.verdict, accepted.port), (EventKind::Accept, Verdict::Allowed, Some(5432)));
+        assert_eq!(accepted.name.unwrap().as_str(), "client");
+        assert_eq!((other.stats().bytes_in, other.stats().bytes_out), (5, 6));
 
         assert!(world.guest.connect(address, 1).await.is_err(), "nobody listens there");
-        assert!(neighbour.resolve("sandbox-a").await.is_empty(), "the first did not join");
+        assert!(neighbour.resolve("sandbox-a").await.is_empty(), "nobody has that name");
+        // Whoever leaves takes its connections along, and comes back under the same address.
+        let (theirs, ours) = tokio::join!(neighbour.accept(5432), world.guest.connect(address, 5432));
+        let (_theirs, ours) = (theirs.unwrap(), ours.unwrap());
         group.leave(&"database".parse().unwrap());
+        assert!(ours.reset().await, "a connection outlived the group");
+        world.event(EventKind::Close, |event| event.verdict == Verdict::Refused(Refusal::PolicyChanged)).await;
+        assert!(world.guest.resolve("database").await.is_empty());
+        assert!(world.guest.connect(address, 5432).await.is_err());
+        group.join("database".parse().unwrap(), &other);
+        assert_eq!(world.guest.resolve("database").await, [address]);
+        world.gateway().set_peers(None);
         assert!(world.guest.resolve("database").await.is_empty());
         assert!(world.guest.connect(address, 5432).await.is_err());
     }

@@ -1,9 +1,10 @@
 //! What a guest may use is bounded, and so is what it costs.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandling_network::EventKind;
 use sandling_network::policy::{Mode, Policy, Refusal};
+use sandling_network::{EventKind, Limits, Totals, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::isolated;
@@ -147,6 +148,42 @@ isolated! {
         assert!((20..50).contains(&answered), "{answered} of 60 were answered");
         world.refused(EventKind::Dns, Refusal::DnsRate).await;
         assert_eq!(world.asked().len(), 1, "a pinned answer is not asked for again");
+    }
+
+    async fn other_limits_hold_at_once() {
+        let mut world = World::with(Policy::of(Mode::Open), |config| config.limits.connections = 1).await;
+        let mut first = world.guest.connect(SHARED, 9).await.unwrap();
+        assert!(world.guest.connect(SHARED, 9).await.is_err());
+        let limits = Limits { connections: 2, ..Limits::default() };
+        world.gateway().set_limits(limits);
+        let second = world.guest.connect(SHARED, 9).await.expect("two may be open now");
+        drop(second);
+        first.write_all(&[0; 1000]).await.unwrap();
+        world.gateway().set_limits(Limits { bytes_out: 1000, ..limits });
+        let _ = first.write_all(&[0; 1000]).await;
+        assert!(first.reset().await, "more bytes than it may send now");
+        world.refused(EventKind::Close, Refusal::BytesOut).await;
+    }
+
+    async fn totals_outlive_gateways() {
+        let totals: Arc<Totals> = Arc::default();
+        let counted = totals.clone();
+        let mut world = World::with(Policy::default(), |config| config.totals = counted).await;
+        assert!(world.guest.connect(SHARED, 7).await.is_err());
+        assert!(world.guest.resolve("example.com").await.is_empty());
+        let counted = totals.clone();
+        world.start(Policy::of(Mode::Open), |config| config.totals = counted);
+        let mut stream = world.guest.connect(SHARED, 7).await.unwrap();
+        stream.write_all(b"12345").await.unwrap();
+        stream.read_exact(&mut [0; 5]).await.unwrap();
+        let count = |kind, verdict| {
+            let decisions = totals.decisions();
+            decisions.iter().filter(|known| (known.0, known.1) == (kind, verdict)).map(|known| known.2).sum::<u64>()
+        };
+        assert_eq!(count(EventKind::Connect, Verdict::Refused(Refusal::PolicyDenies)), 1);
+        assert_eq!(count(EventKind::Dns, Verdict::Refused(Refusal::PolicyDenies)), 1);
+        assert_eq!(count(EventKind::Connect, Verdict::Allowed), 1);
+        assert_eq!((totals.dns_queries(), totals.bytes_out(), totals.bytes_in()), (1, 5, 5));
     }
 
     async fn events_do_not_pile_up() {

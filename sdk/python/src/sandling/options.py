@@ -57,7 +57,8 @@ class CreateOptions(TypedDict, total=False):
     checkpoints: Optional[str]
     #: How many checkpoints without a name are kept; 20 if absent.
     checkpoints_kept: Optional[int]
-    #: What it may reach, such as ``{"allow": ["pypi"], "secrets": ["API_KEY"]}``; nothing if absent.
+    #: What it may reach, such as ``{"allow": ["pypi"], "secrets": ["API_KEY"], "limits": {"connections": 20}}``; if
+    #: absent what the template's or the workspace's default says, else nothing.
     network: Optional[Mapping[str, Any]]
     volumes: Optional[Sequence[Union[VolumeMount, Mapping[str, Any]]]]
     #: Stops waiting for capacity when it is set.

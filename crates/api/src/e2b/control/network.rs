@@ -63,9 +63,10 @@ impl Network {
         let request = if is_open {
             NetworkRequest { mode: Some(ModeName::Open), ..NetworkRequest::default() }
         } else {
-            NetworkRequest { allow: Some(self.allow_out), ..NetworkRequest::default() }
+            let allow = Some(self.allow_out).filter(|listed| !listed.is_empty() || !self.deny_out.is_empty());
+            NetworkRequest { allow, ..NetworkRequest::default() }
         };
-        Ok(request.into_wish(Vec::new())?)
+        Ok(request.into_wish(None)?)
     }
 }
 
@@ -86,8 +87,9 @@ async fn update(
     body: JsonBody<Network>,
 ) -> Result<StatusCode, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
-    let policy = Some(body.value.wish()?.policy);
-    found.change_network(NetworkChange { policy, secrets: None }).await?;
+    // Here nothing said is nothing allowed: the whole is replaced.
+    let policy = Some(body.value.wish()?.policy.unwrap_or_default());
+    found.change_network(NetworkChange { policy, ..NetworkChange::default() }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     fn mode(body: Value) -> Result<Mode, ApiError> {
-        serde_json::from_value::<Network>(body).unwrap().wish().map(|wish| wish.policy.mode)
+        serde_json::from_value::<Network>(body).unwrap().wish().map(|wish| wish.policy.unwrap_or_default().mode)
     }
 
     #[test]

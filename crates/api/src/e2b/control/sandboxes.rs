@@ -112,7 +112,10 @@ impl NewSandbox {
         }
         let network = self.network.unwrap_or_default();
         let public_ports = network.allow_public_traffic.unwrap_or(true);
-        let network = network.wish()?;
+        let mut network = network.wish()?;
+        if self.internet == Some(false) {
+            network.policy.get_or_insert_default();
+        }
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
         let start = source.start();

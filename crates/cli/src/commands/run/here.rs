@@ -23,7 +23,7 @@ use crate::options::{Common, ModeChoice, Run};
 pub const TTL_SLACK: Duration = Duration::from_secs(60);
 
 pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
-    let engine = open_engine_with(common, options.outside.config()).await?;
+    let engine = open_engine_with(common, options.outside.config()?).await?;
     let sandbox = match create(&engine, options, code).await {
         Ok(sandbox) => sandbox,
         Err(error) => {
@@ -54,7 +54,7 @@ async fn create(engine: &Arc<Engine>, options: &Run, code: &Code) -> anyhow::Res
         volumes: options.volumes.iter().cloned().map(Into::into).collect(),
         ttl: Some(Duration::from_secs(options.timeout) + TTL_SLACK),
         workspace: DEFAULT_WORKSPACE.to_owned(),
-        network: options.reach.request().unwrap_or_default().into_wish(Vec::new())?,
+        network: options.reach.request()?.into_wish(None)?,
         ..CreateSpec::default()
     };
     Ok(engine.create(spec).await?)

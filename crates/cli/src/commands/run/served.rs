@@ -66,7 +66,7 @@ async fn create(
         memory_mb: options.sizes.memory,
         disk_mb: options.sizes.disk,
         pids: options.sizes.pids,
-        network: options.reach.request(),
+        network: Some(options.reach.request()?),
         volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandling_engine::{ForkSpec, NetworkChange, Sandbox};
-use sandling_network::policy::{Mode, Policy};
+use sandling_network::policy::{Mode, Policy, Refusal};
 use sandling_network::{EventKind, Verdict};
 
 use super::world::{World, allow, fetch};
@@ -12,13 +12,10 @@ use crate::isolated;
 
 const URL: &str = "http://example.com/";
 
-/// Leaves a process that holds a connection open, asks now and then whether it still is, and writes down when it is cut.
+/// Leaves a process that holds a connection open, sends nothing more on it, and writes down when it is cut.
 async fn hold_connection(sandbox: &Arc<Sandbox>) {
     let code = "import socket
 stream = socket.create_connection(('example.com', 80))
-stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
-stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
 stream.sendall(b'GET /held HTTP/1.1\\r\\nHost: example.com\\r\\n\\r\\n')
 stream.recv(4096)
 print('held', flush=True)
@@ -75,6 +72,7 @@ isolated! {
         sandbox.hibernate().await.unwrap();
         set(&sandbox, allow(&["example.com", "other.com"])).await;
         sandbox.wake().await.unwrap();
+        assert!(is_cut(&sandbox).await, "it slept over the end of a connection and was not told");
         assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, "http://other.com/").await), ("200".into(), "200".into()));
 
         assert_eq!(fetch(&sandbox, "http://evil.com/").await, "000");
@@ -87,6 +85,11 @@ isolated! {
         let stored = world.engine.engine.newest_events("default", Some(sandbox.id()), 1000).unwrap();
         assert!(stored.iter().any(|event| event.kind == "network"), "{stored:?}");
         assert!(sandbox.usage().await.unwrap().network.received_bytes > 0);
+        let totals = world.engine.engine.network_totals();
+        assert!(totals.bytes_in() > 0 && totals.dns_queries() > 0);
+        assert!(totals.decisions().iter().any(|(kind, verdict, _)| {
+            (*kind, *verdict) == (EventKind::Dns, Verdict::Refused(Refusal::NotListed))
+        }));
         world.engine.close().await;
     }
 

@@ -4,6 +4,7 @@
 //! that a bug can reach nothing real. The one that uses registries is the exception.
 
 mod escapes;
+mod groups;
 mod life;
 mod registries;
 mod secrets;

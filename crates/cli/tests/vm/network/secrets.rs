@@ -1,7 +1,8 @@
 //! Secrets, seen from a real guest: used and never there.
 
-use sandling_engine::{EndReason, ForkSpec, NetworkChange};
+use sandling_engine::{EndReason, ForkSpec, NetworkChange, NetworkError, RunSpec};
 use sandling_network::policy::{Policy, TlsMode};
+use sandling_protocol::Language;
 
 use super::world::{World, allow};
 use crate::harness::shell;
@@ -90,6 +91,29 @@ isolated! {
             -H \"Host: $host\" https://www.example.com/$host; done";
         assert_eq!(shell(&sandbox, line).await.stdout, "403 200 ");
         assert!(!world.heard("GET /other.com"));
+
+        // Given to one that runs, and taken from it.
+        let later = world.sandbox_of("code-interpreter", &["*.example.com"], &[]).await;
+        let secrets = |names: &[&str]| {
+            let secrets = Some(names.iter().map(|name| (*name).to_owned()).collect());
+            later.change_network(NetworkChange { secrets, ..NetworkChange::default() })
+        };
+        assert!(secrets(&["NO_SUCH_KEY"]).await.is_err());
+        secrets(&["API_KEY"]).await.unwrap();
+        let ran = shell(&later, &curl("api.example.com", "/later")).await;
+        assert!(ran.stdout.ends_with(" 0\n") && !ran.stdout.contains(VALUE), "{}{}", ran.stdout, ran.stderr);
+        assert!(world.requests().iter().any(|head| head.contains("/later") && head.contains(VALUE)), "{:?}", world.requests());
+        // By an interpreter of Node's that was warm before.
+        let code = "fetch('https://api.example.com/node', { headers: { authorization: process.env.API_KEY } })\
+            .then((answer) => console.log(answer.status), (problem) => console.log(problem.cause))";
+        assert_eq!(crate::harness::run(&later, RunSpec::code(Language::Node, code)).await.stdout, "200\n");
+        assert!(world.requests().iter().any(|head| head.contains("/node") && head.contains(VALUE)), "{:?}", world.requests());
+        secrets(&[]).await.unwrap();
+        shell(&later, &curl("api.example.com", "/taken").replace("curl -s", "curl -sk")).await;
+        let taken = world.requests().into_iter().find(|head| head.contains("/taken"));
+        assert!(!taken.is_some_and(|head| head.contains(VALUE)));
+        later.hibernate().await.unwrap();
+        assert!(matches!(secrets(&["API_KEY"]).await, Err(NetworkError::NotRunning)));
 
         // Gone at once.
         assert!(engine.remove_secret(WORKSPACE, "API_KEY").unwrap());

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::world;
@@ -60,6 +61,21 @@ async fn fetch(home: &TempDir, id: &str, host: &str) -> String {
     ok(home, &["exec", "-c", &line, id]).await
 }
 
+/// The server's figures.
+async fn metrics(home: &TempDir) -> String {
+    let read = |name: &str| std::fs::read_to_string(home.path().join(name)).unwrap().trim().to_owned();
+    let address = read("server").replace("http://", "");
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let token = read("token");
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
 isolated! {
     async fn the_commands_show_and_change_it_and_a_killed_server_loses_nothing() {
         let _servers = world::servers().await;
@@ -70,6 +86,9 @@ isolated! {
 
         server.kill().await.unwrap();
         let (mut server, _said) = serve(&home).await;
+        // What a name resolved to is known to the next server, too.
+        let pinned = format!("curl -s -m 30 -o /dev/null -w '%{{http_code}}' --resolve example.com:80:{} http://example.com/", world::SHARED);
+        assert_eq!(ok(&home, &["exec", "-c", &pinned, &id]).await, "200");
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
         let shown: Value = serde_json::from_str(&ok(&home, &["network", &id, "--json"]).await).unwrap();
         assert_eq!((&shown["mode"], &shown["allow"]), (&"allow".into(), &serde_json::json!(["example.com"])), "{shown}");
@@ -80,6 +99,17 @@ isolated! {
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("000".into(), "200".into()));
         ok(&home, &["network", &id, "--set", "deny"]).await;
         assert_eq!(fetch(&home, &id, "evil.com").await, "000");
+        let figures = metrics(&home).await;
+        for line in [
+            "sandling_network_decisions_total{kind=\"dns\",verdict=\"refused\",reason=\"not_listed\"} ",
+            "sandling_network_decisions_total{kind=\"connect\",verdict=\"allowed\",reason=\"\"} ",
+            "sandling_network_received_bytes_total ",
+            "sandling_network_dns_queries_total ",
+            "sandling_network_connections 0",
+        ] {
+            assert!(figures.contains(line), "{line}: {figures}");
+        }
+        assert!(!figures.contains("sandling_network_sent_bytes_total 0"), "{figures}");
         assert!(refused(&home, &["network", &id, "--allow", "*"]).await.contains("every name"));
         assert!(ok(&home, &["events", &id]).await.contains("network_changed"));
 
@@ -93,10 +123,35 @@ isolated! {
         ok(&home, &["secret", "rm", "API_KEY"]).await;
         assert!(refused(&home, &["secret", "rm", "API_KEY"]).await.contains("not found"));
 
-        let learned = sandling(&home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
+        // What sandboxes have that say nothing: their template's default, then the workspace's.
+        ok(&home, &["network", "--default", "--allow", "example.com", "--limit", "connections=7"]).await;
+        let home = &home;
+        let of = |arguments: &'static [&'static str]| async move {
+            let id = ok(home, &[&["create", "--ttl", "10m"], arguments].concat()).await;
+            let shown: Value = serde_json::from_str(&ok(home, &["network", &id, "--json"]).await).unwrap();
+            (id, shown)
+        };
+        let (id, shown) = of(&["--network-limit", "sent_bytes=1M"]).await;
+        assert_eq!((&shown["allow"], &shown["limits"]["connections"]), (&serde_json::json!(["example.com"]), &7.into()), "{shown}");
+        assert_eq!(shown["limits"]["sent_bytes"], 1 << 20, "{shown}");
+        assert_eq!(fetch(home, &id, "example.com").await, "200");
+        let limited = ok(home, &["network", &id, "--limit", "connections=3", "--json"]).await;
+        assert!(limited.contains("\"connections\": 3"), "{limited}");
+        assert!(refused(home, &["network", &id, "--limit", "connections=2000"]).await.contains("between 1 and 1024"));
+        assert!(ok(home, &["network", &id, "--group", "crawl", "--hostname", "db"]).await.contains("crawl (as db.internal"));
+        assert!(refused(home, &["network", &id, "--group", "a.b"]).await.contains("lower-case"));
+        assert!(!ok(home, &["network", &id, "--group", ""]).await.contains("internal"));
+        ok(home, &["network", "--template", "base", "--set", "open"]).await;
+        assert_eq!(of(&[]).await.1["mode"], "open");
+        assert_eq!(of(&["--network", "deny"]).await.1["mode"], "deny");
+        ok(home, &["network", "--template", "base", "--clear"]).await;
+        ok(home, &["network", "--default", "--clear"]).await;
+        assert!(ok(home, &["network", "--default"]).await.contains("as by default"));
+
+        let learned = sandling(home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
         let said = String::from_utf8(learned.stderr).unwrap();
         assert!(said.contains("--allow www.example.com"), "{said}");
-        ok(&home, &["rm", "--all"]).await;
+        ok(home, &["rm", "--all"]).await;
         server.kill().await.unwrap();
     }
 }

@@ -50,9 +50,13 @@ impl World {
     }
 
     pub async fn sandbox(&self, entries: &[&str], secrets: &[&str]) -> Arc<Sandbox> {
+        self.sandbox_of("base", entries, secrets).await
+    }
+
+    pub async fn sandbox_of(&self, template: &str, entries: &[&str], secrets: &[&str]) -> Arc<Sandbox> {
         let secrets = secrets.iter().map(|name| (*name).to_owned()).collect();
-        let network = NetworkWish { policy: allow(entries), secrets };
-        let made = self.engine.engine.create(CreateSpec { network, ..spec("base") }).await;
+        let network = NetworkWish { policy: Some(allow(entries)), secrets, ..NetworkWish::default() };
+        let made = self.engine.engine.create(CreateSpec { network, ..spec(template) }).await;
         made.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 

@@ -1,13 +1,14 @@
 //! What the gateway costs, measured on the host's side: a frame generator at one end of the cable, servers on loopback
-//! at the other, and the same done directly for comparison. `cargo bench -p sandling-network`.
+//! at the other, and the same done directly for comparison. No machine is needed. Writes `gateway.json`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on panics")]
 
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use futures_util::future::BoxFuture;
 use sandling_network::policy::{Mode, Policy};
 use sandling_network::{
@@ -16,22 +17,35 @@ use sandling_network::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-#[path = "../tests/suite/cable.rs"]
+#[path = "../../crates/network/tests/suite/cable.rs"]
 mod cable;
-#[path = "../tests/suite/guest.rs"]
+#[path = "../../crates/network/tests/suite/guest.rs"]
 #[allow(dead_code, reason = "the tests use the rest of it")]
 mod guest;
+#[allow(dead_code, reason = "the other benches use the rest of it")]
+mod report;
 
 use guest::Guest;
+use report::Report;
 
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// How long each throughput is measured.
-const SPAN: Duration = Duration::from_secs(4);
 /// What the gateway's threads are called.
 const THREAD: &str = "gateway";
-const ROUNDS: usize = 300;
 const GATEWAYS: usize = 200;
 const CONNECTIONS: usize = 1000;
+
+#[derive(Debug, Parser)]
+struct Options {
+    /// How long each throughput is measured
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
+    /// Connections and names, one after another
+    #[arg(long, default_value_t = 300)]
+    rounds: usize,
+    /// Where `gateway.json` goes
+    #[arg(long, default_value = "bench/out")]
+    out: PathBuf,
+}
 
 /// Every name is here.
 struct Loopback;
@@ -112,7 +126,7 @@ fn worked() -> Duration {
 }
 
 /// Gbit/s by the clock, and by the time that the gateway was on a processor: others may be busy, too.
-async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8) -> (f64, f64) {
+async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8, span: Duration) -> (f64, f64) {
     let name = format!("t{mtu}{direction}");
     let gateway = Gateway::start(config(directory, &name)).unwrap();
     let path = directory.to_owned();
@@ -124,7 +138,7 @@ async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8) -> (
         stream.established().await.unwrap();
         stream.write_u8(direction).await.unwrap();
         let mut room = vec![2; 256 * 1024];
-        while start.elapsed() < SPAN + Duration::from_secs(1) {
+        while start.elapsed() < span + Duration::from_secs(1) {
             if direction == b'<' {
                 stream.write_all(&room).await.unwrap();
             } else {
@@ -134,24 +148,19 @@ async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8) -> (
     });
     tokio::time::sleep(Duration::from_millis(500)).await;
     let (before, then, busy) = (bytes(&gateway), Instant::now(), worked());
-    tokio::time::sleep(SPAN).await;
+    tokio::time::sleep(span).await;
     let gigabits = (bytes(&gateway) - before) as f64 * 8.0 / 1e9;
     let rates = (gigabits / then.elapsed().as_secs_f64(), gigabits / (worked() - busy).as_secs_f64());
     client.await.unwrap();
     rates
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
 /// A new connection to its first byte: through the gateway, and directly.
-async fn connecting(directory: &Path, port: u16) -> (Duration, Duration) {
+async fn connecting(directory: &Path, port: u16, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
     let _gateway = Gateway::start(config(directory, "connecting")).unwrap();
     let guest = guest(directory, "connecting", 1500);
     let (mut through, mut direct) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let start = Instant::now();
         let mut stream = guest.connect(HERE, port).await.unwrap();
         stream.write_all(b"\0").await.unwrap();
@@ -164,20 +173,20 @@ async fn connecting(directory: &Path, port: u16) -> (Duration, Duration) {
         stream.read_u8().await.unwrap();
         direct.push(start.elapsed());
     }
-    (median(through), median(direct))
+    (through, direct)
 }
 
-async fn asking(directory: &Path) -> Duration {
+async fn asking(directory: &Path, rounds: usize) -> Vec<Duration> {
     let _gateway = Gateway::start(config(directory, "asking")).unwrap();
     let guest = guest(directory, "asking", 1500);
     guest.resolve("example.com").await;
     let mut times = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let start = Instant::now();
         assert_eq!(guest.resolve("example.com").await, [HERE]);
         times.push(start.elapsed());
     }
-    median(times)
+    times
 }
 
 /// Private memory of this process, in bytes.
@@ -221,31 +230,50 @@ async fn weighing(directory: &Path, port: u16) -> (u64, u64, f64) {
     (idle, thousand, (worked() - busy).as_secs_f64() / start.elapsed().as_secs_f64())
 }
 
-fn main() {
-    // The harness asks benches for their list; there is one.
-    if std::env::args().any(|argument| argument == "--list") {
-        return;
+/// Everything, with what is aimed at.
+async fn measure(options: &Options, port: u16) -> Report {
+    let mut report = Report::new();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let (idle, thousand, load) = weighing(directory, port).await;
+    report.count("bytes of an idle gateway (aim: 1048576 at most)", idle);
+    report.count("bytes of 1,000 connections, the guest's stack included", thousand);
+    report.count("millionths of a core for 1,000 idle connections", (load * 1e6) as u64);
+    report.add("DNS of a pinned name (aim: 1 ms)", "gateway", &asking(directory, options.rounds).await);
+    let (through, direct) = connecting(directory, port, options.rounds).await;
+    report.add("connection to its first byte (aim: 2 ms more)", "gateway", &through);
+    report.add("connection to its first byte", "directly", &direct);
+    for mtu in [1500, 16_000] {
+        for (direction, text) in [(b'<', "from"), (b'>', "to")] {
+            let span = Duration::from_secs(options.seconds);
+            let (clock, own) = throughput(directory, port, mtu, direction, span).await;
+            let name = format!("Mbit/s {text} the guest, MTU {mtu}");
+            report.count(&format!("{name} (aim: 1000)"), (clock * 1e3) as u64);
+            report.count(&format!("{name}, per core of the gateway"), (own * 1e3) as u64);
+        }
     }
-    let servers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    report
+}
+
+fn print(report: &Report) {
+    for figure in &report.figures {
+        println!("{:<54} {:<9} {:>8.3} ms, p99 {:.3}", figure.name, figure.who, figure.p50_ms, figure.p99_ms);
+    }
+    for (name, count) in &report.counts {
+        println!("{name:<64} {count:>8}");
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let servers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let port = servers.block_on(serve());
     let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name(THREAD).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
-        let (idle, thousand, load) = weighing(directory, port).await;
-        println!("memory of an idle gateway      {:>8.1} KiB", idle as f64 / 1024.0);
-        println!("memory of 1,000 connections    {:>8.1} MiB (with the guest's stack)", thousand as f64 / 1048576.0);
-        println!("load of 1,000 idle connections {:>8.2} % of a core", load * 100.0);
-        println!("DNS of a pinned name           {:>8.3} ms", asking(directory).await.as_secs_f64() * 1e3);
-        let (through, direct) = connecting(directory, port).await;
-        println!("new connection to first byte   {:>8.3} ms", through.as_secs_f64() * 1e3);
-        println!("the same directly              {:>8.3} ms", direct.as_secs_f64() * 1e3);
-        for mtu in [1500, 16_000] {
-            for (direction, text) in [(b'<', "from"), (b'>', "to")] {
-                let (clock, own) = throughput(directory, port, mtu, direction).await;
-                println!("TCP {text:>4} the guest, MTU {mtu:>6} {clock:>8.2} Gbit/s, {own:.2} a core of its own");
-            }
-        }
-    });
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name(THREAD).enable_all().build()?;
+    let report = runtime.block_on(measure(&options, port));
+    std::fs::create_dir_all(&options.out)?;
+    std::fs::write(options.out.join("gateway.json"), serde_json::to_vec_pretty(&report)?)?;
+    print(&report);
+    println!("\nwritten to {}", options.out.join("gateway.json").display());
+    Ok(())
 }

@@ -1,0 +1,113 @@
+//! What new sandboxes may reach that say nothing about it themselves.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::templates::find;
+use crate::app::App;
+use crate::auth::{Admin, Caller, Read};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::wire::network::{NetworkDefaultView, NetworkRequest};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(of_workspace, set_of_workspace, remove_of_workspace)).routes(routes!(
+        of_template,
+        set_of_template,
+        remove_of_template
+    ))
+}
+
+/// What the workspace's new sandboxes may reach
+///
+/// Those that say nothing about it themselves, and whose template has no default either.
+#[utoipa::path(get, path = "/v1/network", tag = "network", responses((status = 200, body = NetworkDefaultView)))]
+async fn of_workspace(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<NetworkDefaultView>, ApiError> {
+    Ok(Json(app.engine.network_default(caller.workspace().as_str(), None)?.into()))
+}
+
+/// Set what the workspace's new sandboxes may reach
+///
+/// The default as a whole, for sandboxes that are made from now on. It cannot give secrets.
+#[utoipa::path(
+    put, path = "/v1/network", tag = "network", request_body = NetworkRequest,
+    responses((status = 200, body = NetworkDefaultView)),
+)]
+async fn set_of_workspace(
+    State(app): State<Arc<App>>,
+    caller: Caller<Admin>,
+    body: JsonBody<NetworkRequest>,
+) -> Result<Json<NetworkDefaultView>, ApiError> {
+    set(&app, caller.workspace().as_str(), None, body.value)
+}
+
+/// Remove the workspace's default
+#[utoipa::path(delete, path = "/v1/network", tag = "network", responses((status = 204)))]
+async fn remove_of_workspace(State(app): State<Arc<App>>, caller: Caller<Admin>) -> Result<StatusCode, ApiError> {
+    app.engine.remove_network_default(caller.workspace().as_str(), None)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What a template's new sandboxes may reach
+///
+/// Those of this workspace that say nothing about it themselves. It comes before the workspace's default.
+#[utoipa::path(
+    get, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
+    responses((status = 200, body = NetworkDefaultView)),
+)]
+async fn of_template(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(name): Parts<String>,
+) -> Result<Json<NetworkDefaultView>, ApiError> {
+    let workspace = caller.workspace().as_str();
+    find(&app, workspace, &name)?;
+    Ok(Json(app.engine.network_default(workspace, Some(&name))?.into()))
+}
+
+/// Set what a template's new sandboxes may reach
+#[utoipa::path(
+    put, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
+    request_body = NetworkRequest, responses((status = 200, body = NetworkDefaultView)),
+)]
+async fn set_of_template(
+    State(app): State<Arc<App>>,
+    caller: Caller<Admin>,
+    Parts(name): Parts<String>,
+    body: JsonBody<NetworkRequest>,
+) -> Result<Json<NetworkDefaultView>, ApiError> {
+    let workspace = caller.workspace().as_str();
+    find(&app, workspace, &name)?;
+    set(&app, workspace, Some(&name), body.value)
+}
+
+/// Remove a template's default
+#[utoipa::path(
+    delete, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
+    responses((status = 204)),
+)]
+async fn remove_of_template(
+    State(app): State<Arc<App>>,
+    caller: Caller<Admin>,
+    Parts(name): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    let workspace = caller.workspace().as_str();
+    find(&app, workspace, &name)?;
+    app.engine.remove_network_default(workspace, Some(&name))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn set(
+    app: &App,
+    workspace: &str,
+    template: Option<&str>,
+    request: NetworkRequest,
+) -> Result<Json<NetworkDefaultView>, ApiError> {
+    let default = request.into_default()?;
+    app.engine.set_network_default(workspace, template, &default)?;
+    Ok(Json(default.into()))
+}

@@ -1,0 +1,94 @@
+//! What new sandboxes may reach that say nothing about it themselves: their template's default, then their
+//! workspace's, then nothing.
+
+use sandling_network::LimitWish;
+use sandling_network::policy::Policy;
+use serde::{Deserialize, Serialize};
+
+use super::error::NetworkError;
+use super::settings::{NetworkWish, check};
+use crate::engine::Engine;
+
+/// The workspace's own default, in place of a template's name.
+const WHOLE_WORKSPACE: &str = "";
+
+/// A default for new sandboxes. What it does not say is left to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetworkDefault {
+    pub policy: Option<Policy>,
+    pub limits: LimitWish,
+}
+
+/// An alias has its template's default.
+fn key(template: Option<&str>) -> String {
+    let name = template.unwrap_or(WHOLE_WORKSPACE);
+    sandling_image::resolve(name).map_or(name.to_owned(), |resolved| resolved.recipe.name.to_string())
+}
+
+impl Engine {
+    /// The default of a workspace, or of one of its templates.
+    pub fn network_default(&self, workspace: &str, template: Option<&str>) -> Result<NetworkDefault, NetworkError> {
+        Ok(self.store.network_default(workspace, &key(template))?.unwrap_or_default())
+    }
+
+    /// Changes a default, for sandboxes that are made from now on.
+    pub fn set_network_default(
+        &self,
+        workspace: &str,
+        template: Option<&str>,
+        default: &NetworkDefault,
+    ) -> Result<(), NetworkError> {
+        default.policy.as_ref().map_or(Ok(()), check)?;
+        default.limits.check(&self.outside.limits)?;
+        Ok(self.store.put_network_default(workspace, &key(template), default)?)
+    }
+
+    /// There is none any more, if there was one.
+    pub fn remove_network_default(&self, workspace: &str, template: Option<&str>) -> Result<(), NetworkError> {
+        Ok(self.store.remove_network_default(workspace, &key(template))?)
+    }
+
+    /// A wish, and where it says nothing, what the defaults say.
+    pub(crate) fn with_network_defaults(
+        &self,
+        workspace: &str,
+        template: &str,
+        wish: NetworkWish,
+    ) -> Result<NetworkWish, NetworkError> {
+        let of_template = self.network_default(workspace, Some(template))?;
+        let of_workspace = self.network_default(workspace, None)?;
+        Ok(wish.or(of_template).or(of_workspace))
+    }
+}
+
+impl NetworkWish {
+    fn or(self, default: NetworkDefault) -> Self {
+        Self { policy: self.policy.or(default.policy), limits: self.limits.or(default.limits), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandling_network::policy::Mode;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_default_wins() {
+        let default = |mode, connections| NetworkDefault {
+            policy: Some(Policy::of(mode)),
+            limits: LimitWish { connections, ..LimitWish::default() },
+        };
+        let wish = NetworkWish::default().or(default(Mode::Deny, None)).or(default(Mode::Open, Some(9)));
+        assert_eq!((wish.policy.unwrap().mode, wish.limits.connections), (Mode::Deny, Some(9)));
+        let own = NetworkWish { policy: Some(Policy::of(Mode::Open)), ..NetworkWish::default() };
+        assert_eq!(own.or(default(Mode::Deny, None)).policy.unwrap().mode, Mode::Open);
+    }
+
+    #[test]
+    fn an_alias_is_its_template() {
+        assert_eq!(key(None), "");
+        assert_eq!(key(Some("my-own")), "my-own");
+    }
+}
