@@ -12,14 +12,18 @@ use crate::show;
 /// How a loop ended, and what it used.
 pub fn summary(outcome: &Outcome, budget: &Budget) -> String {
     let spent = &outcome.spent;
+    let seconds = spent.wall().as_secs_f64();
+    if spent.steps == 0 {
+        // A command line counts for itself, if at all.
+        return format!("{}: {seconds:.1} s", harmless(&outcome.ended.why()));
+    }
     let cost = spent.cost(budget).map(|dollars| format!(", ${dollars:.4}")).unwrap_or_default();
     format!(
-        "{}: {} steps, {} tokens in, {} out{cost}, {:.1} s",
+        "{}: {} steps, {} tokens in, {} out{cost}, {seconds:.1} s",
         harmless(&outcome.ended.why()),
         spent.steps,
         spent.usage.input,
         spent.usage.output,
-        spent.wall().as_secs_f64()
     )
 }
 
