@@ -21,7 +21,8 @@ from typing import Any, Dict, Iterator, NamedTuple
 import sandling
 
 HERE = Path(__file__).resolve().parent
-GUIDES = [HERE.parent.parent / "docs" / name for name in ("quickstart.md", "sdk.md", "agent.md")]
+DOCS = HERE.parent.parent / "docs"
+GUIDES = [*(DOCS / name for name in ("quickstart.md", "sdk.md", "agent.md")), *sorted(DOCS.glob("guides/*.md"))]
 BLOCK_WITHIN = 300
 
 
@@ -34,7 +35,7 @@ class Block(NamedTuple):
 
 def blocks() -> Iterator[Block]:
     title = ""
-    pattern = re.compile(r"^## (?P<title>.+)$|^```(?P<info>\w.*)\n(?P<code>(?:.*\n)*?)```$", re.MULTILINE)
+    pattern = re.compile(r"^##? (?P<title>.+)$|^```(?P<info>\w.*)\n(?P<code>(?:.*\n)*?)```$", re.MULTILINE)
     for found in (found for guide in GUIDES for found in pattern.finditer(guide.read_text())):
         if found["title"]:
             title = found["title"]
