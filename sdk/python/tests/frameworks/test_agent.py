@@ -35,6 +35,7 @@ def test_the_loop(model: Model, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatc
     server = model(*SCRIPT)
     point(monkeypatch, server)
     heard = []
+    contexts = len(sandbox.contexts.list())
     transcript = tmp_path / "transcript.jsonl"
     agent = Agent(
         "scripted",
@@ -54,6 +55,7 @@ def test_the_loop(model: Model, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatc
     assert [line["type"] for line in lines].count("call") == 4 and lines[-1]["type"] == "end"
     assert heard.count("result") == 4
     assert transcript.stat().st_mode & 0o777 == 0o600
+    assert len(sandbox.contexts.list()) == contexts, "its live Python was left behind"
 
 
 def test_async(model: Model, client: Client, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

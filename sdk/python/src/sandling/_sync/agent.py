@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from ..agents import (
@@ -21,7 +22,7 @@ from ..agents import (
     Trial,
     score_of,
 )
-from ..errors import ConfigError
+from ..errors import ConfigError, SandlingError
 from ..options import DEFAULT_TEMPLATE
 from ..toolkit import ToolCall, ToolOutput
 from ..tools import dialogues
@@ -181,13 +182,21 @@ class Agent:
         return result
 
     def _work(self, task: str, sandbox: Sandbox, *, pieces: bool, attempt: Optional[int] = None) -> Source[AgentEvent]:
-        for event in self._events(task, sandbox, pieces):
-            self._tell(event, attempt)
-            yield event
-
-    def _events(self, task: str, sandbox: Sandbox, pieces: bool) -> Source[AgentEvent]:
-        yield AgentEvent("start", {"task": task, "model": self._model, "sandbox": sandbox.id})
+        start = AgentEvent("start", {"task": task, "model": self._model, "sandbox": sandbox.id})
+        self._tell(start, attempt)
+        yield start
         tools = SandboxTools(sandbox, timeout_seconds=self._command_timeout)
+        try:
+            for event in self._events(task, tools, pieces):
+                self._tell(event, attempt)
+                yield event
+        finally:
+            # A sandbox that goes on has room for so many live interpreters.
+            if sandbox is self._sandbox:
+                with suppress(SandlingError):
+                    tools.close()
+
+    def _events(self, task: str, tools: SandboxTools, pieces: bool) -> Source[AgentEvent]:
         dialogue = dialogues.DIALOGUES[self._api](self._model, self._system, task, tools.specs)
         spent = Spent(self._budget)
         answer, last, repeats, empty = "", None, 0, 0
