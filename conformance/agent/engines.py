@@ -250,7 +250,11 @@ def real(world: World, engine: str, api: str, script: Script) -> None:
     with project() as directory, world.model(script) as model:
         arguments = ["--engine", engine, "--files", str(directory), "--apply", "--yes", "--max-time", "9m"]
         ran = world.agent(*arguments, "Write the answer down.", api=api, within=600)
-        assert ran.code == 0 and "The answer is 42." in ran.stdout, (ran, model.asked[-1:])
+        assert ran.code == 0 and ran.stdout == "The answer is 42.\n", (ran, model.asked[-1:])
+        kinds = [line["type"] for line in ran.lines]
+        assert {"call", "result", "reply"} <= set(kinds), kinds
+        assert (ran.lines[-1]["input_tokens"], ran.lines[-1]["output_tokens"]) == (20, 10), ran.lines[-1]
+        assert "echo 42 >answer.txt" in ran.stderr, "what it does is shown"
         assert (directory / "answer.txt").read_text() == "42\n", ran
         assert model.keys and all(key in (KEY, f"Bearer {KEY}") for key in model.keys), model.keys
 
