@@ -37,7 +37,7 @@ INSIDE = "SANDLING_ENGINES_NAMESPACE"
 
 #: A command line as there are many: it asks the model, changes the project and says what it did. And it looks for the
 #: key, whose letters it is told backwards, and for another way out.
-STAND_IN = '''
+STAND_IN = """
 import json, os, pathlib, sys, urllib.request
 
 def ask(url, key):
@@ -66,7 +66,7 @@ try:
 except OSError:
     pass
 print("It is", said)
-'''
+"""
 
 
 class Ran(NamedTuple):
@@ -181,7 +181,16 @@ def project() -> Iterator[Path]:
 
 def a_command_line_works_with_a_key_that_it_never_has(world: World) -> None:
     with project() as directory, world.model(["+"]) as model:
-        arguments = ["--template", "base", "--engine", "python3 agent.py", "--files", str(directory), "--apply", "--yes"]
+        arguments = [
+            "--template",
+            "base",
+            "--engine",
+            "python3 agent.py",
+            "--files",
+            str(directory),
+            "--apply",
+            "--yes",
+        ]
         ran = world.agent(*arguments, "Mend it.")
         assert ran.code == 0 and ran.stdout == "It is +\n", ran
         assert model.keys == [KEY], model.keys
@@ -271,7 +280,7 @@ NAMED_ONLY = [claude, codex]
 def enter() -> None:
     """Becomes the same program in a namespace."""
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    ways = "ip link set lo up && ip route add local 0.0.0.0/0 dev lo && exec \"$@\""
+    ways = 'ip link set lo up && ip route add local 0.0.0.0/0 dev lo && exec "$@"'
     command = ["unshare", "--net", *user, "sh", "-c", ways, "sh", sys.executable, *sys.argv]
     os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})
 

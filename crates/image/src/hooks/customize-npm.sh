@@ -15,6 +15,10 @@ status=0
 chroot "$root" env HOME=/tmp/npm NODE_EXTRA_CA_CERTS=/tmp/npm/authorities.pem \
 	npm install --global --prefix=/usr/local --cache=/tmp/npm/cache --ignore-scripts --omit=dev \
 	--no-audit --no-fund --no-update-notifier --loglevel=error -- "$@" </dev/null >"$lent/said" 2>&1 || status=$?
-[ "$status" = 0 ] || sed 's/^npm ERR! /E: /' "$lent/said" >&2
+if [ "$status" != 0 ]; then
+	# Lines that begin so are what the build's error tells.
+	echo "npm cannot install $*" >&2
+	sed -n '/^npm ERR! [0-9]* *$/d; s/^npm ERR! [0-9]* */E: /p' "$lent/said" | head -n 3 >&2
+fi
 rm -rf "$lent"
 exit "$status"
