@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of.
+# The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of; and agents'
+# real command lines.
 #
 #   scripts/soak.sh [KILLS] [SECONDS]
 #
@@ -18,7 +19,7 @@ sandling=$PWD/target/release/sandling
 export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOME/.cache}/sandling-test/templates}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-for template in base code-interpreter; do
+for template in base code-interpreter agent; do
   SANDLING_HOME=$scratch SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES "$sandling" template build "$template"
 done
 
@@ -27,6 +28,7 @@ conformance/faults/run.sh "$sandling" "$kills" || status=$?
 target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
+python3 conformance/agent/engines.py "$sandling" claude codex || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-cli --test vm no_two_children_draw_the_same || status=$?
 scripts/leftovers.sh || status=$?

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Drives `sandling agent` with a scripted model that speaks the three APIs, and misbehaves, and real virtual machines.
+# Drives `sandling agent`, its own loop and command lines of others, with a scripted model that speaks the three APIs, and
+# misbehaves, and real virtual machines.
 #
 #   conformance/agent/run.sh SANDLING
 #
@@ -17,4 +18,5 @@ python3 "$here/cases.py" "$sandling" || fail "sandling agent failed"
 left=$(curl --silent --noproxy '*' --header "Authorization: Bearer $SANDLING_TOKEN" "$SANDLING_API/v1/sandboxes")
 [ "$left" = "[]" ] || fail "sandboxes were left behind: $left"
 stop_server
+python3 "$here/engines.py" "$sandling" || fail "sandling agent --engine failed"
 exit "$failed"

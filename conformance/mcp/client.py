@@ -23,8 +23,8 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 SANDLING, URL, *WANTED = sys.argv[1:]
 
 
-def stdio() -> Client:
-    arguments = ["mcp", "--template", "base", "--timeout", "60s", "--max-output", "2000"]
+def stdio(*more: str) -> Client:
+    arguments = ["mcp", "--template", "base", "--timeout", "60s", "--max-output", "2000", *more]
     return Client(StdioServerParameters(command=SANDLING, args=arguments, env=dict(os.environ)))
 
 
@@ -207,6 +207,20 @@ CASES: list[Callable[[Client], Awaitable[None]]] = [
 ]
 
 
+async def every_step_can_be_undone() -> None:
+    """With ``--checkpoints`` there is one before each step, without anybody asking."""
+    async with stdio("--checkpoints") as client:
+        await client.call_tool("write_file", {"path": "/workspace/kept.txt", "content": "one\n"})
+        await client.call_tool("run_command", {"command": "echo two >kept.txt"})
+        await client.call_tool("run_command", {"command": "rm kept.txt"})
+        past = (await said(client, "history")).splitlines()
+        assert any("before exec: echo two" in line for line in past), past
+        step = next(int(line.split()[0]) for line in past if "rm kept.txt" in line)
+        assert "-two" in await said(client, "diff", **{"from": step})
+        assert f"at checkpoint {step}" in await said(client, "rewind", to=step)
+        assert await said(client, "read_file", path="/workspace/kept.txt") == "two\n"
+
+
 async def strangers_are_turned_away() -> None:
     async with httpx2.AsyncClient() as stranger:
         for headers in [{}, {"Authorization": "Bearer wrong"}]:
@@ -228,6 +242,8 @@ async def main() -> int:
         async with transport() as client:
             for case in CASES if name == "stdio" else [*CASES[:3], *CASES[9:12]]:
                 failed += await tried(f"{name}: {case.__name__}", case(client))
+    if not WANTED or "stdio" in WANTED:
+        failed += await tried("stdio: every_step_can_be_undone", every_step_can_be_undone())
     failed += await tried("http: strangers_are_turned_away", strangers_are_turned_away())
     failed += await tried("http: sessions_have_sandboxes_of_their_own", sessions_have_sandboxes_of_their_own())
     return failed

@@ -3,7 +3,7 @@
 #
 #   sdk/conformance/run.sh SANDLING [python] [async] [typescript] [guides]
 #
-# SANDLING is the path of the binary; all runners are used unless some are named; `guides` is the code of docs/sdk.md.
+# SANDLING is the path of the binary; all runners are used unless some are named; `guides` is the code of the documentation.
 # SANDLING_TEST_TEMPLATES names the directory with the template `base`; without it, those of the user's own home are
 # used. Ends with 0 only if no case failed and nothing was left behind.
 set -euo pipefail

@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
 use crate::events::{Event, Watch};
-use crate::model::Model;
-use crate::run::{Agent, Outcome};
+use crate::job::{Job, Worker};
+use crate::run::Outcome;
 use crate::transcript::Transcript;
 
 /// What is run, and how often.
 pub struct Race<'a> {
-    pub model: &'a Model,
+    pub worker: Worker<'a>,
     /// The sandbox that is forked.
     pub parent: &'a Toolbox,
     pub task: &'a str,
@@ -74,7 +74,8 @@ struct Forked {
 pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
     let path = format!("/v1/sandboxes/{}/fork-tree", race.parent.sandbox());
     let ttl = race.budget.wall.as_secs().saturating_add(GRACE_SECONDS);
-    let wish = json!({ "count": race.attempts, "ttl_seconds": ttl });
+    let secrets = race.worker.needs_secrets();
+    let wish = json!({ "count": race.attempts, "ttl_seconds": ttl, "inherit_secrets": secrets });
     let forked: Forked = race.parent.client().post(&path, &wish).await?;
     let attempts = join_all(forked.children.into_iter().enumerate().map(|(index, child)| async move {
         let toolbox = Arc::new(race.parent.of_fork(child.id).await);
@@ -97,8 +98,7 @@ impl Race<'_> {
     async fn attempt(&self, number: usize, toolbox: Arc<Toolbox>) -> Attempt {
         let watch = |event: Event<'_>| (self.watch)(number, event);
         let watch: Watch<'_> = &watch;
-        let agent = Agent {
-            model: self.model,
+        let job = Job {
             toolbox: &toolbox,
             budget: self.budget.clone(),
             transcript: self.transcript.of_attempt(number),
@@ -110,7 +110,7 @@ impl Race<'_> {
              it is judged by: {})",
             self.task, self.attempts, self.check
         );
-        let outcome = agent.run(&task).await;
+        let outcome = self.worker.run(job, &task).await;
         let (check_exit_code, score) = match self.check(&toolbox).await {
             Ok(checked) => checked,
             Err(error) => {

@@ -54,6 +54,11 @@ impl Spent {
         self.last = usage;
     }
 
+    /// What somebody else counted, in all.
+    pub(crate) fn report(&mut self, steps: u32, usage: Usage) {
+        (self.steps, self.usage) = (steps, usage);
+    }
+
     pub fn wall(&self) -> Duration {
         self.started.elapsed()
     }

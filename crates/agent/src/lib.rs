@@ -7,7 +7,9 @@
 
 mod best;
 mod budget;
+mod engine;
 mod events;
+mod job;
 mod model;
 mod project;
 mod run;
@@ -15,7 +17,9 @@ mod transcript;
 
 pub use best::{Attempt, Race, Winner, race};
 pub use budget::{Budget, Prices, Spent};
+pub use engine::{Engine, EngineError};
 pub use events::{Event, Watch};
+pub use job::{Job, Worker};
 pub use model::{Api, Endpoint, EndpointError, Model, ModelError, Usage};
 pub use project::{Change, Conflict, Diff, Project, ProjectError, ProjectTree};
 pub use run::{Agent, EndedBy, Outcome};

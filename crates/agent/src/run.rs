@@ -1,14 +1,13 @@
 //! The loop itself.
 
-use sandling_tools::{Doing, Observation, SPECS, ToolError, Toolbox};
+use sandling_tools::{Observation, SPECS};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::budget::{Budget, Spent};
-use crate::events::{Event, Watch};
+use crate::budget::Spent;
+use crate::events::Event;
+use crate::job::Job;
 use crate::model::{Call, Model, ModelError, Question, Reply, Turn};
-use crate::transcript::Transcript;
 
 const SYSTEM: &str = "You solve a task with a disposable computer: a virtual machine of your own, with the working \
     directory /workspace. Use the tools to look around, run code and commands, and change files there. You are root; \
@@ -24,17 +23,13 @@ const MOST_EMPTY: u32 = 3;
 /// A model with a task and a sandbox.
 pub struct Agent<'a> {
     pub model: &'a Model,
-    pub toolbox: &'a Toolbox,
-    pub budget: Budget,
-    pub transcript: Transcript,
-    pub watch: Watch<'a>,
-    pub stop: CancellationToken,
+    pub job: Job<'a>,
 }
 
 /// How a loop came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndedBy {
-    /// The model says that it is done.
+    /// Whoever works says that it is done.
     Answer,
     Steps,
     Tokens,
@@ -45,6 +40,8 @@ pub enum EndedBy {
     /// Somebody wanted it to end.
     Stopped,
     Model(String),
+    /// The command line that was to do it failed.
+    Engine(String),
     Sandbox(String),
 }
 
@@ -59,7 +56,7 @@ impl EndedBy {
             Self::Money => "the budget of money is used up".to_owned(),
             Self::Repeats => "the model did the same again and again".to_owned(),
             Self::Stopped => "stopped".to_owned(),
-            Self::Model(why) | Self::Sandbox(why) => why.clone(),
+            Self::Model(why) | Self::Engine(why) | Self::Sandbox(why) => why.clone(),
         }
     }
 }
@@ -92,11 +89,12 @@ impl Agent<'_> {
     pub async fn run(&self, task: &str) -> Outcome {
         let mut spent = Spent::new();
         let mut answer = String::new();
-        let about = json!({ "task": task, "model": self.model.endpoint().model, "sandbox": self.toolbox.sandbox() });
-        self.transcript.write("start", about);
+        let about =
+            json!({ "task": task, "model": self.model.endpoint().model, "sandbox": self.job.toolbox.sandbox() });
+        self.job.transcript.write("start", about);
         let ended = self.work(task, &mut spent, &mut answer).await;
-        let cost = spent.cost(&self.budget);
-        self.transcript.write(
+        let cost = spent.cost(&self.job.budget);
+        self.job.transcript.write(
             "end",
             json!({ "why": ended.why(), "steps": spent.steps, "seconds": spent.wall().as_secs_f64(), "cost": cost,
                 "input_tokens": spent.usage.input, "output_tokens": spent.usage.output, "answer": answer }),
@@ -132,7 +130,7 @@ impl Agent<'_> {
                 turns.push(Turn::User("Your answer was cut off at the limit of its length. Go on.".to_owned()));
                 continue;
             }
-            match self.carry_out(reply.calls, spent.deadline(&self.budget), &mut repeats).await {
+            match self.carry_out(reply.calls, spent.deadline(&self.job.budget), &mut repeats).await {
                 Ok(answers) => turns.push(Turn::Answers(answers)),
                 Err(ended) => return ended,
             }
@@ -140,26 +138,26 @@ impl Agent<'_> {
     }
 
     async fn ask(&self, turns: &[Turn], spent: &mut Spent) -> Result<Reply, EndedBy> {
-        let max_tokens = spent.next_answer(&self.budget, ANSWER_TOKENS)?;
-        (self.watch)(Event::Step { number: spent.steps + 1 });
+        let max_tokens = spent.next_answer(&self.job.budget, ANSWER_TOKENS)?;
+        (self.job.watch)(Event::Step { number: spent.steps + 1 });
         let question = Question { system: SYSTEM, turns, tools: SPECS, max_tokens };
         let watch = |event: Event<'_>| {
             if let Event::Retry { why, after } = &event {
-                self.transcript.write("retry", json!({ "why": why, "after_seconds": after.as_secs_f64() }));
+                self.job.transcript.write("retry", json!({ "why": why, "after_seconds": after.as_secs_f64() }));
             }
-            (self.watch)(event);
+            (self.job.watch)(event);
         };
         let asked = tokio::select! {
-            asked = self.model.ask(&question, spent.deadline(&self.budget), &watch) => asked,
-            () = self.stop.cancelled() => return Err(EndedBy::Stopped),
+            asked = self.model.ask(&question, spent.deadline(&self.job.budget), &watch) => asked,
+            () = self.job.stop.cancelled() => return Err(EndedBy::Stopped),
         };
         let reply = asked.map_err(|error| match error {
             ModelError::OutOfTime => EndedBy::Time,
             other => EndedBy::Model(other.to_string()),
         })?;
         spent.add(reply.usage);
-        (self.watch)(Event::Replied { usage: reply.usage });
-        self.transcript.write(
+        (self.job.watch)(Event::Replied { usage: reply.usage });
+        self.job.transcript.write(
             "reply",
             json!({ "step": spent.steps, "text": reply.text, "calls": reply.calls.len(),
                 "input_tokens": reply.usage.input, "output_tokens": reply.usage.output }),
@@ -190,40 +188,21 @@ impl Agent<'_> {
 
     async fn call(&self, call: &Call, deadline: Instant) -> Result<Observation, EndedBy> {
         let shown = call.arguments.clone().unwrap_or_default();
-        (self.watch)(Event::Called { name: &call.name, arguments: &shown });
-        self.transcript.write("call", json!({ "id": call.id, "name": call.name, "arguments": shown }));
+        (self.job.watch)(Event::Called { name: &call.name, arguments: &shown });
+        self.job.transcript.write("call", json!({ "id": call.id, "name": call.name, "arguments": shown }));
         let started = Instant::now();
         let observation = match &call.arguments {
-            Ok(arguments) => self.use_tool(&call.name, arguments.clone(), deadline).await?,
+            Ok(arguments) => self.job.call(&call.name, arguments.clone(), deadline).await?,
             Err(why) => Observation::error(why),
         };
-        (self.watch)(Event::Observed(&observation));
-        self.transcript.write(
+        (self.job.watch)(Event::Observed(&observation));
+        self.job.transcript.write(
             "result",
             json!({ "id": call.id, "text": observation.text, "images": observation.images.len(),
                 "exit_code": observation.exit_code, "is_error": observation.is_error,
                 "seconds": started.elapsed().as_secs_f64() }),
         );
         Ok(observation)
-    }
-
-    async fn use_tool(&self, name: &str, arguments: Value, deadline: Instant) -> Result<Observation, EndedBy> {
-        let cancelled = self.stop.child_token();
-        let printed = |stream, bytes: &[u8]| (self.watch)(Event::Printed(stream, bytes));
-        let doing = Doing { cancelled: cancelled.clone(), watch: &printed };
-        let mut call = std::pin::pin!(self.toolbox.call(name, arguments, &doing));
-        let done = tokio::select! {
-            done = &mut call => done,
-            () = tokio::time::sleep_until(deadline) => {
-                cancelled.cancel();
-                call.await
-            }
-        };
-        done.map_err(|error| match error {
-            ToolError::Cancelled if self.stop.is_cancelled() => EndedBy::Stopped,
-            ToolError::Cancelled => EndedBy::Time,
-            other => EndedBy::Sandbox(other.to_string()),
-        })
     }
 }
 

@@ -6,6 +6,7 @@ mod follow;
 mod options;
 mod outcome;
 mod show;
+mod signals;
 mod terminal;
 
 use std::process::ExitCode;

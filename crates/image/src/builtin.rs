@@ -1,5 +1,7 @@
 //! The recipes that come with Sandling, and the names other products' examples use for them.
 
+use std::collections::BTreeSet;
+
 use sandling_protocol::Language;
 
 use crate::recipe::{Recipe, Warm};
@@ -20,7 +22,7 @@ pub(crate) const ALIASES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-const BUILT_IN: [fn() -> Recipe; 2] = [base, code_interpreter];
+const BUILT_IN: [fn() -> Recipe; 3] = [base, code_interpreter, agent];
 
 /// What an agent reaches for in a shell. With `libnss-myhostname` a machine knows its own name, whatever it is given.
 const SHELL_TOOLS: &str = "
@@ -35,6 +37,10 @@ const DATA: &str = "
 ";
 
 const NODE: &str = "nodejs npm";
+
+/// Command lines that do a task by themselves. Of each, a version that runs on Debian's Node, needs no script to be
+/// installed, and is not larger than the rest of the system.
+const AGENTS: &str = "@anthropic-ai/claude-code@2.1.112 @openai/codex@0.104.0";
 
 const PYTHON_IMPORTS: &str = "
     abc argparse ast asyncio base64 bisect collections concurrent.futures contextlib copy csv dataclasses datetime
@@ -76,6 +82,7 @@ fn base() -> Recipe {
         description: "Debian 12 with shell tools, Python, git and curl".to_owned(),
         suite: SUITE.to_owned(),
         packages: words(&[SHELL_TOOLS, PYTHON]),
+        npm: BTreeSet::new(),
         disk_mib: 4096,
         vcpus: 1,
         memory_mib: 512,
@@ -95,6 +102,18 @@ fn code_interpreter() -> Recipe {
             Warm { language: Language::Python, imports: words(&[PYTHON_IMPORTS, DATA_IMPORTS]) },
             Warm { language: Language::Node, imports: words(&[NODE_IMPORTS]) },
         ],
+        ..base()
+    }
+}
+
+fn agent() -> Recipe {
+    Recipe {
+        name: "agent".parse().expect("a built-in name keeps the rule for names"),
+        description: "base with Node, npm, and the command lines claude and codex".to_owned(),
+        packages: words(&[SHELL_TOOLS, PYTHON, NODE]),
+        npm: words(&[AGENTS]),
+        memory_mib: 1024,
+        pids: 1024,
         ..base()
     }
 }

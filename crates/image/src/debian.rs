@@ -55,7 +55,7 @@ impl Session for DebianSession<'_> {
         // Packages lie beside what was unpacked from them until the tree is finished.
         space::check(&[(self.workspace.dir(), plan.bytes + plan.bytes / 3), (&self.store, plan.bytes)])?;
         let tree = bootstrap::bootstrap(self.recipe, apt, plan, &self.workspace, self.lock, report)?;
-        let installed = tree::installed_packages(&tree)?;
+        let installed = tree::installed_packages(&tree, self.recipe)?;
         ext4::make_image(&tree, image, self.recipe.disk_mib, report)?;
         self.workspace.discard_tree(report)?;
         Ok(installed)

@@ -1,4 +1,5 @@
-//! A template's file system, kernel and initrd: built from Debian's packages, stored by content, checked when loaded.
+//! A template's file system, kernel and initrd: from packages of Debian and npm, stored by content, checked when
+//! loaded.
 //!
 //! A [`Recipe`] says what a template is made of; an [`ImageStore`] builds it ([`ImageStore::ensure`]) or finds it
 //! ([`ImageStore::load`]) as an [`Image`]. Everything here blocks. Booting an image and baking a warm snapshot of it

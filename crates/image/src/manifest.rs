@@ -24,7 +24,7 @@ pub struct Manifest {
     pub kernel_origin: KernelOrigin,
     /// What all of this was made from; another digest means that a build would make something else.
     pub inputs: ContentId,
-    /// Debian packages in the root, and their versions.
+    /// Debian packages in the root, and their versions; those of npm as `npm:NAME`.
     pub packages: BTreeMap<String, String>,
     pub created: Timestamp,
 }

@@ -17,6 +17,9 @@ pub struct Recipe {
     pub suite: String,
     /// Debian packages, over and above the essential ones.
     pub packages: BTreeSet<String>,
+    /// Packages from npm, `name` or `name@version`, installed for all users. Their own install scripts are not run.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub npm: BTreeSet<String>,
     /// The root disk's size as the guest sees it; the file is sparse.
     pub disk_mib: u32,
     pub vcpus: u32,
@@ -50,6 +53,8 @@ pub enum RecipeError {
     Reserved { name: String },
     #[error("`{package}` cannot be a Debian package's name")]
     BadPackage { package: String },
+    #[error("`{package}` cannot be a package of npm: give its name, or name@version")]
+    BadNpm { package: String },
     #[error("{what} of {given} is outside {least} to {most}")]
     OutOfRange { what: &'static str, given: u32, least: u32, most: u32 },
 }
@@ -75,10 +80,27 @@ impl Recipe {
         Ok(recipe)
     }
 
+    /// The same with packages from npm, and with what it takes to install and run them.
+    pub fn with_npm<'a>(mut self, packages: impl IntoIterator<Item = &'a str>) -> Result<Self, RecipeError> {
+        let added: BTreeSet<String> = packages.into_iter().map(str::to_owned).collect();
+        if added.is_empty() {
+            return Ok(self);
+        }
+        let list = added.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        self.description = format!("{} + {list} from npm", self.description);
+        self.packages.extend(["nodejs", "npm"].map(str::to_owned));
+        self.npm.extend(added);
+        self.check()?;
+        Ok(self)
+    }
+
     /// A recipe may come from a manifest or a caller; what would fail deep inside a build fails here.
     pub fn check(&self) -> Result<(), RecipeError> {
         if let Some(package) = self.packages.iter().find(|package| !is_package_name(package)) {
             return Err(RecipeError::BadPackage { package: package.clone() });
+        }
+        if let Some(package) = self.npm.iter().find(|package| !is_npm_package(package)) {
+            return Err(RecipeError::BadNpm { package: package.clone() });
         }
         within("a disk (MiB)", self.disk_mib, 512, 1024 * 1024)?;
         within("a number of vCPUs", self.vcpus, 1, 64)?;
@@ -108,6 +130,32 @@ fn is_package_name(name: &str) -> bool {
     // apt reads a trailing `-` as "remove" and a trailing `+` as "install"; `g++` is the one shape that must pass.
     let ends_well = !name.ends_with('-') && (!name.ends_with('+') || name.ends_with("++"));
     name.len() >= 2 && starts_well && ends_well && name.bytes().all(allowed)
+}
+
+/// The name of an npm package, without the version that it may be given with.
+pub(crate) fn npm_name(package: &str) -> &str {
+    // The first character may be a scope's.
+    let version = package.char_indices().skip(1).find(|(_, character)| *character == '@');
+    version.map_or(package, |(at, _)| &package[..at])
+}
+
+/// From the registry and from nowhere else: npm would also take paths, addresses and repositories.
+fn is_npm_package(package: &str) -> bool {
+    let name = npm_name(package);
+    let is_part = |part: &str| {
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
+        part.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
+            && part.bytes().all(allowed)
+    };
+    let is_name = match name.strip_prefix('@').map(|scoped| scoped.split_once('/')) {
+        Some(scoped) => scoped.is_some_and(|(scope, name)| is_part(scope) && is_part(name)),
+        None => is_part(name),
+    };
+    let is_version = |version: &str| {
+        version.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.+".contains(&byte))
+    };
+    is_name && package[name.len()..].strip_prefix('@').is_none_or(is_version)
 }
 
 fn within(what: &'static str, given: u32, least: u32, most: u32) -> Result<(), RecipeError> {
@@ -155,6 +203,29 @@ mod tests {
             assert_eq!(refused, RecipeError::BadPackage { package: bad.to_owned() });
         }
         Recipe::custom("mine", &base, ["g++", "libstdc++6", "python3.11", "0ad"]).unwrap();
+    }
+
+    #[test]
+    fn npm_gets_names_and_versions_and_nothing_that_it_would_read_as_something_else() {
+        let base = resolve("base").unwrap().recipe;
+        let with = |package| Recipe::custom("mine", &base, []).unwrap().with_npm([package]);
+        for bad in
+            ["", "-g", "./x", "/x", "@x", "@x/", "a@", "a@-1", "a b", "git+ssh://x", "user/repo", "a@file:x", "A"]
+        {
+            assert_eq!(with(bad).unwrap_err(), RecipeError::BadNpm { package: bad.to_owned() });
+        }
+        for (good, name) in [("cowsay", "cowsay"), ("@a/b.c@1.2.3-x+y", "@a/b.c"), ("semver@latest", "semver")] {
+            let recipe = with(good).unwrap();
+            assert!(recipe.packages.contains("npm") && recipe.packages.contains("nodejs"));
+            assert_eq!((recipe.npm.contains(good), npm_name(good)), (true, name));
+        }
+        assert_eq!(with("cowsay").unwrap().description, format!("{} + cowsay from npm", base.description));
+    }
+
+    #[test]
+    fn a_recipe_without_npm_is_written_as_it_always_was() {
+        let base = resolve("base").unwrap().recipe;
+        assert!(!serde_json::to_string(&base).unwrap().contains("\"npm\""));
     }
 
     #[test]

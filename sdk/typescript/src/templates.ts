@@ -13,6 +13,8 @@ const BUILD_WITHIN_SECONDS = 3600;
 export interface BuildOptions {
   /** Debian packages. */
   packages?: string[];
+  /** Packages from npm, `name` or `name@version`; their own install scripts are not run. */
+  npm?: string[];
   /** A built-in template to start from; `base` if absent. */
   base?: string;
   cpu?: number;

@@ -58,6 +58,14 @@ impl Endpoint {
         choose(api, model, |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()))
     }
 
+    /// For a command line that knows which model it wants, unless it is told.
+    pub fn for_engine(api: Option<Api>, model: Option<String>) -> Result<Self, EndpointError> {
+        match Self::from_environment(api, model) {
+            Err(EndpointError::NoModel(_)) => Self::from_environment(api, Some(String::new())),
+            other => other,
+        }
+    }
+
     pub(super) fn url(&self) -> String {
         let base = self.base_url.trim_end_matches('/');
         match self.api {

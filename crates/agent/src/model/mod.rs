@@ -10,6 +10,6 @@ mod reply;
 mod responses;
 
 pub use ask::Model;
-pub use endpoint::{Api, Endpoint, EndpointError};
+pub use endpoint::{Api, Endpoint, EndpointError, Key};
 pub use error::ModelError;
 pub use reply::{Call, Question, Reply, Turn, Usage};

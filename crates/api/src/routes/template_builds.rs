@@ -38,6 +38,7 @@ struct LogParams {
 struct BuildForm {
     name: Option<String>,
     packages: Option<String>,
+    npm: Option<String>,
     from: Option<String>,
     cpu: Option<u32>,
     memory_mb: Option<u32>,
@@ -48,7 +49,7 @@ struct BuildForm {
 
 /// Build a template
 ///
-/// Another template with more Debian packages. The answer comes at once; the build goes on.
+/// Another template with more packages, of Debian and from npm. The answer comes at once; the build goes on.
 #[utoipa::path(
     post, path = "/v1/templates/build", tag = "templates", request_body = BuildRequest,
     responses((status = 202, body = BuildView)),
@@ -92,11 +93,15 @@ fn from_form(form: BuildForm) -> Result<BuildRequest, ApiError> {
     if form.image_ref.is_some() || form.dockerfile.is_some() {
         return Err(unsupported());
     }
-    let packages = form.packages.unwrap_or_default();
+    let listed = |names: Option<String>| -> Vec<String> {
+        let names = names.unwrap_or_default();
+        names.split([',', ' ', '\n']).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
     Ok(BuildRequest {
         name: form.name.ok_or_else(|| ApiError::bad_request("a template needs a name"))?,
         from: form.from,
-        packages: packages.split([',', ' ', '\n']).filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        packages: listed(form.packages),
+        npm: listed(form.npm),
         cpu: form.cpu,
         memory_mb: form.memory_mb,
         disk_mb: form.size_mb,
@@ -104,7 +109,7 @@ fn from_form(form: BuildForm) -> Result<BuildRequest, ApiError> {
 }
 
 fn unsupported() -> ApiError {
-    let message = "a template is built from Debian packages; images, Dockerfiles and root file systems are not taken";
+    let message = "a template is built from packages; images, Dockerfiles and root file systems are not taken";
     ApiError::new(StatusCode::BAD_REQUEST, "unsupported", message)
 }
 
@@ -112,7 +117,8 @@ fn recipe(workspace: &str, wish: BuildRequest) -> Result<Recipe, ApiError> {
     let from = sandling_image::resolve(wish.from.as_deref().unwrap_or("base"))?.recipe;
     let name: TemplateName = wish.name.parse()?;
     let stored = stored_name(workspace, name.as_str())?;
-    let mut recipe = Recipe::custom(stored.as_str(), &from, wish.packages.iter().map(String::as_str))?;
+    let recipe = Recipe::custom(stored.as_str(), &from, wish.packages.iter().map(String::as_str))?;
+    let mut recipe = recipe.with_npm(wish.npm.iter().map(String::as_str))?;
     recipe.vcpus = wish.cpu.unwrap_or(recipe.vcpus);
     recipe.memory_mib = wish.memory_mb.unwrap_or(recipe.memory_mib);
     recipe.disk_mib = wish.disk_mb.unwrap_or(recipe.disk_mib);
@@ -126,9 +132,10 @@ impl From<RecipeError> for ApiError {
         match error {
             RecipeError::Unknown { .. } => Self::new(StatusCode::NOT_FOUND, "template_unknown", message),
             RecipeError::Reserved { .. } => Self::conflict("name_taken", message),
-            RecipeError::BadName { .. } | RecipeError::BadPackage { .. } | RecipeError::OutOfRange { .. } => {
-                Self::bad_request(message)
-            }
+            RecipeError::BadName { .. }
+            | RecipeError::BadPackage { .. }
+            | RecipeError::BadNpm { .. }
+            | RecipeError::OutOfRange { .. } => Self::bad_request(message),
         }
     }
 }

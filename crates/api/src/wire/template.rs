@@ -50,15 +50,19 @@ impl TemplateView {
     }
 }
 
-/// A template to build: another one with more Debian packages.
+/// A template to build: another one with more packages.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuildRequest {
     pub name: String,
     /// A built-in template to start from; `base` if absent.
     pub from: Option<String>,
+    /// Debian packages.
     #[serde(default)]
     pub packages: Vec<String>,
+    /// Packages from npm, `name` or `name@version`; their own install scripts are not run.
+    #[serde(default)]
+    pub npm: Vec<String>,
     pub cpu: Option<u32>,
     pub memory_mb: Option<u32>,
     pub disk_mb: Option<u32>,

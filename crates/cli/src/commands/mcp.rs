@@ -7,11 +7,10 @@ use anyhow::Context;
 use sandling_mcp::{Checkpoints, SessionSettings};
 use sandling_tools::Settings;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::options::Mcp;
+use crate::signals::stop_on_signals;
 
 pub async fn mcp(options: &Mcp) -> anyhow::Result<ExitCode> {
     let tools = Settings {
@@ -32,18 +31,4 @@ pub async fn mcp(options: &Mcp) -> anyhow::Result<ExitCode> {
     println!("sandling serves MCP at http://{}/mcp", listener.local_addr()?);
     sandling_mcp::serve_http(listener, token, settings, stop).await?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let (mut terminations, mut interrupts) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminations.recv() => {}
-            _ = interrupts.recv() => {}
-        }
-        stopped.cancel();
-    });
-    Ok(stop)
 }

@@ -34,15 +34,19 @@ pub struct Mcp {
 pub struct Agent {
     /// What is to be done
     pub task: String,
+    /// Let a command line do it, in the sandbox, instead of our loop: claude, codex, or a shell command that is given
+    /// the task as its last argument. It reaches the model's server only, and never has the key
+    #[arg(long, value_name = "CLI")]
+    pub engine: Option<String>,
     /// The API to speak [default: anthropic if ANTHROPIC_API_KEY is set, else chat]
     #[arg(long, value_name = "anthropic|chat|responses")]
     pub api: Option<Api>,
     /// The model [default: ANTHROPIC_MODEL or OPENAI_MODEL]
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// The sandbox's template
-    #[arg(short, long, default_value = "base", value_name = "NAME")]
-    pub template: String,
+    /// The sandbox's template [default: base, or agent with --engine]
+    #[arg(short, long, value_name = "NAME")]
+    pub template: Option<String>,
     /// Copy this project into the sandbox, without .git and what .gitignore names, and show what was changed
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,

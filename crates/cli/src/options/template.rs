@@ -14,7 +14,8 @@ pub struct Template {
 pub enum TemplateCommand {
     /// Build a template and bake its warm snapshot; does nothing if its inputs have not changed
     #[command(after_help = "Examples:\n  sandling template build base\n  \
-                            sandling template build media --packages ffmpeg,imagemagick --memory 1024")]
+                            sandling template build media --packages ffmpeg,imagemagick --memory 1024\n  \
+                            sandling template build web --npm typescript@5,prettier")]
     Build(Build),
     /// List templates
     Ls {
@@ -34,11 +35,14 @@ pub enum TemplateCommand {
 
 #[derive(Debug, Args)]
 pub struct Build {
-    /// `base`, `code-interpreter`, or a name of your own
+    /// `base`, `code-interpreter`, `agent`, or a name of your own
     pub name: String,
     /// Debian packages, on top of `--from`
     #[arg(long, value_delimiter = ',', value_name = "PACKAGE,…")]
     pub packages: Vec<String>,
+    /// Packages from npm, each with or without @VERSION; their own install scripts are not run
+    #[arg(long, value_delimiter = ',', value_name = "PACKAGE,…")]
+    pub npm: Vec<String>,
     /// The built-in template that yours adds to
     #[arg(long, default_value = "base", value_name = "NAME")]
     pub from: String,

@@ -24,6 +24,9 @@ const SETUP: &str = include_str!("../hooks/setup-lists.sh");
 /// Part of a root's inputs: another script makes another root.
 pub(crate) const CUSTOMIZE: &str = include_str!("../hooks/customize-system.sh");
 
+/// Part of the inputs of a root with packages from npm.
+pub(crate) const NPM: &str = include_str!("../hooks/customize-npm.sh");
+
 /// Settings that stay in the image, because they hold for packages installed in a sandbox, too: no manuals, no
 /// translations (licences stay), and no waiting for a disk whose writes outlive nothing.
 pub(crate) const DPKG_OPTIONS: [&str; 8] = [
@@ -52,7 +55,7 @@ pub(crate) fn bootstrap(
     if is_ordinary_user() && tool::find("newuidmap").is_none() {
         return Err(BuildError::NoUidMap);
     }
-    write_scripts(workspace)?;
+    write_scripts(recipe, workspace)?;
     let tool = mmdebstrap(recipe, apt, workspace)?;
     // Should we be killed, mmdebstrap goes on until it wants to say something. Its workspace must not be swept from
     // under it meanwhile, so it holds the store's lock, too: as its standard input, which all its children inherit.
@@ -67,11 +70,17 @@ pub(crate) fn bootstrap(
     Ok(workspace.dir().join(TREE))
 }
 
-fn write_scripts(workspace: &Workspace) -> Result<(), BuildError> {
+fn write_scripts(recipe: &Recipe, workspace: &Workspace) -> Result<(), BuildError> {
     // mmdebstrap knows by its name when to run a script.
     workspace.share(HOOKS, 0o755)?;
     workspace.write(&format!("{HOOKS}/setup-lists.sh"), 0o755, SETUP)?;
     workspace.write(&format!("{HOOKS}/customize-system.sh"), 0o755, CUSTOMIZE)?;
+    if !recipe.npm.is_empty() {
+        // Before the system's own, which takes the host's resolver away.
+        workspace.write(&format!("{HOOKS}/customize-npm.sh"), 0o755, NPM)?;
+        let packages: Vec<&str> = recipe.npm.iter().map(String::as_str).collect();
+        workspace.write("npm-packages", 0o644, &packages.join("\n"))?;
+    }
     // The host's mirrors may be reachable from the host only; a sandbox has no network unless it is given one.
     workspace.write(
         "public-sources.list",

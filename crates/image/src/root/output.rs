@@ -33,7 +33,8 @@ impl Output {
             self.set_up += 1;
             self.at(Step::Install, rest.split_whitespace().next());
         } else if line.starts_with("I: running --customize-hook") {
-            self.at(Step::Customise, Some("users, caches, compiled Python"));
+            let is_npm = line.contains("customize-npm.sh");
+            self.at(Step::Customise, Some(if is_npm { "packages from npm" } else { "users, caches, compiled Python" }));
         }
     }
 

@@ -4,13 +4,23 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::error::{BuildError, io_at};
+use serde_json::Value;
 
-/// Installed packages and their versions.
-pub(crate) fn installed_packages(tree: &Path) -> Result<BTreeMap<String, String>, BuildError> {
+use crate::error::{BuildError, io_at};
+use crate::recipe::{Recipe, npm_name};
+
+/// Installed packages and their versions, those of npm as `npm:NAME`.
+pub(crate) fn installed_packages(tree: &Path, recipe: &Recipe) -> Result<BTreeMap<String, String>, BuildError> {
     let path = tree.join("var/lib/dpkg/status");
     let status = fs::read_to_string(&path).map_err(io_at("read", &path))?;
-    Ok(parse_status(&status))
+    let mut installed = parse_status(&status);
+    for name in recipe.npm.iter().map(|package| npm_name(package)) {
+        let path = tree.join("usr/local/lib/node_modules").join(name).join("package.json");
+        let description = fs::read(&path).map_err(io_at("read", &path))?;
+        let described: Value = serde_json::from_slice(&description).unwrap_or_default();
+        installed.insert(format!("npm:{name}"), described["version"].as_str().unwrap_or_default().to_owned());
+    }
+    Ok(installed)
 }
 
 fn parse_status(status: &str) -> BTreeMap<String, String> {

@@ -3,13 +3,13 @@
 use crate::guest::GUEST;
 use crate::name::ContentId;
 use crate::recipe::Recipe;
-use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS};
+use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS, NPM};
 use crate::root::ext4::MKE2FS_OPTIONS;
 use crate::{initrd, manifest};
 
 /// Of the root disk: only what its files depend on, so that templates that differ in memory or warmth share one.
 pub(super) fn of_root(recipe: &Recipe) -> ContentId {
-    let inputs = serde_json::json!({
+    let mut inputs = serde_json::json!({
         "suite": recipe.suite,
         "packages": recipe.packages,
         "disk_mib": recipe.disk_mib,
@@ -17,6 +17,9 @@ pub(super) fn of_root(recipe: &Recipe) -> ContentId {
         "dpkg": DPKG_OPTIONS,
         "mke2fs": MKE2FS_OPTIONS,
     });
+    if !recipe.npm.is_empty() {
+        inputs["npm"] = serde_json::json!({ "packages": recipe.npm, "install": NPM });
+    }
     ContentId::of(inputs.to_string().as_bytes())
 }
 
@@ -49,5 +52,8 @@ mod tests {
         assert_ne!(of_root(&other), of_root(&base));
         let more = Recipe::custom("more", &base, ["hello"]).unwrap();
         assert_ne!(of_root(&more), of_root(&base));
+        let one = more.clone().with_npm(["cowsay@1.5.0"]).unwrap();
+        let other = more.with_npm(["cowsay@1.6.0"]).unwrap();
+        assert_ne!(of_root(&one), of_root(&other));
     }
 }

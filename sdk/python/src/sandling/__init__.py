@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ._sync.templates import Template
     from ._sync.terminal import Terminal
     from ._sync.volumes import Volume
-    from .agents import AgentResult, Budget
+    from .agents import AgentEvent, AgentResult, Attempt, BestOf, Budget
     from .audit import AuditLog, AuditRecord
     from .errors import (
         AuthError,
@@ -111,7 +111,7 @@ _HOMES = {
     "_sync.templates": ["Template"],
     "_sync.terminal": ["Terminal"],
     "_sync.volumes": ["Volume"],
-    "agents": ["AgentResult", "Budget"],
+    "agents": ["AgentEvent", "AgentResult", "Attempt", "BestOf", "Budget"],
     "audit": ["AuditLog", "AuditRecord"],
     "errors": [
         "AuthError",

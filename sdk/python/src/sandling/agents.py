@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Generic, List, Optional, Tuple, TypeVar
+
+S = TypeVar("S")
 
 SYSTEM = (
     "You solve a task with a disposable computer: a virtual machine of your own, with the working directory "
@@ -67,6 +70,110 @@ class AgentResult:
     def ok(self) -> bool:
         """Whether the model said that it is done."""
         return self.ended_by == "answer"
+
+
+@dataclass(frozen=True)
+class AgentEvent:
+    """Something that happened while a model worked."""
+
+    #: ``start``, ``text`` (a piece of what the model says), ``retry``, ``reply``, ``call``, ``result`` or ``end``.
+    kind: str
+    data: Dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """Of ``text``: the piece. Of a ``reply``: all that the model said. Of a ``result``: what the model is told."""
+        return str(self.data.get("text", ""))
+
+    @property
+    def result(self) -> Optional[AgentResult]:
+        """Of an ``end``: what came of the task."""
+        found = self.data.get("result")
+        return found if isinstance(found, AgentResult) else None
+
+
+@dataclass
+class Attempt(Generic[S]):
+    """One of several attempts at a task, and what came of it."""
+
+    #: From 1.
+    number: int
+    sandbox: S
+    result: AgentResult = field(default_factory=AgentResult)
+    #: How the check ended; ``None`` if it was no command, or did not run.
+    exit_code: Optional[int] = None
+    passed: bool = False
+    #: The number at the end of the check's output, or the one that the check gave.
+    score: Optional[float] = None
+    #: What broke the attempt, if something did.
+    error: Optional[Exception] = None
+
+    @property
+    def rank(self) -> Tuple[bool, float, int]:
+        """Better ones are greater: a pass, then the score, then fewer tokens."""
+        tokens = self.result.input_tokens + self.result.output_tokens
+        return self.passed, -math.inf if self.score is None else self.score, -tokens
+
+
+@dataclass
+class BestOf(Generic[S]):
+    """All attempts at a task. The best one's sandbox still runs; end it, or use it in a ``with``."""
+
+    best: Attempt[S]
+    attempts: List[Attempt[S]]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the best one passed the check."""
+        return self.best.passed
+
+    @property
+    def sandbox(self) -> S:
+        return self.best.sandbox
+
+    @property
+    def answer(self) -> str:
+        return self.best.result.answer
+
+    def table(self) -> str:
+        """All attempts, for people."""
+        lines = ["ATTEMPT  CHECK   SCORE     STEPS  TOKENS  SECONDS"]
+        for attempt in self.attempts:
+            result = attempt.result
+            mark = f"{attempt.number} ◀" if attempt is self.best else f"{attempt.number}"
+            score = "" if attempt.score is None else f"{attempt.score:g}"
+            tokens = result.input_tokens + result.output_tokens
+            check = "passed" if attempt.passed else "failed"
+            lines.append(f"{mark:<7}  {check}  {score:<8}  {result.steps:<5}  {tokens:<6}  {result.seconds:.1f}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What all attempts have in common."""
+
+    task: str
+    attempts: int
+    #: A command, or a function of the sandbox.
+    check: Any
+    check_seconds: float
+
+    def told(self, number: int) -> str:
+        judged_by = f" Afterwards it is judged by: {self.check}" if isinstance(self.check, str) else ""
+        return (
+            f"{self.task}\n\n(This is attempt {number} of {self.attempts}, each on its own; take the approach that you "
+            f"think best.{judged_by})"
+        )
+
+
+def score_of(output: str) -> Optional[float]:
+    """The number that ends the last line."""
+    words = output.split()
+    try:
+        score = float(words[-1]) if words else math.nan
+    except ValueError:
+        return None
+    return score if math.isfinite(score) else None
 
 
 @dataclass

@@ -6,9 +6,10 @@ It can misbehave as well: refuse with a status, or drop the connection in the mi
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 
 class Refusal(NamedTuple):
@@ -34,7 +35,9 @@ Script = Union[List[Turn], Callable[[Dict[str, Any], int], Turn]]
 class ModelServer:
     """Each request gets the next turn of the script. ``asked`` holds what was sent, ``keys`` who sent it."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(
+        self, script: Script, address: Tuple[str, int] = ("127.0.0.1", 0), tls: Optional[ssl.SSLContext] = None
+    ) -> None:
         self.asked: List[Dict[str, Any]] = []
         self.keys: List[str] = []
         turns = iter([] if callable(script) else script)
@@ -98,7 +101,9 @@ class ModelServer:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = ThreadingHTTPServer(address, Handler)
+        if tls is not None:
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"

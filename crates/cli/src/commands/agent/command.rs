@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sandling_agent::{
-    Agent as Loop, Attempt, Budget, EndedBy, Endpoint, Model, Prices, Project, Race, Transcript, Winner, race,
+    Attempt, Budget, EndedBy, Endpoint, Engine, Job, Model, Prices, Project, Race, Transcript, Winner, Worker, race,
 };
 use sandling_engine::Home;
 use sandling_tools::Toolbox;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::machine::Machine;
@@ -18,16 +17,35 @@ use super::result;
 use super::view::View;
 use crate::options::{Agent, AgentBudget};
 use crate::outcome;
+use crate::signals::stop_on_signals;
 
 pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
-    let endpoint = Endpoint::from_environment(options.api, options.model.clone())?;
-    let model = Model::new(endpoint, !options.no_stream)?;
+    match &options.engine {
+        Some(name) => {
+            let api = options.api.or_else(|| Engine::api_of(name));
+            let endpoint = Endpoint::for_engine(api, options.model.clone())?;
+            let engine = Engine::new(name, endpoint, secret_name())?;
+            with(options, Worker::Engine(&engine)).await
+        }
+        None => {
+            let endpoint = Endpoint::from_environment(options.api, options.model.clone())?;
+            with(options, Worker::Model(&Model::new(endpoint, !options.no_stream)?)).await
+        }
+    }
+}
+
+/// No other's, so that none is replaced.
+fn secret_name() -> String {
+    format!("AGENT_KEY_{}_{}", std::process::id(), jiff::Timestamp::now().as_millisecond())
+}
+
+async fn with(options: &Agent, worker: Worker<'_>) -> anyhow::Result<ExitCode> {
     let project = options.files.as_deref().map(Project::read).transpose()?;
     let (transcript, path) = transcript(options)?;
     let stop = stop_on_signals()?;
     let view = View::new(options.quiet);
-    let machine = Machine::make(options).await?;
-    let task = Task { options, model: &model, project: project.as_ref(), transcript, stop, view: &view };
+    let machine = Machine::make(options, worker).await?;
+    let task = Task { options, worker, project: project.as_ref(), transcript, stop, view: &view };
     let done = task.carry_out(&machine.toolbox).await;
     machine.end().await;
     view.note(&format!("transcript: {}", path.display()));
@@ -36,7 +54,7 @@ pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
 
 struct Task<'a> {
     options: &'a Agent,
-    model: &'a Model,
+    worker: Worker<'a>,
     project: Option<&'a Project>,
     transcript: Transcript,
     stop: CancellationToken,
@@ -73,15 +91,14 @@ impl Task<'_> {
 
     async fn once(&self, toolbox: &Toolbox) -> anyhow::Result<ExitCode> {
         let watch = |event: sandling_agent::Event<'_>| self.view.show(None, &event);
-        let agent = Loop {
-            model: self.model,
+        let job = Job {
             toolbox,
             budget: budget(&self.options.budget),
             transcript: self.transcript.clone(),
             watch: &watch,
             stop: self.stop.clone(),
         };
-        let outcome = agent.run(&self.options.task).await;
+        let outcome = self.worker.run(job, &self.options.task).await;
         let mut is_done = outcome.ended == EndedBy::Answer;
         self.view.note(&result::summary(&outcome, &budget(&self.options.budget)));
         if let Some(check) = &self.options.check {
@@ -99,7 +116,7 @@ impl Task<'_> {
     async fn race(&self, parent: &Toolbox, attempts: usize, check: &str) -> anyhow::Result<ExitCode> {
         let watch = |number: usize, event: sandling_agent::Event<'_>| self.view.show(Some(number), &event);
         let run = Race {
-            model: self.model,
+            worker: self.worker,
             parent,
             task: &self.options.task,
             check,
@@ -153,25 +170,4 @@ fn transcript(options: &Agent) -> anyhow::Result<(Transcript, PathBuf)> {
     };
     let transcript = Transcript::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
     Ok((transcript, path))
-}
-
-/// Ctrl-C once ends the loop and then, in order, everything else; twice leaves at once.
-fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let (mut terminations, mut interrupts) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminations.recv() => {}
-            _ = interrupts.recv() => {}
-        }
-        stopped.cancel();
-        tokio::select! {
-            _ = terminations.recv() => {}
-            _ = interrupts.recv() => {}
-        }
-        // The sandbox ends by itself when its time is over.
-        std::process::exit(i32::from(outcome::INTERRUPTED));
-    });
-    Ok(stop)
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_api::CreateSandbox;
+use sandling_agent::{Engine, Worker};
+use sandling_api::{CreateSandbox, NetworkRequest, SetSecret};
 use sandling_tools::{Settings, Toolbox};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Client, Sandbox};
 use crate::options::Agent;
@@ -18,21 +19,43 @@ const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 pub struct Machine {
     client: Arc<Client>,
     pub toolbox: Toolbox,
+    /// The name of the secret that was stored for it.
+    secret: Option<String>,
 }
 
 impl Machine {
-    pub async fn make(options: &Agent) -> anyhow::Result<Self> {
+    pub async fn make(options: &Agent, worker: Worker<'_>) -> anyhow::Result<Self> {
         let client = Arc::new(Client::find_or_start().await?);
+        let Worker::Engine(engine) = worker else { return Self::with(client, options, None).await };
+        let key = SetSecret { value: engine.key().to_owned(), hosts: vec![engine.host().to_owned()] };
+        client.put::<Value>(&secret_path(engine.secret()), &key).await?;
+        match Self::with(client.clone(), options, Some(engine)).await {
+            Ok(machine) => Ok(machine),
+            Err(error) => {
+                forget(&client, engine.secret()).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn with(client: Arc<Client>, options: &Agent, engine: Option<&Engine>) -> anyhow::Result<Self> {
+        // A command line is one long command.
+        let (usual, timeout) = match engine {
+            Some(_) => ("agent", options.budget.max_time),
+            None => ("base", options.budget.command_timeout),
+        };
         let wish = CreateSandbox {
-            template: Some(options.template.clone()),
+            template: Some(options.template.clone().unwrap_or_else(|| usual.to_owned())),
             ttl_seconds: Some(options.budget.max_time.saturating_add(TTL_SLACK_SECONDS)),
             labels: Some([("made-by".to_owned(), "agent".to_owned())].into()),
+            network: engine.map(network),
             ..CreateSandbox::default()
         };
         let made: Sandbox = client.post("/v1/sandboxes", &wish).await?;
-        let settings = Settings { timeout: Duration::from_secs(options.budget.command_timeout), ..Settings::default() };
+        let settings = Settings { timeout: Duration::from_secs(timeout), ..Settings::default() };
         let directory = json!({ "path": settings.directory });
-        let machine = Self { toolbox: Toolbox::new(client.clone(), made.id, settings), client };
+        let toolbox = Toolbox::new(client.clone(), made.id, settings);
+        let machine = Self { toolbox, client, secret: engine.map(|engine| engine.secret().to_owned()) };
         let path = format!("/v1/sandboxes/{}/fs/mkdir", machine.toolbox.sandbox());
         if let Err(error) = machine.client.tell(&path, &directory).await {
             machine.end().await;
@@ -43,15 +66,45 @@ impl Machine {
 
     pub async fn end(&self) {
         Self::remove(&self.client, self.toolbox.sandbox()).await;
+        if let Some(secret) = &self.secret {
+            forget(&self.client, secret).await;
+        }
     }
 
     pub async fn remove(client: &Client, sandbox: &str) {
-        let why = match tokio::time::timeout(REMOVE_WITHIN, client.delete(&format!("/v1/sandboxes/{sandbox}"))).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) if error.is_missing() => return,
-            Ok(Err(error)) => outcome::chain(&error),
-            Err(_) => "the server does not answer".to_owned(),
-        };
-        eprintln!("sandling: sandbox {sandbox} could not be removed, and ends by itself when its time is over: {why}");
+        if let Some(why) = delete(client, &format!("/v1/sandboxes/{sandbox}")).await {
+            eprintln!(
+                "sandling: sandbox {sandbox} could not be removed, and ends by itself when its time is over: {why}"
+            );
+        }
+    }
+}
+
+/// The model's server and nothing else.
+fn network(engine: &Engine) -> NetworkRequest {
+    NetworkRequest {
+        allow: Some(vec![engine.allowed()]),
+        secrets: Some(vec![engine.secret().to_owned()]),
+        ..NetworkRequest::default()
+    }
+}
+
+fn secret_path(name: &str) -> String {
+    format!("/v1/secrets/{name}")
+}
+
+async fn forget(client: &Client, secret: &str) {
+    if let Some(why) = delete(client, &secret_path(secret)).await {
+        eprintln!("sandling: the key is still stored; `sandling secret rm {secret}` removes it: {why}");
+    }
+}
+
+/// Why something could not be deleted, if it could not.
+async fn delete(client: &Client, path: &str) -> Option<String> {
+    match tokio::time::timeout(REMOVE_WITHIN, client.delete(path)).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) if error.is_missing() => None,
+        Ok(Err(error)) => Some(outcome::chain(&error)),
+        Err(_) => Some("the server does not answer".to_owned()),
     }
 }

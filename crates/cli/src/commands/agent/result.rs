@@ -9,18 +9,19 @@ use super::view::{View, harmless};
 use crate::options::Agent;
 use crate::show;
 
-/// How a loop ended, and what it used.
+/// How a task ended, and what it used, as far as somebody counted.
 pub fn summary(outcome: &Outcome, budget: &Budget) -> String {
     let spent = &outcome.spent;
-    let cost = spent.cost(budget).map(|dollars| format!(", ${dollars:.4}")).unwrap_or_default();
-    format!(
-        "{}: {} steps, {} tokens in, {} out{cost}, {:.1} s",
-        harmless(&outcome.ended.why()),
-        spent.steps,
-        spent.usage.input,
-        spent.usage.output,
-        spent.wall().as_secs_f64()
-    )
+    let mut used = Vec::new();
+    if spent.steps > 0 {
+        used.push(format!("{} steps", spent.steps));
+    }
+    if spent.usage.input > 0 {
+        used.push(format!("{} tokens in, {} out", spent.usage.input, spent.usage.output));
+        used.extend(spent.cost(budget).map(|dollars| format!("${dollars:.4}")));
+    }
+    used.push(format!("{:.1} s", spent.wall().as_secs_f64()));
+    format!("{}: {}", harmless(&outcome.ended.why()), used.join(", "))
 }
 
 pub fn answer(outcome: &Outcome) -> anyhow::Result<()> {

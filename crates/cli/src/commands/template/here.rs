@@ -43,10 +43,13 @@ async fn build(common: &Common, options: &Build) -> anyhow::Result<()> {
 }
 
 fn recipe(options: &Build) -> anyhow::Result<Recipe> {
-    let packages = || options.packages.iter().map(String::as_str);
     let mut recipe = match sandling_image::resolve(&options.name) {
-        Ok(built_in) if options.packages.is_empty() => built_in.recipe,
-        _ => Recipe::custom(&options.name, &sandling_image::resolve(&options.from)?.recipe, packages())?,
+        Ok(built_in) if options.packages.is_empty() && options.npm.is_empty() => built_in.recipe,
+        _ => {
+            let from = sandling_image::resolve(&options.from)?.recipe;
+            let custom = Recipe::custom(&options.name, &from, options.packages.iter().map(String::as_str))?;
+            custom.with_npm(options.npm.iter().map(String::as_str))?
+        }
     };
     recipe.memory_mib = options.memory.unwrap_or(recipe.memory_mib);
     recipe.vcpus = options.cpus.unwrap_or(recipe.vcpus);

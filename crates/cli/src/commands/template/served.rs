@@ -30,6 +30,7 @@ async fn build(client: &Client, options: &Build) -> anyhow::Result<()> {
         name: options.name.clone(),
         from: Some(options.from.clone()),
         packages: options.packages.clone(),
+        npm: options.npm.clone(),
         cpu: options.cpus,
         memory_mb: options.memory,
         disk_mb: options.disk,

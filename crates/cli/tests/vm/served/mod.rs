@@ -3,6 +3,7 @@
 mod access;
 mod cp;
 mod exec;
+mod idle;
 mod past;
 mod run;
 mod sandboxes;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -35,8 +35,13 @@ impl Server {
 
     /// One of its own.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub fn start_with(options: &[&str]) -> Self {
         let home = TempDir::new().unwrap();
-        let mut child = command(&home, &["serve", "--listen", "127.0.0.1:0"]).spawn().unwrap();
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
+        let mut child = command(&home, &arguments).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(said.next().unwrap().unwrap().starts_with("sandling listens on http://127.0.0.1:"));
         let deadline = Instant::now() + PATIENCE;
@@ -95,6 +100,17 @@ impl Server {
         // A command that did not read all of it is judged by its output.
         let _ = feeding.join().unwrap();
         output
+    }
+
+    /// How it ended by itself, if it did by then.
+    pub fn ended(&self, deadline: Instant) -> Option<ExitStatus> {
+        loop {
+            let ended = self.child.lock().unwrap().try_wait().unwrap();
+            if ended.is_some() || Instant::now() >= deadline {
+                return ended;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub fn kill(&self) {

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Any, Callable, List, Optional
+from contextlib import suppress
+from typing import Any, Callable, Dict, List, Optional, Union
 
-from ..agents import MOST_EMPTY, MOST_REPEATS, SYSTEM, AgentResult, Budget, Spent, Transcript
-from ..errors import ConfigError
+from ..agents import (
+    MOST_EMPTY,
+    MOST_REPEATS,
+    SYSTEM,
+    AgentEvent,
+    AgentResult,
+    Attempt,
+    BestOf,
+    Budget,
+    Spent,
+    Transcript,
+    Trial,
+    score_of,
+)
+from ..errors import ConfigError, SandlingError
 from ..options import DEFAULT_TEMPLATE
 from ..toolkit import ToolCall, ToolOutput
 from ..tools import dialogues
+from ..tools.streams import PIECES, CutShort
+from .colour import Source, run_all, settle
+from .explore import end
 from .sandbox import AsyncSandbox
 from .tools import AsyncSandboxTools
 
 #: Beyond the task's own time.
 _TTL_SLACK = 600
+#: So often an answer may break off before that is an error.
+_BREAKS = 6
 
 
 class AsyncAgent:
@@ -28,7 +48,9 @@ class AsyncAgent:
     :param budget: what a task may use.
     :param command_timeout_seconds: the deadline of every command.
     :param transcript: a file that gets a line of JSON for everything that happens.
-    :param on_event: is told ``(kind, data)`` as things happen: ``reply``, ``call`` and ``result``.
+    :param streamed: whether answers come piece by piece, as with :meth:`stream`; then ``on_event`` is told of each.
+    :param on_event: is told ``(kind, data)`` as things happen: ``text``, ``retry``, ``reply``, ``call``, ``result`` and
+        ``check``.
     """
 
     def __init__(
@@ -43,6 +65,7 @@ class AsyncAgent:
         command_timeout_seconds: float = 120.0,
         system: str = SYSTEM,
         transcript: Optional[str] = None,
+        streamed: bool = False,
         on_event: Optional[Callable[[str, Any], Any]] = None,
     ) -> None:
         self._api = api or _api_of_environment()
@@ -60,28 +83,134 @@ class AsyncAgent:
         self._command_timeout = command_timeout_seconds
         self._system = system
         self._transcript = Transcript(transcript)
+        self._streamed = streamed
         self._on_event = on_event
 
     async def run(self, task: str) -> AgentResult:
         """Works on a task. Errors of the model's API and of the server are raised; a sandbox of its own ends anyway."""
         if self._sandbox is not None:
-            return await self._work(task, self._sandbox)
-        ttl = int(self._budget.seconds) + _TTL_SLACK
-        async with await AsyncSandbox.create(self._template, ttl_seconds=ttl) as sandbox:
-            return await self._work(task, sandbox)
+            return await self._run(task, self._sandbox)
+        async with await self._make_sandbox() as sandbox:
+            return await self._run(task, sandbox)
 
-    async def _work(self, task: str, sandbox: AsyncSandbox) -> AgentResult:
-        self._transcript.write("start", task=task, model=self._model, sandbox=sandbox.id)
+    async def stream(self, task: str) -> Source[AgentEvent]:
+        """The same, told as it happens: an iterator of events, text piece by piece. The last one has the result."""
+        if self._sandbox is not None:
+            async for event in self._work(task, self._sandbox, pieces=True):
+                yield event
+            return
+        async with await self._make_sandbox() as sandbox:
+            async for event in self._work(task, sandbox, pieces=True):
+                yield event
+
+    async def best_of(
+        self,
+        attempts: int,
+        task: str,
+        *,
+        check: Union[str, Callable[[AsyncSandbox], Any]],
+        setup: Union[str, Callable[[AsyncSandbox], Any], None] = None,
+        check_timeout_seconds: float = 600.0,
+    ) -> BestOf[AsyncSandbox]:
+        """Warms one sandbox, forks it, makes an attempt in each fork, side by side, and keeps the best one's.
+
+        :param check: what an attempt is judged by: a command that passes with 0, where a number at the end of its
+            output counts among equals; or a function of the fork that gives whether it passed, or a number, where
+            more is better and more than 0 is a pass.
+        :param setup: is done before the forks: a command, or a function of the sandbox.
+        :raises Exception: whatever broke the first attempt, if all broke.
+        """
+        trial = Trial(task, attempts, check, check_timeout_seconds)
+        if self._sandbox is not None:
+            return await self._race(self._sandbox, trial, setup)
+        async with await self._make_sandbox() as sandbox:
+            return await self._race(sandbox, trial, setup)
+
+    async def _race(self, parent: AsyncSandbox, trial: Trial, setup: Any) -> BestOf[AsyncSandbox]:
+        if isinstance(setup, str):
+            await parent.exec(setup, timeout_seconds=trial.check_seconds, cwd="/workspace", check=True)
+        elif setup is not None:
+            await settle(setup(parent))
+        forks = await parent.fork_tree(trial.attempts)
+        try:
+            for fork in forks:
+                await fork.set_ttl(int(self._budget.seconds + trial.check_seconds) + _TTL_SLACK)
+            made = [Attempt(number, fork) for number, fork in enumerate(forks, 1)]
+            steps = [functools.partial(self._attempt, one, trial) for one in made]
+            await run_all(steps, len(steps))
+            broken = [attempt.error for attempt in made if attempt.error is not None]
+            if len(broken) == len(made):
+                raise broken[0]
+            best = max(made, key=lambda attempt: attempt.rank)
+        except BaseException:
+            await end(forks)
+            raise
+        await end([fork for fork in forks if fork.id != best.sandbox.id])
+        return BestOf(best, made)
+
+    async def _attempt(self, attempt: Attempt[AsyncSandbox], trial: Trial) -> None:
+        # What breaks one attempt does not break the others.
+        try:
+            attempt.result = await self._run(trial.told(attempt.number), attempt.sandbox, attempt.number)
+            await self._judge(attempt, trial)
+        except Exception as error:
+            attempt.error = error
+        why = None if attempt.error is None else str(attempt.error)
+        about = {"exit_code": attempt.exit_code, "passed": attempt.passed, "score": attempt.score, "error": why}
+        self._tell(AgentEvent("check", about), attempt.number)
+
+    async def _judge(self, attempt: Attempt[AsyncSandbox], trial: Trial) -> None:
+        if isinstance(trial.check, str):
+            ran = await attempt.sandbox.exec(trial.check, timeout_seconds=trial.check_seconds, cwd="/workspace")
+            attempt.exit_code, attempt.passed, attempt.score = ran.exit_code, ran.ok, score_of(ran.stdout)
+            return
+        judged = await settle(trial.check(attempt.sandbox))
+        if judged is None or isinstance(judged, bool):
+            attempt.passed = bool(judged)
+        else:
+            attempt.passed, attempt.score = judged > 0, float(judged)
+
+    async def _make_sandbox(self) -> AsyncSandbox:
+        return await AsyncSandbox.create(self._template, ttl_seconds=int(self._budget.seconds) + _TTL_SLACK)
+
+    async def _run(self, task: str, sandbox: AsyncSandbox, attempt: Optional[int] = None) -> AgentResult:
+        result: Optional[AgentResult] = None
+        async for event in self._work(task, sandbox, pieces=self._streamed, attempt=attempt):
+            result = event.result or result
+        assert result is not None, "the last event has the result"
+        return result
+
+    async def _work(
+        self, task: str, sandbox: AsyncSandbox, *, pieces: bool, attempt: Optional[int] = None
+    ) -> Source[AgentEvent]:
+        start = AgentEvent("start", {"task": task, "model": self._model, "sandbox": sandbox.id})
+        self._tell(start, attempt)
+        yield start
         tools = AsyncSandboxTools(sandbox, timeout_seconds=self._command_timeout)
+        try:
+            async for event in self._events(task, tools, pieces):
+                self._tell(event, attempt)
+                yield event
+        finally:
+            # A sandbox that goes on has room for so many live interpreters.
+            if sandbox is self._sandbox:
+                with suppress(SandlingError):
+                    await tools.close()
+
+    async def _events(self, task: str, tools: AsyncSandboxTools, pieces: bool) -> Source[AgentEvent]:
         dialogue = dialogues.DIALOGUES[self._api](self._model, self._system, task, tools.specs)
         spent = Spent(self._budget)
         answer, last, repeats, empty = "", None, 0, 0
         ended_by = spent.over()
         while ended_by is None:
-            reply = dialogue.read(await self._ask(dialogue, spent))
+            heard: List[Any] = []
+            async for event in self._ask(dialogue, spent, pieces, heard):
+                yield event
+            reply = dialogue.read(heard[0])
             spent.add(reply.read, reply.written)
             answer = reply.text or answer
-            self._note("reply", step=spent.steps, text=reply.text, input_tokens=reply.read, output_tokens=reply.written)
+            tokens = {"input_tokens": reply.read, "output_tokens": reply.written}
+            yield AgentEvent("reply", {"step": spent.steps, "text": reply.text, **tokens})
             if not reply.calls and not reply.text.strip():
                 empty += 1
                 dialogue.say("You said nothing. Call a tool, or answer if the task is done.")
@@ -90,19 +219,42 @@ class AsyncAgent:
             if not reply.calls:
                 ended_by = "answer"
                 break
-            answers = [(call, await self._call(tools, call, spent)) for call in reply.calls]
+            answers = []
+            for call in reply.calls:
+                yield AgentEvent("call", {"id": call.id, "name": call.name, "arguments": call.arguments})
+                output = await self._call(tools, call, spent)
+                yield AgentEvent("result", _about(call, output))
+                answers.append((call, output))
             dialogue.answer(answers)
             this = [(call.name, str(call.arguments), output.text) for call, output in answers]
             repeats = repeats + 1 if this == last else 1
             last = this
             ended_by = "repeats" if repeats == MOST_REPEATS else spent.over()
         result = spent.result(answer, ended_by)
-        self._transcript.write("end", **vars(result))
-        return result
+        yield AgentEvent("end", {**vars(result), "result": result})
 
-    async def _ask(self, dialogue: Any, spent: Spent) -> Any:
+    async def _ask(self, dialogue: Any, spent: Spent, pieces: bool, heard: List[Any]) -> Source[AgentEvent]:
+        """Puts the answer into ``heard``; what comes of it before is told."""
         request = dialogue.request(spent.longest_answer())
-        # The SDKs try again by themselves when a server is busy or a connection breaks.
+        if not pieces:
+            heard.append(await self._create(request, spent))
+            return
+        for left in reversed(range(_BREAKS)):
+            answer = PIECES[self._api]()
+            try:
+                async for event in await self._create({**request, **answer.ASKED}, spent):
+                    text = answer.take(event)
+                    if text:
+                        yield AgentEvent("text", {"text": text})
+                heard.append(answer.whole())
+                return
+            except Exception as error:
+                # The SDKs try again by themselves, but not in the middle of an answer.
+                if left == 0 or spent.seconds_left <= 0 or not _is_broken(error):
+                    raise
+                yield AgentEvent("retry", {"why": str(error) or type(error).__name__})
+
+    async def _create(self, request: Dict[str, Any], spent: Spent) -> Any:
         timeout = max(spent.seconds_left, 0.001)
         if self._api == "anthropic":
             return await self._client.messages.create(**request, timeout=timeout)
@@ -111,16 +263,17 @@ class AsyncAgent:
         return await self._client.responses.create(**request, timeout=timeout)
 
     async def _call(self, tools: AsyncSandboxTools, call: ToolCall, spent: Spent) -> ToolOutput:
-        self._note("call", id=call.id, name=call.name, arguments=call.arguments)
         tools.timeout_seconds = max(min(self._command_timeout, spent.seconds_left), 0.001)
-        output = await tools.call(call.name, call.arguments)
-        self._note("result", id=call.id, text=output.text, images=len(output.images), is_error=output.is_error)
-        return output
+        return await tools.call(call.name, call.arguments)
 
-    def _note(self, kind: str, **about: Any) -> None:
-        self._transcript.write(kind, **about)
-        if self._on_event is not None:
-            self._on_event(kind, about)
+    def _tell(self, event: AgentEvent, attempt: Optional[int] = None) -> None:
+        about = {name: value for name, value in event.data.items() if name != "result"}
+        if attempt is not None:
+            about["attempt"] = attempt
+        if event.kind != "text":
+            self._transcript.write(event.kind, **about)
+        if self._on_event is not None and event.kind not in ("start", "end"):
+            self._on_event(event.kind, about)
 
     def _make_client(self) -> Any:
         if self._api == "anthropic":
@@ -130,6 +283,16 @@ class AsyncAgent:
         from openai import AsyncOpenAI
 
         return AsyncOpenAI(max_retries=5)
+
+
+def _about(call: ToolCall, output: ToolOutput) -> Dict[str, Any]:
+    return {"id": call.id, "text": output.text, "images": len(output.images), "is_error": output.is_error}
+
+
+def _is_broken(error: Exception) -> bool:
+    """Whether it was the connection. The SDKs have names for that in common and no class."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return isinstance(error, CutShort) or bool(names & {"TransportError", "APIConnectionError"})
 
 
 def _api_of_environment() -> str:

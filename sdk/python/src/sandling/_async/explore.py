@@ -66,7 +66,7 @@ async def explore(
         if winner is None:
             raise ExploreError(_no_winner(outcomes), outcomes=outcomes)
     except BaseException:
-        await _end(forks)
+        await end(forks)
         raise
     result = ExploreResult(winner.sandbox, winner, outcomes)
     if len(forks) < len(wanted):
@@ -155,10 +155,10 @@ async def _settle(result: ExploreResult[S], forks: Sequence[S], promote: bool, c
             result.errors.append(f"the winner could not be promoted: {error}")
     if cleanup:
         left = [fork for fork in forks if fork.id != result.winner.id and fork.id not in result.reaped]
-        result.reaped += await _end(left)
+        result.reaped += await end(left)
 
 
-async def _end(forks: Sequence[Any]) -> List[str]:
+async def end(forks: Sequence[Any]) -> List[str]:
     """Ends forks. Those that cannot be ended now end by their time to live."""
     ended = []
     for fork in forks:

@@ -75,6 +75,12 @@ class AsyncSandboxTools:
                 self._audit.write(record)
         return output
 
+    async def close(self) -> None:
+        """Ends the live Python, if there is one. A later call has a new one."""
+        python, self._python = self._python, None
+        if python is not None:
+            await python.close()
+
     def anthropic(self) -> List[Any]:
         """For ``tools=`` of Anthropic's Messages API."""
         return formats.anthropic_tools(self.specs)

@@ -67,7 +67,7 @@ def explore(
         if winner is None:
             raise ExploreError(_no_winner(outcomes), outcomes=outcomes)
     except BaseException:
-        _end(forks)
+        end(forks)
         raise
     result = ExploreResult(winner.sandbox, winner, outcomes)
     if len(forks) < len(wanted):
@@ -156,10 +156,10 @@ def _settle(result: ExploreResult[S], forks: Sequence[S], promote: bool, cleanup
             result.errors.append(f"the winner could not be promoted: {error}")
     if cleanup:
         left = [fork for fork in forks if fork.id != result.winner.id and fork.id not in result.reaped]
-        result.reaped += _end(left)
+        result.reaped += end(left)
 
 
-def _end(forks: Sequence[Any]) -> List[str]:
+def end(forks: Sequence[Any]) -> List[str]:
     """Ends forks. Those that cannot be ended now end by their time to live."""
     ended = []
     for fork in forks:

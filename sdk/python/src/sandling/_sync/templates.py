@@ -59,6 +59,7 @@ class Template:
         name: str,
         *,
         packages: Sequence[str] = (),
+        npm: Sequence[str] = (),
         base: Optional[str] = None,
         cpu: Optional[int] = None,
         memory_mb: Optional[int] = None,
@@ -67,12 +68,15 @@ class Template:
         timeout_seconds: float = BUILD_WITHIN,
         client: Optional[Client] = None,
     ) -> Template:
-        """Builds a template: ``base``, or another built-in one, with more Debian packages. Waits until it is done.
+        """Builds a template: ``base``, or another built-in one, with more packages, of Debian and from npm. Waits until
+        it is done.
 
         :raises TemplateBuildError: it could not be built, or not in time.
         """
         templates = (client or default_client()).templates
-        build = templates.build(name, packages=packages, base=base, cpu=cpu, memory_mb=memory_mb, disk_mb=disk_mb)
+        build = templates.build(
+            name, packages=packages, npm=npm, base=base, cpu=cpu, memory_mb=memory_mb, disk_mb=disk_mb
+        )
         if on_log is not None:
             for line in templates.build_logs(build.id):
                 settle(on_log(line))
@@ -101,13 +105,15 @@ class Templates:
         name: str,
         *,
         packages: Sequence[str] = (),
+        npm: Sequence[str] = (),
         base: Optional[str] = None,
         cpu: Optional[int] = None,
         memory_mb: Optional[int] = None,
         disk_mb: Optional[int] = None,
     ) -> TemplateBuild:
         """Begins to build a template."""
-        wanted = {"from": base, "packages": [*packages], "cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
+        sizes = {"cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
+        wanted = {"from": base, "packages": [*packages], "npm": [*npm] or None, **sizes}
         body = {"name": name, **{key: value for key, value in wanted.items() if value is not None}}
         return TemplateBuild.from_wire(self._request("POST", "/build", body=body))
 

@@ -76,6 +76,12 @@ class SandboxTools:
                 self._audit.write(record)
         return output
 
+    def close(self) -> None:
+        """Ends the live Python, if there is one. A later call has a new one."""
+        python, self._python = self._python, None
+        if python is not None:
+            python.close()
+
     def anthropic(self) -> List[Any]:
         """For ``tools=`` of Anthropic's Messages API."""
         return formats.anthropic_tools(self.specs)

@@ -1,0 +1,90 @@
+//! What a command line printed so far: shown, written down, and its answer kept.
+
+use sandling_client::Stream;
+use serde_json::{Value, json};
+
+use super::report::{Reader, Report};
+use crate::events::Event;
+use crate::job::Job;
+use crate::model::Usage;
+
+/// What is kept of an answer, and of a line that has not ended.
+const KEPT: usize = 4 * 1024 * 1024;
+
+pub(super) struct Heard<'a> {
+    /// Absent if what it prints is its answer.
+    reader: Option<Reader>,
+    job: &'a Job<'a>,
+    /// The answer; or with a reader, a line that has not ended.
+    pending: Vec<u8>,
+    answer: String,
+    steps: u32,
+    usage: Usage,
+}
+
+impl<'a> Heard<'a> {
+    pub(super) fn new(reader: Option<Reader>, job: &'a Job<'a>) -> Self {
+        Self { reader, job, pending: Vec::new(), answer: String::new(), steps: 0, usage: Usage::default() }
+    }
+
+    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) {
+        let is_report = stream == Stream::Stdout && self.reader.is_some();
+        if !is_report {
+            let name = if stream == Stream::Stdout { "stdout" } else { "stderr" };
+            self.job.transcript.write("output", json!({ "stream": name, "text": String::from_utf8_lossy(bytes) }));
+            (self.job.watch)(Event::Printed(stream, bytes));
+        }
+        if stream == Stream::Stdout {
+            self.pending.extend_from_slice(bytes);
+            if let Some(reader) = self.reader {
+                self.read_lines(reader);
+            }
+            let over = self.pending.len().saturating_sub(KEPT);
+            self.pending.drain(..over);
+        }
+    }
+
+    fn read_lines(&mut self, reader: Reader) {
+        while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.pending.drain(..=end).collect();
+            let reports = serde_json::from_slice::<Value>(&line).map(|line| reader(&line)).unwrap_or_default();
+            for report in reports {
+                self.take(report);
+            }
+        }
+    }
+
+    fn take(&mut self, report: Report) {
+        let Job { transcript, watch, .. } = self.job;
+        match report {
+            Report::Said(text) => {
+                transcript.write("reply", json!({ "text": text }));
+                watch(Event::Said(&format!("{text}\n")));
+            }
+            Report::Called { name, arguments } => {
+                transcript.write("call", json!({ "name": name, "arguments": arguments }));
+                watch(Event::Called { name: &name, arguments: &arguments });
+            }
+            Report::Observed(observation) => {
+                let (text, exit_code) = (&observation.text, observation.exit_code);
+                let is_error = observation.is_error;
+                transcript.write("result", json!({ "text": text, "exit_code": exit_code, "is_error": is_error }));
+                watch(Event::Observed(&observation));
+            }
+            Report::Used { steps, usage } => (self.steps, self.usage) = (steps, usage),
+            Report::Answer(text) => self.answer = text,
+        }
+    }
+
+    /// The answer, and what it says to have used.
+    pub(super) fn end(mut self) -> (String, u32, Usage) {
+        match self.reader {
+            Some(reader) => {
+                self.pending.push(b'\n');
+                self.read_lines(reader);
+            }
+            None => self.answer = String::from_utf8_lossy(&self.pending).trim().to_owned(),
+        }
+        (self.answer, self.steps, self.usage)
+    }
+}

@@ -1,0 +1,22 @@
+//! A server that ends when nobody needs it.
+
+use std::time::{Duration, Instant};
+
+use super::server::{PATIENCE, Server};
+
+const IDLE: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_server_ends_when_nobody_needs_it_and_not_before() {
+    let server = Server::start_with(&["--standbys", "0", "--idle-exit", "2"]);
+    let id = server.ok(&["create"]).trim().to_owned();
+    assert!(server.ended(Instant::now() + 2 * IDLE).is_none(), "it left a sandbox that runs");
+    assert_eq!(server.ok(&["exec", "-c", "echo still there", &id]), "still there\n");
+
+    server.ok(&["rm", &id]);
+    let removed = Instant::now();
+    let ended = server.ended(removed + PATIENCE).expect("it went on for nobody");
+    assert!(ended.success() && removed.elapsed() >= IDLE / 2, "{ended} after {:?}", removed.elapsed());
+    assert!(!server.home.path().join("server").exists(), "its address is still announced");
+    assert!(std::fs::read_dir(server.home.path().join("sandboxes")).unwrap().next().is_none());
+}

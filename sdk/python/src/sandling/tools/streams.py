@@ -1,0 +1,139 @@
+"""An answer that comes in pieces: each API's events put together to what it would have said at once. No I/O."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, Dict, List, Mapping, Optional, Type
+
+#: Fields of a block that grow, by the kind of the piece that they grow by.
+_GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+
+
+class CutShort(Exception):
+    """The connection ended before the answer did."""
+
+
+class Pieces:
+    """The pieces of one answer."""
+
+    #: What a request says in order to be answered in pieces.
+    ASKED: Mapping[str, Any] = {"stream": True}
+
+    def take(self, event: Any) -> str:
+        """Adds a piece; gives what of it is text."""
+        raise NotImplementedError
+
+    def whole(self) -> Any:
+        """The answer.
+
+        :raises CutShort: there should be more of it.
+        """
+        raise NotImplementedError
+
+
+class AnthropicPieces(Pieces):
+    def __init__(self) -> None:
+        self._message: Any = None
+        self._blocks: List[Any] = []
+        self._arguments: Dict[int, str] = {}
+
+    def take(self, event: Any) -> str:
+        if event.type == "message_start":
+            self._message = event.message
+        elif event.type == "content_block_start":
+            self._blocks.append(event.content_block)
+        elif event.type == "content_block_delta":
+            return self._grow(event.index, event.delta)
+        elif event.type == "message_delta":
+            self._message.stop_reason = event.delta.stop_reason
+            self._message.usage.output_tokens = event.usage.output_tokens
+        return ""
+
+    def _grow(self, index: int, delta: Any) -> str:
+        if delta.type == "input_json_delta":
+            self._arguments[index] = self._arguments.get(index, "") + delta.partial_json
+        elif delta.type in _GROWING:
+            name = _GROWING[delta.type]
+            setattr(self._blocks[index], name, (getattr(self._blocks[index], name) or "") + getattr(delta, name))
+        return delta.text if delta.type == "text_delta" else ""
+
+    def whole(self) -> Any:
+        if self._message is None or self._message.stop_reason is None:
+            raise CutShort
+        for index, text in self._arguments.items():
+            self._blocks[index].input = _object(text)
+        self._message.content = self._blocks
+        return self._message
+
+
+class ChatPieces(Pieces):
+    ASKED: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+
+    def __init__(self) -> None:
+        self._text: List[str] = []
+        self._calls: Dict[int, Dict[str, Any]] = {}
+        self._reason: Optional[str] = None
+        self._usage: Any = None
+
+    def take(self, event: Any) -> str:
+        self._usage = event.usage or self._usage
+        if not event.choices:
+            return ""
+        choice = event.choices[0]
+        self._reason = choice.finish_reason or self._reason
+        for piece in choice.delta.tool_calls or []:
+            self._grow(piece)
+        text: str = choice.delta.content or ""
+        self._text.append(text)
+        return text
+
+    def _grow(self, piece: Any) -> None:
+        empty = {"type": "function", "id": "", "function": {"name": "", "arguments": ""}}
+        call = self._calls.setdefault(piece.index, empty)
+        call["id"] = piece.id or call["id"]
+        if piece.function is not None:
+            call["function"]["name"] += piece.function.name or ""
+            call["function"]["arguments"] += piece.function.arguments or ""
+
+    def whole(self) -> Any:
+        from openai.types.chat import ChatCompletionMessage
+
+        if self._reason is None:
+            raise CutShort
+        said: Dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
+        if self._calls:
+            said["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
+        choice = SimpleNamespace(message=ChatCompletionMessage.model_validate(said))
+        return SimpleNamespace(choices=[choice], usage=self._usage)
+
+
+class ResponsesPieces(Pieces):
+    def __init__(self) -> None:
+        self._response: Any = None
+
+    def take(self, event: Any) -> str:
+        if event.type in ("response.completed", "response.incomplete"):
+            self._response = event.response
+        return event.delta if event.type == "response.output_text.delta" else ""
+
+    def whole(self) -> Any:
+        if self._response is None:
+            raise CutShort
+        return self._response
+
+
+def _object(text: str) -> Dict[str, Any]:
+    """Arguments that are none lack what the tool needs, and the model is told so."""
+    try:
+        read = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+PIECES: Mapping[str, Type[Pieces]] = {
+    "anthropic": AnthropicPieces,
+    "chat": ChatPieces,
+    "responses": ResponsesPieces,
+}
