@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ipnet::Ipv4Net;
 use sandling_api::{ModeName, NetworkRequest, TlsName};
 use sandling_engine::NetworkConfig;
+use sandling_network::policy::{BadEntry, Entry, Mode, Policy};
 
 /// What a new sandbox may reach.
 #[derive(Debug, Args)]
@@ -75,6 +76,18 @@ impl Outside {
     pub fn config(&self) -> NetworkConfig {
         let (opened, name_servers) = (self.network_open.clone(), self.name_server.clone());
         NetworkConfig { opened, name_servers, ..NetworkConfig::default() }
+    }
+}
+
+/// A policy in one word or as a list.
+pub fn policy(text: &str) -> Result<Policy, String> {
+    match text {
+        "deny" => Ok(Policy::default()),
+        "open" => Ok(Policy::of(Mode::Open)),
+        list => {
+            let entries: Result<Vec<Entry>, BadEntry> = list.split(',').map(str::parse).collect();
+            Ok(Policy::allow(entries.map_err(|error| error.to_string())?))
+        }
     }
 }
 

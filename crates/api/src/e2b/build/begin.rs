@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_engine::access::WorkspaceName;
-use sandling_engine::{CreateSpec, EndReason, Sandbox};
+use sandling_engine::{CreateSpec, EndReason, NetworkWish, Sandbox};
 
 use super::builds::Build;
 use super::run::Workshop;
@@ -75,6 +75,7 @@ async fn machine(app: &Arc<App>, build: &Build, source: Source, start: Start) ->
         workspace: build.workspace.clone(),
         metadata: BTreeMap::from([("e2b_build".to_owned(), build.id.clone())]),
         labels: start.labels(),
+        network: NetworkWish { policy: app.engine.config().network.builds.clone(), ..NetworkWish::default() },
         ..CreateSpec::default()
     };
     let info = make(app, &workspace, spec).await?;
