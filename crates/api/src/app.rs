@@ -8,7 +8,7 @@ use sandling_engine::access::Access;
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::builds::Builds;
+use crate::build::Builds;
 use crate::e2b::Memory;
 use crate::meter::Meter;
 use crate::preview::Ledger;

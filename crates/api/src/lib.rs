@@ -8,7 +8,7 @@ mod activity;
 mod app;
 mod audit;
 mod auth;
-mod builds;
+mod build;
 mod e2b;
 mod error;
 mod extract;

@@ -176,7 +176,7 @@ pub(super) struct Interpreter {
 impl Envd {
     /// Who runs it: whom the request names, else the template's own.
     pub(super) fn user(&self) -> &str {
-        self.user.as_deref().unwrap_or(&self.settings.start.user)
+        self.user.as_deref().unwrap_or_else(|| self.settings.user())
     }
 
     async fn enter(app: &App, parts: &Parts, id: &SandboxId, user: Option<String>) -> Result<Self, ApiError> {

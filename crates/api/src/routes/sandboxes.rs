@@ -12,6 +12,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::once::{Answer, Once};
@@ -55,7 +56,8 @@ async fn create(
     once.answer(|mark| {
         let (app, context) = (&app, &context);
         async move {
-            let spec = body.value.into_spec(workspace.as_str())?;
+            let mut spec = body.value.into_spec(workspace.as_str())?;
+            Start::inherit(app, &mut spec)?;
             let view = SandboxView::from(make(app, workspace, spec).await?);
             context.made(&view.id);
             mark.made(&view.id);

@@ -18,7 +18,7 @@ use super::network::Network;
 use super::view::{SandboxView, detail};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::e2b::names::{self, Source};
+use crate::e2b::names;
 use crate::e2b::refusal::unsupported;
 use crate::e2b::settings::Settings;
 use crate::error::ApiError;
@@ -115,7 +115,7 @@ impl NewSandbox {
         let network = network.wish()?;
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
-        let start = source.start();
+        let start = source.start().unwrap_or_default();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
         check_map("envVars", &own_env)?;
@@ -131,10 +131,7 @@ impl NewSandbox {
             internet: self.internet,
             start,
         };
-        let (template, from_snapshot) = match source {
-            Source::Template(name) => (name, None),
-            Source::Snapshot(snapshot) => (snapshot.template, Some(snapshot.id)),
-        };
+        let (template, from_snapshot) = source.origin();
         Ok(CreateSpec {
             template,
             from_snapshot,
