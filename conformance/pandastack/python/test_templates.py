@@ -135,6 +135,8 @@ def test_a_dockerfile_becomes_a_template_whose_sandboxes_are_as_it_says(client, 
     with client.sandboxes.create(template=name) as sandbox:
         said = sandbox.exec("pwd; cat file.txt notes.txt; echo; cat out; id -un; echo $MODE $ONLY_HERE; tool; pgrep -c sleep")
         assert said.stdout == "/srv/app\nzoënoted\nroot\nuser\nbuilt\nuser\n1\n", said
+        with sandbox.fork() as copy:
+            assert copy.exec("pwd; id -un").stdout == "/srv/app\nuser\n"
     with pytest.raises(pandastack.PandastackError, match="already"):
         client.templates.build_from_dockerfile(name, "FROM base")
     # One can stand on another, and be what another is.

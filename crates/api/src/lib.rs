@@ -29,6 +29,7 @@ mod socket;
 mod sse;
 mod text;
 mod turns;
+mod volume_files;
 mod wire;
 
 pub use app::App;

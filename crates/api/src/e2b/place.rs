@@ -290,7 +290,7 @@ fn basic_user(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Whoever has a sandbox's token acts for its workspace, within that sandbox; the audit log names the sandbox.
-fn came_from(parts: &Parts, sandbox: &Sandbox) {
+pub(super) fn came_from(parts: &Parts, sandbox: &Sandbox) {
     let info = sandbox.info();
     let (Some(context), Some(workspace)) =
         (parts.extensions.get::<RequestContext>(), WorkspaceName::parse(&info.workspace))

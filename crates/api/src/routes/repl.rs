@@ -204,9 +204,11 @@ async fn run_once(
 }
 
 /// Languages a REPL session can speak
+///
+/// A bash script has no session; it is a command with `code`.
 #[utoipa::path(get, path = "/v1/repl/languages", tag = "repl", responses((status = 200, body = Vec<String>)))]
 async fn languages(_: Caller<Read>) -> Json<Vec<&'static str>> {
-    Json(vec!["python", "node", "bash"])
+    Json(vec!["python", "node"])
 }
 
 /// The session that a path names, for a caller who may run something in it. Whether it is there, the guest knows.

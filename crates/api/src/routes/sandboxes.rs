@@ -18,6 +18,7 @@ use crate::extract::{JsonBody, Parts};
 use crate::once::{Answer, Once};
 use crate::request::RequestContext;
 use crate::routes::templates;
+use crate::volume_files;
 use crate::wire::sandbox::{CreateSandbox, SandboxView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -70,6 +71,9 @@ async fn create(
 /// Makes a sandbox, if the workspace's quota has room for it and a turn comes.
 pub(crate) async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxInfo, ApiError> {
     app.engine.settled().await;
+    for volume in &spec.volumes {
+        volume_files::close(app, workspace.as_str(), &volume.name).await?;
+    }
     let wish = match &spec.from_snapshot {
         None => wish(app, workspace, &spec)?,
         Some(id) => {
