@@ -54,7 +54,10 @@ run_pytest() { # SUITE
 }
 run_python() { run_pytest python; }
 run_older() { run_pytest older; }
-run_frameworks() { run_pytest frameworks; }
+run_frameworks() (
+  unset E2B_VOLUME_API_URL # Moving over is three variables.
+  run_pytest frameworks
+)
 
 run_typescript() {
   (cd "$installed/typescript" && timeout 900 "$(cat node.path)" --test --test-reporter=spec)
