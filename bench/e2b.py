@@ -1,56 +1,136 @@
-"""From `Sandbox.create()` to the result of `1+1`: through E2B's public Python package, and through Sandling's own.
+"""From `Sandbox.create()` to the value of `1+1`, from a standby: through E2B's public package, and through Sandling's own.
 
-    conformance/e2b/run.sh installs the package; then, with a server that runs (`sandling serve`):
+    conformance/e2b/run.sh SANDLING python     # installs E2B's package
+    target/conformance/e2b/python/bin/python bench/e2b.py --sandling SANDLING --templates DIRECTORY [--rounds N] [--pause SECONDS]
 
-    E2B_API_KEY=… E2B_API_URL=… E2B_SANDBOX_URL=… SANDLING_API=… SANDLING_TOKEN=… \
-      PYTHONPATH=sdk/python/src target/conformance/e2b/python/bin/python bench/e2b.py [--rounds 20]
-
-Both take turns within one run, so that a busy moment hits both. The client's own time is part of it.
+Starts a server of its own. Both take turns within one run, so that a busy moment hits both, and the clients' own time
+is part of what is measured. A round counts if its machine was a standby, which the server says afterwards; those on a
+host too busy to have one ready are told apart. Prints a table and writes all figures to bench/out/e2b.json.
 """
 
 import argparse
+import importlib.metadata
+import json
+import os
+import secrets
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
+import urllib.request
+from pathlib import Path
 
-from e2b_code_interpreter import Sandbox as Theirs
-from sandling import Sandbox as Ours
+ROOT = Path(__file__).resolve().parent.parent
+TEMPLATE = "code-interpreter"
+#: How many tries there are for a round.
+TRIES = 4
+
+
+class Server:
+    """A server with a home of its own; the clients find it by the environment."""
+
+    def __init__(self, sandling, templates):
+        self.home = tempfile.TemporaryDirectory(prefix="bench")
+        self.token = secrets.token_hex(20)
+        environment = {**os.environ, "SANDLING_HOME": self.home.name, "SANDLING_TOKEN": self.token}
+        environment["SANDLING_TEMPLATES"] = str(templates)
+        command = [sandling, "serve", "--listen", "127.0.0.1:0", "--standbys", "1"]
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for line in self.process.stdout:
+            if "listens on " in line:
+                self.url = line.split("listens on ")[1].strip()
+                break
+        else:
+            sys.exit("the server ended before it said where it listens")
+        key = "e2b_" + self.token.encode().hex()
+        os.environ.update(E2B_API_KEY=key, E2B_API_URL=self.url, E2B_SANDBOX_URL=self.url)
+        os.environ.update(SANDLING_API=self.url, SANDLING_TOKEN=self.token, NO_PROXY="127.0.0.1")
+
+    def look(self, sandbox):
+        headers = {"Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.url}/v1/sandboxes/{sandbox}", headers=headers)
+        return json.load(urllib.request.urlopen(request))
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(60)
+        self.home.cleanup()
 
 
 def theirs():
-    sandbox = Theirs.create()
-    text = sandbox.run_code("1+1").text
-    return sandbox, text
+    from e2b_code_interpreter import Sandbox
+
+    sandbox = Sandbox.create()
+    return sandbox, sandbox.sandbox_id, sandbox.run_code("1+1").text
 
 
 def ours():
-    sandbox = Ours.create(template="code-interpreter")
-    text = sandbox.run_code("print(1+1)").stdout.strip()
-    return sandbox, text
+    from sandling import Sandbox
+
+    sandbox = Sandbox.create(template=TEMPLATE)
+    return sandbox, sandbox.id, sandbox.create_code_context().run_code("1+1").text
 
 
-def measure(run):
+def measure(server, run):
+    """The time in milliseconds, and whether the machine was a standby."""
     begun = time.perf_counter()
-    sandbox, text = run()
+    sandbox, id_, text = run()
     took = (time.perf_counter() - begun) * 1e3
-    sandbox.kill()
     assert text == "2", text
-    return took
+    is_standby = server.look(id_)["boot_mode"] == "standby"
+    sandbox.kill()
+    return took, is_standby
+
+
+def one_more(server, run, times, pause):
+    """One more of a client; the next standby is waited for before."""
+    time.sleep(pause)
+    took, is_standby = measure(server, run)
+    times["standby" if is_standby else "restored"].append(took)
+
+
+def summary(taken):
+    if not taken:
+        return None
+    p95 = statistics.quantiles(taken, n=20, method="inclusive")[-1] if len(taken) > 1 else taken[0]
+    return {"rounds": len(taken), "p50_ms": statistics.median(taken), "p95_ms": p95, "all_ms": taken}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sandling", default=str(ROOT / "target/release/sandling"))
+    parser.add_argument("--templates", required=True)
     parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
-    times = {theirs: [], ours: []}
-    for run in times:
-        measure(run)  # The first one of each also makes connections and loads code.
-    for _ in range(rounds):
-        for run, taken in times.items():
-            taken.append(measure(run))
-    print(f"{'create, run, from a standby where there is one':50} p50 ms  p95 ms")
-    for run, name in ((theirs, "E2B's package"), (ours, "Sandling's own")):
-        p95 = statistics.quantiles(times[run], n=20)[-1] if rounds > 1 else times[run][0]
-        print(f"{name:50} {statistics.median(times[run]):6.1f}  {p95:6.1f}")
+    parser.add_argument("--pause", type=float, default=3, help="seconds before each, in which a standby is made")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench/out/e2b.json")
+    options = parser.parse_args()
+    # Instead of this directory, where this file's name would stand in the way of the package's.
+    sys.path[0] = str(ROOT / "sdk/python/src")
+    runs = {"E2B's package": theirs, "Sandling's own": ours}
+    times = {name: {"standby": [], "restored": []} for name in runs}
+    server = Server(options.sandling, options.templates)
+    try:
+        for run in runs.values():
+            measure(server, run)  # The first one of each also makes connections and loads code.
+        for _ in range(TRIES * options.rounds):
+            for name, run in runs.items():
+                if len(times[name]["standby"]) < options.rounds:
+                    one_more(server, run, times[name], options.pause)
+    finally:
+        server.close()
+    found = {name: {how: summary(taken) for how, taken in both.items()} for name, both in times.items()}
+    print(f"{'create and run 1+1':24} {'from':10} rounds  p50 ms  p95 ms")
+    for name, both in found.items():
+        for how, figures in both.items():
+            if figures:
+                print(f"{name:24} {how:10} {figures['rounds']:6} {figures['p50_ms']:7.1f} {figures['p95_ms']:7.1f}")
+    versions = {package: importlib.metadata.version(package) for package in ("e2b", "e2b-code-interpreter")}
+    report = {"versions": versions, "runs": found}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=2) + "\n")
+    if not all(both["standby"] for both in found.values()):
+        sys.exit("a client never got a standby: the host is too busy to make them")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Drives E2B's public clients, unmodified, against a server of its own with real virtual machines.
+# Drives E2B's public clients and agent frameworks that use them, unmodified, against a server of its own with real
+# virtual machines.
 #
-#   conformance/e2b/run.sh SANDLING [python] [typescript] [older]
+#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [frameworks]
 #
 # SANDLING is the path of the binary; all suites run unless one is named. `conformance/server.sh` says which templates
 # are used. PYTEST_ADDOPTS narrows the Python suites down. Ends with 0 only if all passed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [typescript] [older]}")
+sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [typescript] [older] [frameworks]}")
 shift
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(python typescript older)
+[ ${#suites[@]} -gt 0 ] || suites=(python typescript older frameworks)
 
 # Machines outlive whoever started them; only a subreaper sees those that were forgotten.
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
@@ -28,6 +29,7 @@ install_pip() { # SUITE
 }
 install_python() { install_pip python; }
 install_older() { install_pip older; }
+install_frameworks() { install_pip frameworks; }
 
 install_typescript() {
   mkdir -p "$installed/typescript"
@@ -52,6 +54,10 @@ run_pytest() { # SUITE
 }
 run_python() { run_pytest python; }
 run_older() { run_pytest older; }
+run_frameworks() (
+  unset E2B_VOLUME_API_URL # Moving over is three variables.
+  run_pytest frameworks
+)
 
 run_typescript() {
   (cd "$installed/typescript" && timeout 900 "$(cat node.path)" --test --test-reporter=spec)
@@ -65,13 +71,20 @@ api() { # METHOD PATH [JSON]
 trap 'clean_up "$installed/server.log"' EXIT
 
 mkdir -p "$installed"
+installing=()
 for suite in "${suites[@]}"; do
-  "install_$suite"
+  "install_$suite" &
+  installing+=($!)
 done
+for pid in "${installing[@]}"; do
+  wait "$pid"
+done
+# Test machines may have a mirror of the registries, at addresses that are nobody's.
+export SANDLING_NETWORK_OPEN=192.0.2.0/24,198.51.100.0/24,203.0.113.0/24
 start_server
 # Some of the clients want `e2b_` and hexadecimal digits: those of the token.
 E2B_API_KEY=e2b_$(printf %s "$SANDLING_TOKEN" | od -An -v -tx1 | tr -d ' \n')
-export E2B_API_KEY E2B_API_URL=$SANDLING_API E2B_SANDBOX_URL=$SANDLING_API
+export E2B_API_KEY E2B_API_URL=$SANDLING_API E2B_SANDBOX_URL=$SANDLING_API E2B_VOLUME_API_URL=$SANDLING_API
 # Many sandboxes a minute are the point here, not a mistake.
 api PUT /v1/workspaces/default/quota '{}' >/dev/null
 run_suites

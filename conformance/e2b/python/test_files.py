@@ -10,7 +10,7 @@ from support.waiting import until
 
 
 def test_bytes_go_both_ways_unchanged(sandbox, place):
-    bytes_ = bytes(range(256)) * 5000
+    bytes_ = bytes(range(256)) * 20000
     written = sandbox.files.write(f"{place}/deep/er/file.bin", bytes_)
     assert written.path == f"{place}/deep/er/file.bin" and written.name == "file.bin"
     assert sandbox.files.read(written.path, format="bytes") == bytes_

@@ -1,5 +1,8 @@
 """Templates that are built from code."""
 
+import os
+import shutil
+
 import pytest
 from e2b import BuildException, Sandbox, Template, wait_for_file
 
@@ -28,6 +31,26 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
     assert result.stdout == "/home/user/work\nmain\nuser\none\nbuilt\n/root-was-here\n1\n"
     assert [tag.tag for tag in Template.get_tags("conformance-built")] == ["default"]
     assert built.template_id and Sandbox.delete_snapshot("conformance-built")
+
+
+def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
+    # Whom the host trusts, its guests may trust: a test machine's registries may be a mirror.
+    bundle = os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
+    shutil.copy(bundle, tmp_path / "authorities.pem")
+    template = (
+        Template(file_context_path=tmp_path)
+        .from_base_image()
+        .copy("authorities.pem", "/tmp/authorities.pem")
+        .set_envs({"PIP_CERT": "/tmp/authorities.pem", "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+        .pip_install("six==1.16.0")
+        .run_cmd("! curl --silent --max-time 30 http://example.com/")
+    )
+    Template.build(template, "conformance-six")
+    made = make("conformance-six")
+    assert made.commands.run("python3 -c 'import six; print(six.__version__)'").stdout == "1.16.0\n"
+    # What the build could reach, its sandboxes cannot.
+    assert made.commands.run("curl --silent --max-time 30 https://pypi.org/ || echo no").stdout == "no\n"
+    assert Sandbox.delete_snapshot("conformance-six")
 
 
 def test_a_step_that_fails_is_named():

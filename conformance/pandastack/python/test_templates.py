@@ -102,3 +102,64 @@ def test_a_build_that_cannot_succeed_says_so_and_leaves_no_template(client, tmp_
     assert name not in [template.name for template in client.templates.list()]
     with pytest.raises(pandastack.BadRequestError):
         client.sandboxes.create(template=name).kill()
+
+
+DOCKERFILE = """\
+ARG VERSION=3.11
+FROM python:${VERSION}-slim
+ARG ONLY_HERE=yes
+ENV MODE=built PATH=/opt/own:$PATH
+WORKDIR /srv/app
+COPY sub notes.txt ./
+COPY --chown=user --chmod=755 tool /opt/own/tool
+RUN echo said $ONLY_HERE && \\
+    tool >out
+RUN echo end
+USER user
+EXPOSE 8000
+CMD ["sleep", "4321"]
+"""
+
+
+def test_a_dockerfile_becomes_a_template_whose_sandboxes_are_as_it_says(client, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "file.txt").write_text("zoë")
+    (tmp_path / "notes.txt").write_text("noted")
+    (tmp_path / "tool").write_text("#!/bin/sh\nid -un\n")
+    name = f"conformance-{uuid.uuid4().hex[:8]}"
+    build = client.templates.build_from_dockerfile(name, DOCKERFILE, context_dir=str(tmp_path))
+    lines = list(client.templates.build_logs(build.id))
+    assert "said yes" in lines and any("Python 3.11" in line for line in lines), lines
+    built = client.templates.wait_for_build(build.id, poll_interval=0.2)
+    assert built.is_done and built.bytes > 0
+    with client.sandboxes.create(template=name) as sandbox:
+        said = sandbox.exec("pwd; cat file.txt notes.txt; echo; cat out; id -un; echo $MODE $ONLY_HERE; tool; pgrep -c sleep")
+        assert said.stdout == "/srv/app\nzoënoted\nroot\nuser\nbuilt\nuser\n1\n", said
+        with sandbox.fork() as copy:
+            assert copy.exec("pwd; id -un").stdout == "/srv/app\nuser\n"
+    with pytest.raises(pandastack.PandastackError, match="already"):
+        client.templates.build_from_dockerfile(name, "FROM base")
+    # One can stand on another, and be what another is.
+    on_top = client.templates.register(f"{name}-2", name)
+    client.templates.wait_for_build(on_top.id, poll_interval=0.2)
+    with client.sandboxes.create(template=f"{name}-2") as sandbox:
+        assert sandbox.exec("tool; echo $MODE").stdout == "user\nbuilt\n"
+    for template in (f"{name}-2", name):
+        client.templates.delete(template)
+    assert name not in [template.name for template in client.templates.list()]
+
+
+def test_the_step_that_failed_is_named(client):
+    name = f"conformance-{uuid.uuid4().hex[:8]}"
+    build = client.templates.build_from_dockerfile(name, "FROM ubuntu:24.04\nENV A=1\nRUN echo why >&2; exit 4\n")
+    with pytest.raises(pandastack.TemplateBuildError, match="step 2, RUN echo why.*exit code 4"):
+        client.templates.wait_for_build(build.id, poll_interval=0.2)
+    assert "why" in list(client.templates.build_logs(build.id))
+    assert name not in [template.name for template in client.templates.list()]
+
+
+def test_what_cannot_be_had_is_said_at_once_with_what_can(client):
+    with pytest.raises(pandastack.BadRequestError, match="python:3.12.*cannot be had.*python:3.11"):
+        client.templates.build_from_dockerfile("conformance-never", "FROM python:3.12\n")
+    with pytest.raises(pandastack.BadRequestError, match="line 2 .*another image"):
+        client.templates.build_from_dockerfile("conformance-never", "FROM base\nCOPY --from=x /a /b\n")

@@ -57,6 +57,23 @@ for (const [method, options] of Object.entries(hopeless)) {
   });
 }
 
+test("a Dockerfile becomes a template", async () => {
+  const name = "conformance-ts-built";
+  const dockerfile = "FROM debian:12\nENV WHO=built\nCOPY sub /srv/\n# a comment\nRUN chmod 600 /srv/b.txt\n";
+  const build = await client.templates.buildFromDockerfile({ name, dockerfile, context: { "sub/b.txt": "zoë" } });
+  const lines = [];
+  for await (const line of client.templates.buildLogs(build.id)) lines.push(line);
+  assert.ok(lines.some((line) => line.includes("RUN chmod 600")), lines.join("\n"));
+  await client.templates.waitForBuild(build.id, { intervalMs: 200, timeoutMs: 60_000 });
+  const sandbox = await client.sandboxes.create({ template: name });
+  try {
+    assert.equal((await sandbox.exec("cat /srv/b.txt; echo; stat -c %a /srv/b.txt; echo $WHO")).stdout, "zoë\n600\nbuilt\n");
+  } finally {
+    await sandbox.kill();
+    await client.templates.delete(name);
+  }
+});
+
 test("an error carries its status and one sentence", async () => {
   await assert.rejects(client.request("GET", "/nothing"), (error) => {
     assert.equal(error.statusCode, 404);

@@ -8,7 +8,7 @@ use sandling_engine::access::Access;
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::builds::Builds;
+use crate::build::Builds;
 use crate::e2b::Memory;
 use crate::meter::Meter;
 use crate::preview::Ledger;
@@ -27,6 +27,8 @@ pub struct App {
     pub(crate) turns: Turns,
     pub(crate) activity: Activity,
     pub(crate) e2b: Memory,
+    /// Held while a machine is found for a volume's files.
+    pub(crate) opening: tokio::sync::Mutex<()>,
     closing: watch::Sender<bool>,
 }
 
@@ -43,6 +45,7 @@ impl App {
             turns: Turns::new(),
             activity: Activity::new(),
             e2b: Memory::default(),
+            opening: tokio::sync::Mutex::default(),
             closing: watch::Sender::new(false),
         }))
     }

@@ -8,6 +8,7 @@ use sandling_protocol::{Exit, ExitReason, Part};
 use serde::Serialize;
 
 use crate::app::App;
+use crate::build::Start;
 use crate::error::{ApiError, command_timeout_text};
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
@@ -65,7 +66,8 @@ async fn drain(mut execution: Execution, mut recorder: Recorder) {
 pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRequest) -> Result<Execution, ApiError> {
     let input = request.stdin.as_mut().map(std::mem::take);
     let text = request.text();
-    let spec = request.into_spec()?;
+    let mut spec = request.into_spec()?;
+    Start::of(&sandbox.info()).fill(&mut spec);
     app.engine.before(sandbox, Cause::Exec, &text).await?;
     let execution = sandbox.run(spec)?;
     if let Some(input) = input {

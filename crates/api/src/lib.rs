@@ -8,7 +8,7 @@ mod activity;
 mod app;
 mod audit;
 mod auth;
-mod builds;
+mod build;
 mod e2b;
 mod error;
 mod extract;
@@ -29,6 +29,7 @@ mod socket;
 mod sse;
 mod text;
 mod turns;
+mod volume_files;
 mod wire;
 
 pub use app::App;

@@ -1,14 +1,15 @@
 //! What is remembered between requests, and may be forgotten with the server: how a process was started, what a
-//! watcher saw, whose turn it is in a context, and how builds went.
+//! watcher saw, whose turn it is in a context, and which builds are yet to begin.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_engine::SandboxId;
 
-use super::build::Builds;
 use super::envd::{Started, Watcher};
+use super::names::Name;
 use crate::app::App;
+use crate::build::Build;
 
 /// More than these are looked through for what belongs to sandboxes that have ended.
 const MANY: usize = 1024;
@@ -16,15 +17,39 @@ const MANY: usize = 1024;
 /// The turns in one context.
 type Lane = Arc<tokio::sync::Mutex<()>>;
 
+/// What a client said about a build before it sent the steps.
+pub(super) struct Asked {
+    pub(super) workspace: String,
+    /// Once for every tag.
+    pub(super) names: Vec<Name>,
+    pub(super) vcpus: Option<u32>,
+    pub(super) memory_mib: Option<u32>,
+}
+
 #[derive(Default)]
 pub(crate) struct Memory {
     processes: Mutex<HashMap<(SandboxId, String), Arc<Started>>>,
     watchers: Mutex<HashMap<(SandboxId, String), Arc<Watcher>>>,
     lanes: Mutex<HashMap<(SandboxId, String), Lane>>,
-    pub(super) builds: Builds,
+    /// What a build was asked to become, until it begins.
+    asked: Mutex<HashMap<String, Asked>>,
 }
 
 impl Memory {
+    /// Keeps what a build is to become.
+    pub(super) fn ask(&self, app: &App, build: &Build, asked: Asked) {
+        let mut all = lock(&self.asked);
+        if all.len() >= MANY {
+            all.retain(|id, asked| app.builds.find(&asked.workspace, id).is_ok());
+        }
+        all.insert(build.id.clone(), asked);
+    }
+
+    /// What a build is to become, for whoever begins it first.
+    pub(super) fn asked(&self, build: &Build) -> Option<Asked> {
+        lock(&self.asked).remove(&build.id)
+    }
+
     /// How a command was started, by its id.
     pub(super) fn process(&self, sandbox: &SandboxId, exec: &str) -> Option<Arc<Started>> {
         lock(&self.processes).get(&(sandbox.clone(), exec.to_owned())).cloned()

@@ -6,13 +6,13 @@
 //! labels ([`settings`]), its token is derived from its id ([`token`]), so nothing here outlives or contradicts the
 //! engine's own store.
 
-mod build;
 mod control;
 mod envd;
 mod interpreter;
 mod memory;
 mod names;
 mod place;
+mod plan;
 mod refusal;
 mod router;
 mod settings;

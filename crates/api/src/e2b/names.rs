@@ -2,8 +2,8 @@
 
 use sandling_engine::{SnapshotId, SnapshotInfo};
 
-use super::settings::Start;
 use crate::app::App;
+use crate::build::Source;
 use crate::error::ApiError;
 
 /// E2B's names of templates, and ours.
@@ -17,22 +17,6 @@ const STANDS_FOR: [(&str, &str); 3] = [
 const BUILT: &str = "e2b-template:";
 /// The tag of a name that has none.
 const DEFAULT_TAG: &str = "default";
-
-/// What a sandbox is made of.
-pub(super) enum Source {
-    Template(String),
-    Snapshot(Box<SnapshotInfo>),
-}
-
-impl Source {
-    /// What the template says about everything that is started in it.
-    pub(super) fn start(&self) -> Start {
-        match self {
-            Self::Template(_) => Start::default(),
-            Self::Snapshot(snapshot) => Start::from_labels(&snapshot.labels),
-        }
-    }
-}
 
 /// A template's name in two parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +64,9 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Source, 
     }
     if let Some(info) = find_snapshot(app, workspace, text)? {
         return Ok(Source::Snapshot(Box::new(info)));
+    }
+    if let Some(info) = app.engine.snapshot_of_template(workspace, text)? {
+        return Ok(Source::Saved { name: text.to_owned(), snapshot: Box::new(info) });
     }
     Ok(Source::Template(text.to_owned()))
 }

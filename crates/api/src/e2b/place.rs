@@ -176,7 +176,7 @@ pub(super) struct Interpreter {
 impl Envd {
     /// Who runs it: whom the request names, else the template's own.
     pub(super) fn user(&self) -> &str {
-        self.user.as_deref().unwrap_or(&self.settings.start.user)
+        self.user.as_deref().unwrap_or_else(|| self.settings.user())
     }
 
     async fn enter(app: &App, parts: &Parts, id: &SandboxId, user: Option<String>) -> Result<Self, ApiError> {
@@ -290,7 +290,7 @@ fn basic_user(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Whoever has a sandbox's token acts for its workspace, within that sandbox; the audit log names the sandbox.
-fn came_from(parts: &Parts, sandbox: &Sandbox) {
+pub(super) fn came_from(parts: &Parts, sandbox: &Sandbox) {
     let info = sandbox.info();
     let (Some(context), Some(workspace)) =
         (parts.extensions.get::<RequestContext>(), WorkspaceName::parse(&info.workspace))

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use sandling_engine::SandboxInfo;
 
+use crate::build::Start;
+
 const TEMPLATE: &str = "e2b.template";
 const AUTO_RESUME: &str = "e2b.auto_resume";
 const PUBLIC_PORTS: &str = "e2b.public_ports";
 const INTERNET: &str = "e2b.internet";
-const ENV: &str = "e2b.env";
-const USER: &str = "e2b.user";
-const WORKDIR: &str = "e2b.workdir";
+
+/// Who runs everything, unless the template or the request says otherwise.
+pub(super) const USER: &str = "user";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Settings {
@@ -25,22 +27,12 @@ pub(super) struct Settings {
     pub(super) start: Start,
 }
 
-/// What a template says about everything that is started in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Start {
-    pub(super) env: BTreeMap<String, String>,
-    pub(super) user: String,
-    /// Absent: the user's home.
-    pub(super) workdir: Option<String>,
-}
-
-impl Default for Start {
-    fn default() -> Self {
-        Self { env: BTreeMap::new(), user: "user".to_owned(), workdir: None }
-    }
-}
-
 impl Settings {
+    /// Who runs what does not say as whom.
+    pub(super) fn user(&self) -> &str {
+        self.start.user.as_deref().unwrap_or(USER)
+    }
+
     /// Those of a sandbox. One that was not made through this dialect is woken by whoever uses it, as everywhere else,
     /// and its servers stay closed.
     pub(super) fn of(info: &SandboxInfo) -> Self {
@@ -69,30 +61,6 @@ impl Settings {
     }
 }
 
-impl Start {
-    pub(super) fn from_labels(labels: &BTreeMap<String, String>) -> Self {
-        let usual = Self::default();
-        Self {
-            env: labels.get(ENV).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
-            user: labels.get(USER).cloned().unwrap_or(usual.user),
-            workdir: labels.get(WORKDIR).cloned(),
-        }
-    }
-
-    /// Only what differs from the usual.
-    pub(super) fn labels(&self) -> BTreeMap<String, String> {
-        let mut labels = BTreeMap::new();
-        if !self.env.is_empty() {
-            labels.insert(ENV.to_owned(), serde_json::json!(self.env).to_string());
-        }
-        if self.user != Self::default().user {
-            labels.insert(USER.to_owned(), self.user.clone());
-        }
-        labels.extend(self.workdir.clone().map(|workdir| (WORKDIR.to_owned(), workdir)));
-        labels
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +74,7 @@ mod tests {
             internet: Some(true),
             start: Start {
                 env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
-                user: "root".to_owned(),
+                user: Some("root".to_owned()),
                 workdir: Some("/app".to_owned()),
             },
         };

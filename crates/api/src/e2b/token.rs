@@ -23,6 +23,11 @@ pub(super) fn upload(app: &App, workspace: &str, hash: &str) -> String {
     app.previews.key.derive(&format!("e2b:upload:{workspace}:{hash}"))
 }
 
+/// Opens a volume's files. It says whose the volume is, because their addresses do not.
+pub(super) fn volume(app: &App, workspace: &str, id: &str) -> String {
+    format!("{workspace}.{}", app.previews.key.derive(&format!("e2b:volume:{workspace}:{id}")))
+}
+
 /// Whether two secrets are the same, in a time that does not tell how much of them is.
 pub(super) fn same(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b));

@@ -28,6 +28,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::app::{App, Closing};
 use crate::audit;
 use crate::auth::{Caller, Run};
+use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::Parts;
 use crate::follow;
@@ -97,7 +98,8 @@ impl Session {
         // Nothing is gathered here, so no output is too much.
         let (mut request, advise) = (start.run, start.scan.unwrap_or_default());
         let (output_limit, stdin) = (request.output_limit.take(), request.stdin.take());
-        let spec = request.into_spec()?;
+        let mut spec = request.into_spec()?;
+        Start::of(&self.sandbox.info()).fill(&mut spec);
         let output_limit = output_limit.unwrap_or(spec.output_limit);
         let closed = start.closed_stdin.unwrap_or_default() && stdin.is_none();
         let spec = RunSpec { stdin: if closed { Stdin::Closed } else { Stdin::Open }, terminal, output_limit, ..spec };

@@ -116,7 +116,7 @@ async fn write(
     Ok(Json(Written { path, bytes }))
 }
 
-async fn send(upload: &Upload, mut body: Body) -> Result<(), ApiError> {
+pub(crate) async fn send(upload: &Upload, mut body: Body) -> Result<(), ApiError> {
     loop {
         let frame = tokio::time::timeout(STILL_FOR, body.frame()).await.map_err(|_| too_slow())?;
         match frame {

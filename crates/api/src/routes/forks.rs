@@ -11,6 +11,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::routes::sandboxes::{living, taken};
@@ -75,9 +76,11 @@ pub(crate) async fn children(
     app: &Arc<App>,
     caller: &Caller<Run>,
     parent: &Arc<Sandbox>,
-    spec: ForkSpec,
+    mut spec: ForkSpec,
 ) -> Result<Vec<Fork>, ApiError> {
     let info = parent.info();
+    // Whatever else its labels are, it is still of the same template.
+    spec.labels.extend(Start::of(&info).labels());
     let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
     let copied = spec.volumes.is_some_and(|volumes| volumes != OnVolumes::Detach);
     let copies = info.volumes.iter().filter(|_| copied).map(|volume| volume.size_mib).sum::<u32>();

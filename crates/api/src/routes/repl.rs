@@ -12,6 +12,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::recorder::Recorder;
@@ -67,7 +68,9 @@ async fn create(
     body: JsonBody<CreateSession>,
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    let info = sandbox.create_context(body.value.into_spec()?).await?;
+    let mut spec = body.value.into_spec()?;
+    Start::of(&sandbox.info()).fill_context(&mut spec);
+    let info = sandbox.create_context(spec).await?;
     context.made(&info.id);
     Ok((StatusCode::CREATED, Json(SessionView::new(sandbox.id().as_str(), info))))
 }
@@ -189,7 +192,9 @@ async fn run_once(
     let sandbox = caller.sandbox(&app, &id).await?;
     let RunOnce { language, code, timeout_ms } = body.value;
     let language = language.unwrap_or_default().into();
-    let spec = ContextSpec { id: crate::random::hex::<8>(), language, cwd: None, env: Default::default(), user: None };
+    let id = crate::random::hex::<8>();
+    let mut spec = ContextSpec { id, language, cwd: None, env: Default::default(), user: None };
+    Start::of(&sandbox.info()).fill_context(&mut spec);
     let session = sandbox.create_context(spec).await?.id;
     let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());
     let result = cell(&app, &sandbox, &session, RunCell { code, timeout_ms, output_limit: None }, recorder).await;
@@ -199,9 +204,11 @@ async fn run_once(
 }
 
 /// Languages a REPL session can speak
+///
+/// A bash script has no session; it is a command with `code`.
 #[utoipa::path(get, path = "/v1/repl/languages", tag = "repl", responses((status = 200, body = Vec<String>)))]
 async fn languages(_: Caller<Read>) -> Json<Vec<&'static str>> {
-    Json(vec!["python", "node", "bash"])
+    Json(vec!["python", "node"])
 }
 
 /// The session that a path names, for a caller who may run something in it. Whether it is there, the guest knows.

@@ -12,11 +12,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::once::{Answer, Once};
 use crate::request::RequestContext;
 use crate::routes::templates;
+use crate::volume_files;
 use crate::wire::sandbox::{CreateSandbox, SandboxView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -55,7 +57,8 @@ async fn create(
     once.answer(|mark| {
         let (app, context) = (&app, &context);
         async move {
-            let spec = body.value.into_spec(workspace.as_str())?;
+            let mut spec = body.value.into_spec(workspace.as_str())?;
+            Start::inherit(app, &mut spec)?;
             let view = SandboxView::from(make(app, workspace, spec).await?);
             context.made(&view.id);
             mark.made(&view.id);
@@ -68,6 +71,9 @@ async fn create(
 /// Makes a sandbox, if the workspace's quota has room for it and a turn comes.
 pub(crate) async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxInfo, ApiError> {
     app.engine.settled().await;
+    for volume in &spec.volumes {
+        volume_files::close(app, workspace.as_str(), &volume.name).await?;
+    }
     let wish = match &spec.from_snapshot {
         None => wish(app, workspace, &spec)?,
         Some(id) => {

@@ -1,12 +1,14 @@
 //! Builds of templates.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use axum::{Extension, Json};
-use sandling_engine::stored_name;
+use sandling_engine::{TemplateError, stored_name};
 use sandling_image::{Recipe, RecipeError, TemplateName};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -14,13 +16,18 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::builds::Build;
+use crate::build::{self, Build, Keeps, Order};
 use crate::error::ApiError;
-use crate::extract::{self, Params, Parts};
+use crate::extract::{self, Params, Parts, too_slow};
 use crate::flag::Flag;
 use crate::request::RequestContext;
 use crate::sse::{self, Events, Gone};
 use crate::wire::template::{BuildRequest, BuildView};
+
+/// What a Dockerfile and its files may have together.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// A form that stands still for so long is dropped.
+const STILL_FOR: Duration = Duration::from_secs(60);
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(start)).routes(routes!(list)).routes(routes!(get)).routes(routes!(logs))
@@ -45,11 +52,16 @@ struct BuildForm {
     size_mb: Option<u32>,
     image_ref: Option<String>,
     dockerfile: Option<String>,
+    replace: Option<Flag>,
 }
+
+/// Files that a Dockerfile may copy, by their paths.
+type Files = Vec<(String, Bytes)>;
 
 /// Build a template
 ///
-/// Another template with more packages, of Debian and from npm. The answer comes at once; the build goes on.
+/// Another template with more packages, of Debian and from npm, or what a Dockerfile makes of one: its steps run in a
+/// machine, which is then saved. The answer comes at once; the build goes on.
 #[utoipa::path(
     post, path = "/v1/templates/build", tag = "templates", request_body = BuildRequest,
     responses((status = 202, body = BuildView)),
@@ -60,39 +72,139 @@ async fn start(
     Extension(context): Extension<RequestContext>,
     request: Request,
 ) -> Result<(StatusCode, Json<BuildView>), ApiError> {
-    let wish = read(request).await?;
+    let (wish, files) = read(request).await?;
     let workspace = caller.workspace().as_str();
-    let (name, recipe) = (wish.name.clone(), recipe(workspace, wish)?);
-    let build = app.builds.start(&app.engine, workspace, name, recipe);
-    context.made(build.id());
-    Ok((StatusCode::ACCEPTED, Json(build.view())))
+    let build = match text_of(&wish)? {
+        Some(text) => from_dockerfile(&app, workspace, &wish, &text, files).await?,
+        None => {
+            let name = wish.name.clone();
+            build::begin_packages(&app, workspace, &name, recipe(workspace, wish)?)?
+        }
+    };
+    context.made(&build.id);
+    Ok((StatusCode::ACCEPTED, Json(BuildView::new(&build))))
+}
+
+/// The Dockerfile that is meant, if one is.
+fn text_of(wish: &BuildRequest) -> Result<Option<String>, ApiError> {
+    match (&wish.dockerfile, &wish.image_ref) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(ApiError::bad_request("a template is built from a dockerfile or an image_ref")),
+        _ if wish.from.is_some() || !wish.packages.is_empty() => {
+            Err(ApiError::bad_request("a Dockerfile says itself what it is made from; leave from and packages out"))
+        }
+        (Some(text), None) => Ok(Some(text.clone())),
+        (None, Some(image)) => Ok(Some(format!("FROM {image}"))),
+    }
+}
+
+async fn from_dockerfile(
+    app: &Arc<App>,
+    workspace: &str,
+    wish: &BuildRequest,
+    text: &str,
+    files: Files,
+) -> Result<Arc<Build>, ApiError> {
+    let replaces = wish.replace.unwrap_or_default();
+    free_name(app, workspace, &wish.name, replaces)?;
+    let file = build::parse_dockerfile(text)?;
+    let (base, note) = build::find_base(app, workspace, &file.from)?;
+    let env = base.start().unwrap_or_default().env;
+    let context = if files.is_empty() { None } else { Some(build::keep_files(app, workspace, files).await?) };
+    let begun = file.plan(&env, context.as_deref()).and_then(|plan| {
+        let build = app.builds.ask(workspace, &wish.name);
+        let keeps = Keeps::Template { name: wish.name.clone(), replaces };
+        let (vcpus, memory_mib, disk_mib) = (wish.cpu, wish.memory_mb, wish.disk_mb);
+        build::begin(app, build.clone(), Order { base, note, plan, vcpus, memory_mib, disk_mib, keeps })?;
+        Ok(build)
+    });
+    if let (Err(_), Some(hash)) = (&begun, &context) {
+        build::forget(app, workspace, hash);
+    }
+    begun
+}
+
+/// Refuses a name that the template could not have in the end.
+fn free_name(app: &App, workspace: &str, name: &str, replaces: bool) -> Result<(), ApiError> {
+    let name: TemplateName = name.parse()?;
+    if sandling_image::resolve(name.as_str()).is_ok() {
+        return Err(TemplateError::Exists(name.to_string()).into());
+    }
+    stored_name(workspace, name.as_str())?;
+    let replaces = replaces && app.engine.snapshot_of_template(workspace, name.as_str())?.is_some();
+    let taken = app.engine.list_templates(workspace)?.iter().any(|template| template.name == name.as_str());
+    if taken && !replaces { Err(TemplateError::Exists(name.to_string()).into()) } else { Ok(()) }
 }
 
 /// A wish in any of the encodings that the public clients use.
-async fn read(request: Request) -> Result<BuildRequest, ApiError> {
+async fn read(request: Request) -> Result<(BuildRequest, Files), ApiError> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.starts_with("multipart/form-data") {
-        extract::discard(&mut request.into_body()).await;
-        return Err(unsupported());
+        return parts(request).await;
     }
     let is_form = kind.starts_with("application/x-www-form-urlencoded");
     let is_json = kind.starts_with("application/json");
     let bytes = extract::read(request.into_body()).await?;
     if is_form {
-        let form = serde_urlencoded::from_bytes(&bytes);
-        return from_form(form.map_err(|error| ApiError::bad_request(format!("the form does not fit: {error}")))?);
+        return Ok((form(&bytes)?, Files::new()));
     }
     if !is_json {
         let message = "the body must be JSON, with the content type application/json";
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
     }
-    serde_json::from_slice(&bytes).map_err(|error| ApiError::bad_request(format!("the body does not fit: {error}")))
+    let wish = serde_json::from_slice(&bytes);
+    Ok((wish.map_err(|error| ApiError::bad_request(format!("the body does not fit: {error}")))?, Files::new()))
 }
 
-fn from_form(form: BuildForm) -> Result<BuildRequest, ApiError> {
-    if form.image_ref.is_some() || form.dockerfile.is_some() {
-        return Err(unsupported());
+/// A form of parts: fields, and files whose names are their paths.
+async fn parts(mut request: Request) -> Result<(BuildRequest, Files), ApiError> {
+    let wrong = |_| ApiError::bad_request("the form cannot be read");
+    DefaultBodyLimit::disable().apply(&mut request);
+    let mut parts =
+        Multipart::from_request(request, &()).await.map_err(|_| ApiError::bad_request("this is no form"))?;
+    let (mut fields, mut files, mut left) = (Vec::new(), Files::new(), MOST_BYTES);
+    loop {
+        let field = tokio::time::timeout(STILL_FOR, parts.next_field()).await.map_err(|_| too_slow())?;
+        let Some(mut field) = field.map_err(wrong)? else { break };
+        let (name, is_file) = (field.name().unwrap_or_default().to_owned(), field.file_name().is_some());
+        let mut content = Vec::new();
+        loop {
+            let chunk = tokio::time::timeout(STILL_FOR, field.chunk()).await.map_err(|_| too_slow())?;
+            let Some(chunk) = chunk.map_err(wrong)? else { break };
+            left = left.checked_sub(chunk.len()).ok_or_else(too_large)?;
+            content.extend_from_slice(&chunk);
+        }
+        if is_file {
+            files.push((checked_path(&name)?, content.into()));
+        } else {
+            let text = String::from_utf8(content).map_err(|_| ApiError::bad_request("a field is not UTF-8"))?;
+            // One of the clients sends lines as browsers do.
+            fields.push((name, text.replace("\r\n", "\n")));
+        }
     }
+    let wish = form(&serde_urlencoded::to_string(fields).unwrap_or_default().into_bytes())?;
+    if wish.dockerfile.is_none() && !files.is_empty() {
+        let message = "root file systems are not taken: a template is built from Debian packages or a Dockerfile";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "unsupported", message));
+    }
+    Ok((wish, files))
+}
+
+/// A path below the directory of the build.
+fn checked_path(path: &str) -> Result<String, ApiError> {
+    let plain = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');
+    let fits = path.len() < 4096 && path.split('/').all(plain);
+    fits.then(|| path.to_owned()).ok_or_else(|| ApiError::bad_request(format!("{path:?} is no path of a file")))
+}
+
+fn too_large() -> ApiError {
+    let message = format!("the files of a build may have {} MiB", MOST_BYTES >> 20);
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+}
+
+fn form(bytes: &[u8]) -> Result<BuildRequest, ApiError> {
+    let form: BuildForm = serde_urlencoded::from_bytes(bytes)
+        .map_err(|error| ApiError::bad_request(format!("the form does not fit: {error}")))?;
     let listed = |names: Option<String>| -> Vec<String> {
         let names = names.unwrap_or_default();
         names.split([',', ' ', '\n']).filter(|name| !name.is_empty()).map(str::to_owned).collect()
@@ -102,15 +214,13 @@ fn from_form(form: BuildForm) -> Result<BuildRequest, ApiError> {
         from: form.from,
         packages: listed(form.packages),
         npm: listed(form.npm),
+        dockerfile: form.dockerfile,
+        image_ref: form.image_ref,
+        replace: form.replace.map(Flag::is_set),
         cpu: form.cpu,
         memory_mb: form.memory_mb,
         disk_mb: form.size_mb,
     })
-}
-
-fn unsupported() -> ApiError {
-    let message = "a template is built from packages; images, Dockerfiles and root file systems are not taken";
-    ApiError::new(StatusCode::BAD_REQUEST, "unsupported", message)
 }
 
 fn recipe(workspace: &str, wish: BuildRequest) -> Result<Recipe, ApiError> {
@@ -145,7 +255,7 @@ impl From<RecipeError> for ApiError {
 /// Those of the workspace since the server started, newest first.
 #[utoipa::path(get, path = "/v1/templates/builds", tag = "templates", responses((status = 200, body = Vec<BuildView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<BuildView>> {
-    Json(app.builds.list(caller.workspace().as_str()))
+    Json(app.builds.list(caller.workspace().as_str()).iter().map(|build| BuildView::new(build)).collect())
 }
 
 /// Look at a build
@@ -158,7 +268,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(build): Parts<String>,
 ) -> Result<Json<BuildView>, ApiError> {
-    Ok(Json(app.builds.find(caller.workspace().as_str(), &build)?.view()))
+    Ok(Json(BuildView::new(&*app.builds.find(caller.workspace().as_str(), &build)?)))
 }
 
 /// A build's log
@@ -185,7 +295,7 @@ async fn relay(build: Arc<Build>, follows: bool, events: Events) -> Result<(), G
         let now = progress.borrow_and_update().clone();
         for line in &now.lines[sent..] {
             // The public client takes a line that says just this for the end.
-            let line = if line.trim() == "end" { "end." } else { line };
+            let line = if line.text.trim() == "end" { "end." } else { &line.text };
             events.send_text(None, line).await?;
         }
         sent = now.lines.len();
@@ -212,10 +322,19 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_built_from_is_said() {
-        let form: BuildForm = serde_urlencoded::from_str("name=x&image_ref=debian&size_mb=100").unwrap();
-        assert_eq!(from_form(form).unwrap_err().code, "unsupported");
-        let form: BuildForm = serde_urlencoded::from_str("name=x&packages=jq,curl+git").unwrap();
-        assert_eq!(from_form(form).unwrap().packages, ["jq", "curl", "git"]);
+    fn a_form_is_a_wish_like_any_other() {
+        let wish = form(b"name=x&packages=jq,curl+git").unwrap();
+        assert_eq!((wish.packages.join(" ").as_str(), text_of(&wish).unwrap()), ("jq curl git", None));
+        let wish = form(b"name=x&image_ref=debian%3A12&size_mb=100").unwrap();
+        assert_eq!((text_of(&wish).unwrap().as_deref(), wish.disk_mb), (Some("FROM debian:12"), Some(100)));
+        assert!(text_of(&form(b"name=x&image_ref=a&packages=jq").unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_file_lies_below_the_directory_of_the_build() {
+        for path in ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a\0b"] {
+            assert!(checked_path(path).is_err(), "{path:?}");
+        }
+        assert!(checked_path("src/zoë 1.txt").is_ok());
     }
 }

@@ -19,6 +19,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::{App, Closing};
 use crate::auth::{Caller, Run};
+use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 use crate::recorder::Recorder;
@@ -99,7 +100,7 @@ impl Opening {
         let recorder = Recorder::new(&app, &context, sandbox.id(), line.clone());
         let size = TerminalSize { rows: params.rows.unwrap_or(24).max(1), cols: params.cols.unwrap_or(80).max(1) };
         app.engine.before(&sandbox, Cause::Exec, &line).await?;
-        let execution = sandbox.run(RunSpec {
+        let mut spec = RunSpec {
             env: [("TERM".to_owned(), "xterm-256color".to_owned())].into(),
             user: params.user,
             output_limit: KEPT,
@@ -107,7 +108,9 @@ impl Opening {
             stdin: Stdin::Open,
             terminal: Some(size),
             ..RunSpec::new(Program::Shell(line))
-        })?;
+        };
+        Start::of(&sandbox.info()).fill(&mut spec);
+        let execution = sandbox.run(spec)?;
         let closing = app.closing();
         Ok(upgrade.on_upgrade(move |socket| async move {
             let input = execution.stdin();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::VolumeKind;
-use sandling_engine::access::Resources;
+use sandling_engine::access::{Resources, WorkspaceName};
+use sandling_engine::{VolumeKind, VolumeView as Volume};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -14,6 +14,7 @@ use crate::auth::{Caller, Read, Run};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::routes::sandboxes::living;
+use crate::volume_files;
 use crate::wire::volume::{CopyVolume, CreateVolume, USUAL_MB, VolumeView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -37,12 +38,17 @@ async fn create(
     caller: Caller<Run>,
     body: JsonBody<CreateVolume>,
 ) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
-    let workspace = caller.workspace();
     let size_mib = body.value.size_mb.filter(|size| *size > 0).unwrap_or(USUAL_MB);
-    let place = app.access.admit(workspace, &disk(size_mib), || living(&app, workspace))?;
-    let made = app.engine.create_volume(workspace.as_str(), &body.value.name, size_mib).await?;
-    drop(place);
+    let made = make(&app, caller.workspace(), &body.value.name, size_mib).await?;
     Ok((StatusCode::CREATED, Json(made.into())))
+}
+
+/// Makes a volume, if the workspace's quota has room for it.
+pub(crate) async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Result<Volume, ApiError> {
+    let place = app.access.admit(workspace, &disk(mib), || living(app, workspace))?;
+    let made = app.engine.create_volume(workspace.as_str(), name, mib).await?;
+    drop(place);
+    Ok(made)
 }
 
 fn disk(size_mib: u32) -> Resources {
@@ -84,7 +90,9 @@ async fn delete(
     caller: Caller<Run>,
     Parts(name): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    app.engine.delete_volume(caller.workspace().as_str(), &name)?;
+    let workspace = caller.workspace().as_str();
+    volume_files::close(&app, workspace, &name).await?;
+    app.engine.delete_volume(workspace, &name)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

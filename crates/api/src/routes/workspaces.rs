@@ -60,7 +60,8 @@ async fn change(
 
 /// Delete a workspace
 ///
-/// Refused while it owns sandboxes. Its tokens stop working; its name is not given out again.
+/// Refused while it owns sandboxes. Its volumes are deleted, its tokens stop working, and its name is not given out
+/// again.
 #[utoipa::path(
     delete, path = "/v1/workspaces/{workspace}", tag = "access", params(("workspace" = String, Path)),
     responses((status = 204)),
@@ -74,6 +75,7 @@ async fn delete(
     app.engine.settled().await;
     let owned = || app.engine.list_of(name.as_str()).len() as u64;
     app.access.delete_workspace(&name, owned)?;
+    app.engine.delete_volumes_of(name.as_str())?;
     Ok(StatusCode::NO_CONTENT)
 }
 

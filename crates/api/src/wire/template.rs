@@ -6,6 +6,8 @@ use sandling_engine::TemplateSummary;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::build::{Build, Stage};
+
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TemplateView {
     pub name: String,
@@ -50,7 +52,7 @@ impl TemplateView {
     }
 }
 
-/// A template to build: another one with more packages.
+/// A template to build: another one with more packages, or what a Dockerfile says.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuildRequest {
@@ -63,6 +65,12 @@ pub struct BuildRequest {
     /// Packages from npm, `name` or `name@version`; their own install scripts are not run.
     #[serde(default)]
     pub npm: Vec<String>,
+    /// A Dockerfile of one stage, whose base is a template. Files for `COPY` are parts of a form.
+    pub dockerfile: Option<String>,
+    /// A template as it is, under another name; what a Dockerfile's `FROM` may have.
+    pub image_ref: Option<String>,
+    /// A template of this name that was built from a Dockerfile is replaced.
+    pub replace: Option<bool>,
     pub cpu: Option<u32>,
     pub memory_mb: Option<u32>,
     pub disk_mb: Option<u32>,
@@ -78,4 +86,30 @@ pub(crate) struct BuildView {
     pub(crate) started_at: String,
     pub(crate) ended_at: Option<String>,
     pub(crate) bytes: Option<u64>,
+}
+
+impl BuildView {
+    pub(crate) fn new(build: &Build) -> Self {
+        let stage = build.progress().borrow().stage.clone();
+        let (status, ended_at, error, bytes) = match stage {
+            Stage::Asked | Stage::Queued => ("queued", None, None, None),
+            Stage::Running => ("running", None, None, None),
+            Stage::Done { at, bytes } => ("done", Some(at), None, Some(bytes)),
+            Stage::Failed { at, why, step } => ("failed", Some(at), Some(told(why, &step)), None),
+        };
+        Self {
+            id: build.id.clone(),
+            name: build.name.clone(),
+            status,
+            error,
+            started_at: build.started_at.to_string(),
+            ended_at: ended_at.map(|at| at.to_string()),
+            bytes,
+        }
+    }
+}
+
+/// Why a build failed, and in which of its steps.
+fn told(why: String, step: &str) -> String {
+    if step.parse::<usize>().is_ok() { format!("step {step}, {why}") } else { why }
 }

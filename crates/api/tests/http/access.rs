@@ -43,6 +43,21 @@ async fn a_token_works_until_it_is_revoked_and_its_secret_is_shown_once() {
 }
 
 #[tokio::test]
+async fn a_workspace_takes_its_volumes_along() {
+    let server = Server::start().await;
+    let (team, other) = (workspace_token(&server, "team", "run").await, workspace_token(&server, "other", "run").await);
+    for (token, name) in [(&team, "a"), (&team, "b"), (&other, "a")] {
+        let made = server.call(Some(token), "POST", "/v1/volumes", Some(json!({ "name": name, "size_mb": 16 }))).await;
+        assert_eq!(made.status, 201, "{}", made.json());
+    }
+    assert_eq!(server.call(Some(TOKEN), "DELETE", "/v1/workspaces/team", None).await.status, 204);
+    let left = std::fs::read_dir(server.home().join("volumes")).unwrap().count();
+    assert_eq!(left, 1, "the other workspace's volume stays, and no other file");
+    assert_eq!(server.call(Some(&other), "GET", "/v1/volumes", None).await.json()[0]["name"], "a");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_scope_ends_where_it_ends() {
     let server = Server::start().await;
     let read = workspace_token(&server, "team", "read").await;

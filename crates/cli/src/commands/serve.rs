@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sandling_api::{App, ServerLimits};
 use sandling_engine::access::{Access, AccessSettings, TOKEN_VARIABLE, local_token_path};
-use sandling_engine::{Engine, EngineConfig};
+use sandling_engine::{Engine, EngineConfig, NetworkConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -18,7 +18,7 @@ use crate::options::{Common, Serve};
 
 pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
     check(options.listen)?;
-    let network = options.outside.config()?;
+    let network = NetworkConfig { builds: options.build_network.clone(), ..options.outside.config()? };
     let config = EngineConfig { standbys: options.standbys, takeover: true, network, ..config(common)? };
     let home = config.home.clone();
     let engine = Engine::open(config).await?;

@@ -7,6 +7,7 @@ use ipnet::Ipv4Net;
 use sandling_api::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 use sandling_engine::NetworkConfig;
 use sandling_engine::network::{BadLimit, LimitWish};
+use sandling_network::policy::{BadEntry, Entry, Mode, Policy};
 
 /// What a new sandbox may reach.
 #[derive(Debug, Args)]
@@ -108,7 +109,20 @@ pub struct Outside {
 impl Outside {
     pub fn config(&self) -> Result<NetworkConfig, BadLimit> {
         let (opened, name_servers) = (self.network_open.clone(), self.name_server.clone());
-        Ok(NetworkConfig { opened, name_servers, limits: wish(&self.network_most)?.of_operator()? })
+        let limits = wish(&self.network_most)?.of_operator()?;
+        Ok(NetworkConfig { opened, name_servers, limits, ..NetworkConfig::default() })
+    }
+}
+
+/// A policy in one word or as a list.
+pub fn policy(text: &str) -> Result<Policy, String> {
+    match text {
+        "deny" => Ok(Policy::default()),
+        "open" => Ok(Policy::of(Mode::Open)),
+        list => {
+            let entries: Result<Vec<Entry>, BadEntry> = list.split(',').map(str::parse).collect();
+            Ok(Policy::allow(entries.map_err(|error| error.to_string())?))
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell as CompletionShell;
+use sandling_network::policy::Policy;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
@@ -245,6 +246,12 @@ pub struct Serve {
     pub standbys: usize,
     #[command(flatten)]
     pub outside: Outside,
+    /// What the steps of a template's build may reach: deny, open, or a list as of --allow
+    #[arg(
+        long, value_name = "LIST", env = "SANDLING_BUILD_NETWORK", default_value = "pypi,npm,debian,github",
+        value_parser = super::network::policy,
+    )]
+    pub build_network: Policy,
     /// End after so many seconds without a request and without a sandbox that runs; never if absent
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub idle_exit: Option<u64>,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use ipnet::Ipv4Net;
+use sandling_network::policy::{Entry, Policy, Ports, Preset, Target};
 use sandling_network::{
     Authority, HostName, Interception, Limits, ResolveError, Resolved, Resolver, SystemResolver, Totals, TrustRoots,
 };
@@ -11,7 +12,7 @@ use sandling_network::{
 type Resolving<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Resolved, ResolveError>> + Send + 'a>>;
 
 /// What the operator says about all sandboxes' networks.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct NetworkConfig {
     /// Networks outside the public internet that policies may allow. Nobody but the operator can open one.
     pub opened: Vec<Ipv4Net>,
@@ -19,6 +20,16 @@ pub struct NetworkConfig {
     pub name_servers: Vec<SocketAddr>,
     /// What each sandbox may use, if it is not to use less.
     pub limits: Limits,
+    /// What machines reach in which templates are built.
+    pub builds: Policy,
+}
+
+impl Default for NetworkConfig {
+    fn default() -> Self {
+        let presets = [Preset::Pypi, Preset::Npm, Preset::Debian, Preset::Github];
+        let builds = Policy::allow(presets.map(|preset| Entry { target: Target::Preset(preset), ports: Ports::Usual }));
+        Self { opened: Vec::new(), name_servers: Vec::new(), limits: Limits::default(), builds }
+    }
 }
 
 /// What all gateways of an engine share.

@@ -85,6 +85,17 @@ impl Engine {
         }
     }
 
+    /// Deletes all volumes of a workspace that is no more.
+    pub fn delete_volumes_of(&self, workspace: &str) -> Result<(), VolumeError> {
+        for info in self.store.volumes()?.into_iter().filter(|info| info.workspace == workspace) {
+            if let Claim::HeldBy(by) = self.store.remove_volume(&info.id)? {
+                return Err(VolumeError::InUse { name: info.name, by });
+            }
+            fs::remove_file(self.volume_file(&info.id))?;
+        }
+        Ok(())
+    }
+
     /// A copy under another name. One that a sandbox writes is copied as it is at one moment, for which the sandbox
     /// stands still.
     pub async fn copy_volume(

@@ -12,20 +12,14 @@ use crate::error::ApiError;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
-        .route("/volumes", any(volumes))
-        .route("/volumes/{*rest}", any(volumes))
         .route("/secrets", any(secrets))
         .route("/secrets/{*rest}", any(secrets))
         .route("/sandboxes/{id}/logs", any(logs))
         .route("/v2/sandboxes/{id}/logs", any(logs))
 }
 
-async fn volumes(_: Caller<Read>) -> ApiError {
-    absent("volumes cannot be used through E2B's clients yet")
-}
-
 async fn secrets(_: Caller<Read>) -> ApiError {
-    absent("there are no secrets here; give a sandbox what it needs as envs")
+    absent("secrets are bound to hosts here, which E2B's clients cannot say: use /v1/secrets, in Sandling's own API")
 }
 
 async fn logs(_: Caller<Read>) -> ApiError {

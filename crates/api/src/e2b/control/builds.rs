@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::e2b::build::{self, Plan};
-use crate::e2b::names::Name;
+use crate::build::{self, Build, Keeps, Level, Line, Order, Stage};
+use crate::e2b::memory::Asked;
+use crate::e2b::names::{self, Name};
+use crate::e2b::plan::{From as Base, Recipe};
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
@@ -56,8 +58,10 @@ async fn request(
         names.insert(0, name.clone());
     }
     let workspace = caller.workspace().as_str();
-    let build = app.e2b.builds.new_build(workspace, names, wish.cpu_count, wish.memory_mb);
-    let tags: Vec<_> = build.names.iter().map(|name| name.tag.clone()).collect();
+    let build = app.builds.ask(workspace, &name.name);
+    let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
+    let (workspace, vcpus, memory_mib) = (workspace.to_owned(), wish.cpu_count, wish.memory_mb);
+    app.e2b.ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
     let view = json!({
         "templateID": name.name, "buildID": build.id, "public": false,
         "names": [name.name], "aliases": [name.name], "tags": tags,
@@ -104,10 +108,21 @@ async fn begin(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Parts((_, id)): Parts<(String, String)>,
-    body: JsonBody<Plan>,
+    body: JsonBody<Recipe>,
 ) -> Result<StatusCode, ApiError> {
-    let found = app.e2b.builds.find(caller.workspace().as_str(), &id)?;
-    build::begin(&app, found, body.value)?;
+    let (workspace, recipe) = (caller.workspace().as_str(), body.value);
+    let found = app.builds.find(workspace, &id)?;
+    let plan = recipe.plan()?;
+    let (base, note) = match recipe.from() {
+        Base::Template(name) => (names::resolve(&app, workspace, name)?, None),
+        Base::Image(name) => build::find_base(&app, workspace, name)?,
+    };
+    let asked = app.e2b.asked(&found);
+    let Asked { names, vcpus, memory_mib, .. } =
+        asked.ok_or_else(|| ApiError::conflict("build_begun", "this build has begun already"))?;
+    let keeps = Keeps::Snapshots(names.iter().map(Name::of_snapshot).collect());
+    let order = Order { base, note, plan, vcpus, memory_mib, disk_mib: None, keeps };
+    build::begin(&app, found, order)?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -124,6 +139,41 @@ async fn status(
     Parts((_, id)): Parts<(String, String)>,
     Params(from): Params<From>,
 ) -> Result<Json<Value>, ApiError> {
-    let found = app.e2b.builds.find(caller.workspace().as_str(), &id)?;
-    Ok(Json(found.status(from.logs_offset, from.limit.unwrap_or(MOST_LINES).min(MOST_LINES))))
+    let found = app.builds.find(caller.workspace().as_str(), &id)?;
+    Ok(Json(view(&found, from.logs_offset, from.limit.unwrap_or(MOST_LINES).min(MOST_LINES))))
+}
+
+/// How a build goes, with its lines from one on.
+fn view(build: &Build, from: usize, limit: usize) -> Value {
+    let progress = build.progress();
+    let progress = progress.borrow();
+    let lines: Vec<&Line> = progress.lines.iter().skip(from).take(limit).collect();
+    let status = match &progress.stage {
+        Stage::Asked | Stage::Queued => "waiting",
+        Stage::Running => "building",
+        Stage::Done { .. } => "ready",
+        Stage::Failed { .. } => "error",
+    };
+    let mut view = json!({
+        "templateID": build.name, "buildID": build.id, "status": status,
+        "logs": lines.iter().map(|line| &line.text).collect::<Vec<_>>(),
+        "logEntries": lines.into_iter().map(entry).collect::<Vec<_>>(),
+    });
+    if let Stage::Failed { why, step, .. } = &progress.stage {
+        view["reason"] = json!({ "message": why, "step": step });
+    }
+    view
+}
+
+fn entry(line: &Line) -> Value {
+    let level = match line.level {
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error => "error",
+    };
+    let mut entry = json!({ "timestamp": line.at.to_string(), "message": line.text, "level": level });
+    if let Some(step) = line.step {
+        entry["step"] = step.to_string().into();
+    }
+    entry
 }

@@ -1,8 +1,9 @@
-//! The control plane: sandboxes, snapshots and templates, with an API key.
+//! The control plane: sandboxes, snapshots, templates and volumes, with an API key.
 
 mod absent;
 mod builds;
 mod caller;
+mod content;
 mod forks;
 mod lifecycle;
 mod list;
@@ -12,6 +13,7 @@ mod sandboxes;
 mod snapshots;
 mod tags;
 mod view;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -30,5 +32,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .merge(network::router())
         .merge(builds::router())
         .merge(tags::router())
+        .merge(volumes::router())
+        .merge(content::router())
         .merge(absent::router())
 }

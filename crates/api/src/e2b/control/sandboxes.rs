@@ -9,7 +9,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use sandling_engine::{CreateSpec, EndReason, Sleep};
+use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeWish};
+use sandling_protocol::Program;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ use super::network::Network;
 use super::view::{SandboxView, detail};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::e2b::names::{self, Source};
+use crate::e2b::names;
 use crate::e2b::refusal::unsupported;
 use crate::e2b::settings::Settings;
 use crate::error::ApiError;
@@ -58,7 +59,14 @@ struct NewSandbox {
     network: Option<Network>,
     iam: Option<Value>,
     mcp: Option<Value>,
-    volume_mounts: Option<Vec<Value>>,
+    volume_mounts: Option<Vec<Mount>>,
+}
+
+/// Where a volume is to be.
+#[derive(Debug, Deserialize)]
+struct Mount {
+    name: String,
+    path: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -81,6 +89,7 @@ async fn create(
         async move {
             let spec = body.value.into_spec(app, workspace.as_str())?;
             let info = make(app, workspace, spec).await.map_err(no_template)?;
+            give_volumes(app, &info).await?;
             context.made(info.id.as_str());
             mark.made(info.id.as_str());
             Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
@@ -97,15 +106,29 @@ fn no_template(mut error: ApiError) -> ApiError {
     error
 }
 
+/// A volume that is new belongs to root; here it is for whoever runs commands.
+async fn give_volumes(app: &App, info: &SandboxInfo) -> Result<(), ApiError> {
+    let (Some(sandbox), false) = (app.engine.get(&info.id), info.volumes.is_empty()) else { return Ok(()) };
+    let script = r#"for at in "$@"; do [ "$(stat -c %u "$at")" != 0 ] || chown "$0": "$at"; done"#;
+    let mut argv = ["sh", "-c", script, Settings::of(info).user()].map(str::to_owned).to_vec();
+    argv.extend(info.volumes.iter().map(|volume| volume.mount.clone()));
+    let spec = RunSpec { timeout: Some(Duration::from_secs(30)), ..RunSpec::new(Program::Argv(argv)) };
+    sandbox.run(spec)?.collect().await?;
+    Ok(())
+}
+
+impl From<Mount> for VolumeWish {
+    fn from(Mount { name, path }: Mount) -> Self {
+        Self { name, mount: Some(path), read_only: false }
+    }
+}
+
 impl NewSandbox {
     fn into_spec(self, app: &App, workspace: &str) -> Result<CreateSpec, ApiError> {
         for (asked, what) in [(self.iam.is_some(), "iam tokens"), (self.mcp.is_some(), "the MCP gateway")] {
             if asked {
                 return Err(unsupported(&format!("{what} cannot be had here; leave it out")));
             }
-        }
-        if self.volume_mounts.is_some_and(|mounts| !mounts.is_empty()) {
-            return Err(unsupported("volumes cannot be mounted through E2B's clients yet; leave volume_mounts out"));
         }
         if self.auto_pause_memory == Some(false) {
             return Err(unsupported("a pause keeps memory here; leave the mode `filesystem` out"));
@@ -118,7 +141,7 @@ impl NewSandbox {
         }
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
-        let start = source.start();
+        let start = source.start().unwrap_or_default();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
         check_map("envVars", &own_env)?;
@@ -134,10 +157,7 @@ impl NewSandbox {
             internet: self.internet,
             start,
         };
-        let (template, from_snapshot) = match source {
-            Source::Template(name) => (name, None),
-            Source::Snapshot(snapshot) => (snapshot.template, Some(snapshot.id)),
-        };
+        let (template, from_snapshot) = source.origin();
         Ok(CreateSpec {
             template,
             from_snapshot,
@@ -148,6 +168,7 @@ impl NewSandbox {
             metadata,
             labels: settings.labels(),
             network,
+            volumes: self.volume_mounts.unwrap_or_default().into_iter().map(VolumeWish::from).collect(),
             ..CreateSpec::default()
         })
     }

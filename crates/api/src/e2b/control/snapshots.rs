@@ -15,7 +15,8 @@ use super::caller::sandbox;
 use super::list::paged;
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::e2b::names::{self, Name, Source};
+use crate::build::Source;
+use crate::e2b::names::{self, Name};
 use crate::e2b::place::parse_id;
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
@@ -99,6 +100,7 @@ async fn remove(
     let workspace = caller.workspace().as_str();
     match names::resolve(&app, workspace, &id)? {
         Source::Snapshot(info) => app.engine.delete_snapshot(workspace, &info.id).await?,
+        Source::Saved { name, .. } => app.engine.remove_template(workspace, &name).await?,
         Source::Template(_) => return Err(ApiError::not_found("template")),
     }
     Ok(StatusCode::NO_CONTENT)

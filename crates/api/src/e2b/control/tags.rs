@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::e2b::names::{self, Name, Source};
+use crate::build::Source;
+use crate::e2b::names::{self, Name};
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
@@ -33,7 +34,7 @@ async fn alias(
     let workspace = caller.workspace().as_str();
     let missing = |_| ApiError::not_found("template");
     match names::resolve(&app, workspace, &text)? {
-        Source::Snapshot(_) => {}
+        Source::Snapshot(_) | Source::Saved { .. } => {}
         Source::Template(name) => {
             sizes(&app, workspace, &name).map_err(missing)?;
         }

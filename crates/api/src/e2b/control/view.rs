@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
 use sandling_engine::access::{Principal, Scope};
-use sandling_engine::{FORK_INDEX, FORK_PARENT, FORK_TREE, Lifetime, SandboxInfo, State};
+use sandling_engine::{Attachment, FORK_INDEX, FORK_PARENT, FORK_TREE, Lifetime, SandboxInfo, State};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -75,7 +75,12 @@ pub(super) fn listed(info: &SandboxInfo) -> Value {
         "diskSizeMB": info.disk_mib,
         "state": state_of(info),
         "metadata": metadata_of(info),
+        "volumeMounts": info.volumes.iter().map(mount).collect::<Vec<_>>(),
     })
+}
+
+fn mount(volume: &Attachment) -> Value {
+    json!({ "name": volume.name, "path": volume.mount })
 }
 
 /// What is told of one sandbox. Its token is only for those who may run something in it.

@@ -12,6 +12,7 @@ mod upload;
 mod watch;
 
 pub(super) use files::router as files;
+pub(super) use paths::cleaned;
 pub(super) use sample::{Sample, metrics};
 pub(super) use start::Started;
 pub(super) use watch::Watcher;

@@ -43,7 +43,7 @@ pub(super) async fn resolve(sandbox: &Arc<Sandbox>, user: &str, path: &str) -> R
 }
 
 /// Without dots, double slashes and a slash at the end.
-fn cleaned(path: &str) -> String {
+pub(in crate::e2b) fn cleaned(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {

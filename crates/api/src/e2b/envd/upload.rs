@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, Multipart, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use flate2::write::GzDecoder;
 use http_body_util::BodyExt;
@@ -44,8 +44,9 @@ pub(super) async fn plain(envd: &Envd, path: &str, headers: &HeaderMap, mut body
 }
 
 /// The files of a form. One alone may be named by the address, several name themselves.
-pub(super) async fn forms(envd: &Envd, path: Option<String>, request: Request) -> Result<Vec<Value>, ApiError> {
+pub(super) async fn forms(envd: &Envd, path: Option<String>, mut request: Request) -> Result<Vec<Value>, ApiError> {
     let wrong = |_| ApiError::bad_request("the form cannot be read");
+    DefaultBodyLimit::disable().apply(&mut request);
     let mut form = Multipart::from_request(request, &()).await.map_err(|_| ApiError::bad_request("this is no form"))?;
     let (mut written, mut seen) = (Vec::new(), BTreeSet::new());
     loop {

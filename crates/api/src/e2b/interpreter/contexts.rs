@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::build::Start;
 use crate::e2b::place::Interpreter;
-use crate::e2b::settings::Start;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::wire::exec::checked_id;

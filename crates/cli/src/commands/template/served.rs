@@ -34,6 +34,7 @@ async fn build(client: &Client, options: &Build) -> anyhow::Result<()> {
         cpu: options.cpus,
         memory_mb: options.memory,
         disk_mb: options.disk,
+        ..BuildRequest::default()
     };
     let Progress { id, .. } = client.post("/v1/templates/build", &wish).await?;
     let built = follow(client, &id).await?;

@@ -21,9 +21,9 @@ archive=$1 source=$2 target=$3 owner=$4 mode=$5
 unpacked=$(mktemp -d)
 trap 'rm -rf "$unpacked" "$archive"' EXIT
 tar --extract --file "$archive" --directory "$unpacked" --no-same-owner
-chown -R "$owner": "$unpacked"
+chown -R "$owner" "$unpacked"
 [ -z "$mode" ] || chmod -R "$mode" "$unpacked"/*
-make() { [ -d "$1" ] || { mkdir -p "$1" && chown "$owner": "$1"; }; }
+make() { [ -d "$1" ] || { mkdir -p "$1" && chown "$owner" "$1"; }; }
 cd "$unpacked"
 if [ -d "./$source" ]; then
   make "$target"
@@ -48,6 +48,7 @@ pub(super) struct Copy<'a> {
     pub(super) hash: &'a str,
     pub(super) source: &'a str,
     pub(super) target: &'a str,
+    /// A user, or `user:group`.
     pub(super) owner: &'a str,
     pub(super) mode: Option<u32>,
 }
@@ -69,7 +70,9 @@ impl Copy<'_> {
         let mode = self.mode.map(|mode| format!("{mode:o}")).unwrap_or_default();
         let source = self.source.trim_start_matches("./").trim_end_matches('/');
         let source = if source.is_empty() { "." } else { source };
-        let arguments = ["bash", "-c", SCRIPT, "copy", ARCHIVE, source, self.target, self.owner, &mode];
+        // A user alone stands for their own group, too.
+        let owner = if self.owner.contains(':') { self.owner.to_owned() } else { format!("{}:", self.owner) };
+        let arguments = ["bash", "-c", SCRIPT, "copy", ARCHIVE, source, self.target, &owner, &mode];
         arguments.map(str::to_owned).to_vec()
     }
 }

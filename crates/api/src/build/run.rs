@@ -7,11 +7,11 @@ use std::time::Duration;
 use sandling_engine::{Execution, Output, RunSpec, Sandbox};
 use sandling_protocol::{ExitReason, OnLimit, Part, Program};
 
-use super::builds::Build;
+use super::builds::{Build, Level};
 use super::copy::Copy;
-use super::steps::{Action, below};
+use super::start::Start;
+use super::steps::{self, Action, Usual, below};
 use crate::app::App;
-use crate::e2b::settings::Start;
 use crate::error::ApiError;
 use crate::text::Decoder;
 
@@ -27,38 +27,53 @@ pub(super) struct Workshop {
     pub(super) build: Arc<Build>,
     pub(super) sandbox: Arc<Sandbox>,
     /// What holds for the next step.
-    pub(super) start: Start,
+    start: Start,
+    usual: Usual,
+    /// Variables that only steps see.
+    arguments: BTreeMap<String, String>,
 }
 
 impl Workshop {
+    pub(super) fn new(app: &Arc<App>, build: &Arc<Build>, sandbox: &Arc<Sandbox>, start: Start, usual: Usual) -> Self {
+        let (app, build, sandbox) = (app.clone(), build.clone(), sandbox.clone());
+        Self { app, build, sandbox, start, usual, arguments: BTreeMap::new() }
+    }
+
     pub(super) async fn step(&mut self, number: usize, action: &Action) -> Result<(), ApiError> {
-        self.build.say(&format!("[{number}] {}", action.describe()), "info", Some(number));
-        action.apply(&mut self.start);
+        self.build.say(&format!("[{number}] {}", action.describe()), Level::Info, Some(number));
+        action.apply(&mut self.start, self.usual);
         match action {
-            Action::Env(_) | Action::User(_) => Ok(()),
-            Action::Workdir(_) => {
-                let (user, path) = (self.start.user.clone(), self.start.workdir.clone().unwrap_or_default());
-                Ok(self.sandbox.make_dir_for(&user, &path).await?)
+            Action::Env(_) | Action::User(_) | Action::Note(_) => Ok(()),
+            Action::Arg(arguments) => {
+                self.arguments.extend(arguments.clone());
+                Ok(())
             }
-            Action::Run { line, user } => {
-                let user = user.clone().unwrap_or_else(|| self.start.user.clone());
-                self.run(Some(number), shell(line), &user).await
+            Action::Workdir(_) => {
+                let path = self.start.workdir.clone().unwrap_or_default();
+                Ok(self.sandbox.make_dir_for(self.user(), &path).await?)
+            }
+            Action::Run { argv, user, .. } => {
+                let user = user.as_deref().unwrap_or_else(|| self.user());
+                self.run(Some(number), argv.clone(), user).await
             }
             Action::Copy { source, target, owner, mode, hash } => {
-                let target_path = below(&self.start, target);
-                let owner = owner.as_deref().unwrap_or(&self.start.user);
-                let copy = Copy { hash, source, target: &target_path, owner, mode: *mode };
+                let target = below(&self.start, self.usual, target);
+                let owner = owner.as_deref().unwrap_or_else(|| self.user());
+                let copy = Copy { hash, source, target: &target, owner, mode: *mode };
                 copy.send(&self.app, &self.build.workspace, &self.sandbox).await?;
                 self.run(Some(number), copy.command(), "root").await
             }
         }
     }
 
+    fn user(&self) -> &str {
+        steps::user(&self.start, self.usual)
+    }
+
     /// Starts what is to run in every sandbox of the template, and waits until it is ready.
-    pub(super) async fn begin(&self, start: &str, ready: Option<&str>) -> Result<(), ApiError> {
-        self.build.say(&format!("START {start}"), "info", None);
-        let user = self.start.user.clone();
-        let mut started = self.sandbox.run(self.spec(shell(start), &user, None))?;
+    pub(super) async fn begin(&self, start: &[String], ready: Option<&[String]>) -> Result<(), ApiError> {
+        self.build.say(&format!("START {}", start.join(" ")), Level::Info, None);
+        let mut started = self.sandbox.run(self.spec(start.to_vec(), self.user(), None))?;
         let deadline = tokio::time::Instant::now() + READY_WITHIN;
         let Some(ready) = ready else {
             // One that ends at once has failed; one that runs on is taken to be ready.
@@ -68,7 +83,7 @@ impl Workshop {
             };
         };
         loop {
-            let look = self.sandbox.run(self.spec(shell(ready), &user, Some(Duration::from_secs(60))))?;
+            let look = self.sandbox.run(self.spec(ready.to_vec(), self.user(), Some(Duration::from_secs(60))))?;
             if look.collect().await?.exit.code == 0 {
                 return Ok(());
             }
@@ -86,10 +101,11 @@ impl Workshop {
     }
 
     fn spec(&self, argv: Vec<String>, user: &str, timeout: Option<Duration>) -> RunSpec {
-        let env: BTreeMap<String, String> = self.start.env.clone();
+        let mut env = self.arguments.clone();
+        env.extend(self.start.env.clone());
         RunSpec {
             env,
-            cwd: self.start.workdir.clone(),
+            cwd: self.start.workdir.clone().or(self.usual.workdir.map(str::to_owned)),
             user: Some(user.to_owned()),
             timeout,
             output_limit: u64::MAX,
@@ -104,13 +120,13 @@ impl Workshop {
         loop {
             match execution.next().await? {
                 Output::Bytes { part: Part::Stderr, bytes, .. } => {
-                    err.take(&bytes, |line| self.build.say(line, "warn", number))
+                    err.take(&bytes, |line| self.build.say(line, Level::Warn, number))
                 }
-                Output::Bytes { bytes, .. } => out.take(&bytes, |line| self.build.say(line, "info", number)),
+                Output::Bytes { bytes, .. } => out.take(&bytes, |line| self.build.say(line, Level::Info, number)),
                 Output::Started { .. } | Output::Dropped(_) => {}
                 Output::Exited(exit) => {
-                    out.end(|line| self.build.say(line, "info", number));
-                    err.end(|line| self.build.say(line, "warn", number));
+                    out.end(|line| self.build.say(line, Level::Info, number));
+                    err.end(|line| self.build.say(line, Level::Warn, number));
                     return match (exit.reason, exit.code) {
                         (ExitReason::Exited, 0) => Ok(()),
                         (ExitReason::Timeout, _) => Err(ApiError::bad_request("the step took longer than an hour")),
@@ -120,10 +136,6 @@ impl Workshop {
             }
         }
     }
-}
-
-fn shell(line: &str) -> Vec<String> {
-    ["/bin/bash", "-l", "-c", line].map(str::to_owned).to_vec()
 }
 
 /// Lines out of bytes that come in pieces.

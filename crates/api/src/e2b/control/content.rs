@@ -1,0 +1,265 @@
+//! The files of a volume, for whoever has its token.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts as HttpParts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
+use jiff::Timestamp;
+use sandling_engine::access::WorkspaceName;
+use sandling_protocol::WriteMode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::volumes::find;
+use crate::app::App;
+use crate::auth::presented;
+use crate::e2b::envd::cleaned;
+use crate::e2b::place::came_from;
+use crate::e2b::token;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Params, Parts};
+use crate::routes::files_content::{body, send};
+use crate::volume_files::{self, Opened};
+use crate::wire::files::checked;
+
+const DEEPEST: u32 = 64;
+/// One line of `find` has ten fields, each ended by a NUL.
+const FIELDS: &str = r"%p\0%y\0%s\0%m\0%U\0%G\0%A@\0%T@\0%C@\0%l\0";
+
+/// Gives a path its owner and mode, as far as they are named.
+const DRESS: &str = r#"set -e
+[ -z "$2" ] || chown -h -- "$2" "$1"
+[ -z "$3" ] || chmod -- "$3" "$1""#;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new()
+        .route("/volumecontent/{id}/path", get(look).patch(change).delete(remove))
+        .route("/volumecontent/{id}/dir", get(list).post(make_dir))
+        .route("/volumecontent/{id}/file", get(read).put(write))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Query {
+    path: String,
+    depth: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    mode: Option<u32>,
+    force: Option<bool>,
+}
+
+impl Query {
+    fn path(&self) -> Result<String, ApiError> {
+        checked(cleaned(&self.path))
+    }
+
+    fn dress(&self) -> Dress {
+        Dress { uid: self.uid, gid: self.gid, mode: self.mode }
+    }
+}
+
+/// An owner and a mode, as far as they are named.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Dress {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    mode: Option<u32>,
+}
+
+impl Dress {
+    async fn put_on(&self, volume: &Opened, path: &str) -> Result<(), ApiError> {
+        let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+        let owner = match (self.uid, self.gid) {
+            (None, None) => String::new(),
+            (uid, gid) => format!("{}{}", number(uid), gid.map(|gid| format!(":{gid}")).unwrap_or_default()),
+        };
+        let mode = self.mode.map(|mode| format!("{:o}", mode & 0o7777)).unwrap_or_default();
+        if owner.is_empty() && mode.is_empty() {
+            return Ok(());
+        }
+        command(volume, &["sh", "-c", DRESS, "dress", &volume.place(path), &owner, &mode]).await
+    }
+}
+
+/// The volume that a path names, for whoever has its token.
+struct Named {
+    app: Arc<App>,
+    volume: Opened,
+}
+
+impl FromRequestParts<Arc<App>> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut HttpParts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let Parts(id) = Parts::<String>::from_request_parts(parts, app).await?;
+        let refused = || ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "this is not the volume's token");
+        let presented = presented(parts);
+        let (workspace, _) = presented.split_once('.').ok_or_else(refused)?;
+        let workspace = WorkspaceName::parse(workspace).ok_or_else(refused)?;
+        if !token::same(&presented, &token::volume(app, workspace.as_str(), &id)) {
+            return Err(refused());
+        }
+        let name = find(app, workspace.as_str(), &id)?.info.name;
+        let volume = volume_files::open(app, &workspace, &name).await?;
+        came_from(parts, &volume.sandbox);
+        Ok(Self { app: app.clone(), volume })
+    }
+}
+
+async fn look(Named { volume, .. }: Named, Params(query): Params<Query>) -> Result<Json<Value>, ApiError> {
+    Ok(Json(entry(&volume, &query.path()?).await?))
+}
+
+async fn list(Named { volume, .. }: Named, Params(query): Params<Query>) -> Result<Json<Vec<Value>>, ApiError> {
+    let path = query.path()?;
+    let top = entry(&volume, &path).await?;
+    if top["type"] != "directory" {
+        return Err(ApiError::bad_request(format!("{path} is not a directory")));
+    }
+    let depth = query.depth.unwrap_or(1).clamp(1, DEEPEST);
+    Ok(Json(entries(&volume, &path, 1, depth).await?))
+}
+
+async fn make_dir(
+    Named { app, volume }: Named,
+    Params(query): Params<Query>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let (path, dress) = (query.path()?, query.dress());
+    volume.before(&app, &format!("mkdir {path}")).await?;
+    let place = volume.place(&path);
+    let mut line = vec!["mkdir", "--", place.as_str()];
+    if query.force.unwrap_or_default() {
+        line.insert(1, "-p");
+    }
+    command(&volume, &line).await?;
+    dress.put_on(&volume, &path).await?;
+    Ok((StatusCode::CREATED, Json(entry(&volume, &path).await?)))
+}
+
+async fn change(
+    Named { app, volume }: Named,
+    Params(query): Params<Query>,
+    dress: JsonBody<Dress>,
+) -> Result<Json<Value>, ApiError> {
+    let path = query.path()?;
+    entry(&volume, &path).await?;
+    volume.before(&app, &format!("change {path}")).await?;
+    dress.value.put_on(&volume, &path).await?;
+    Ok(Json(entry(&volume, &path).await?))
+}
+
+async fn remove(Named { app, volume }: Named, Params(query): Params<Query>) -> Result<StatusCode, ApiError> {
+    let path = query.path()?;
+    if path == "/" {
+        return Err(ApiError::bad_request("the volume itself is deleted by its id"));
+    }
+    entry(&volume, &path).await?;
+    volume.before(&app, &format!("remove {path}")).await?;
+    volume.sandbox.remove(&volume.place(&path), true).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn read(Named { volume, .. }: Named, Params(query): Params<Query>) -> Result<Response, ApiError> {
+    let path = query.path()?;
+    let found = entry(&volume, &path).await?;
+    if found["type"] == "directory" {
+        return Err(ApiError::bad_request(format!("{path} is a directory")));
+    }
+    let mut response = body(volume.sandbox.read_file(&volume.place(&path), 0, None)?).await?;
+    if found["type"] == "file" && found["size"] == 0 {
+        // The JavaScript client knows an empty file by this.
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+    }
+    Ok(response)
+}
+
+async fn write(
+    Named { app, volume }: Named,
+    Params(query): Params<Query>,
+    body: Body,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let (path, dress) = (query.path()?, query.dress());
+    if query.force == Some(false) && entry(&volume, &path).await.is_ok() {
+        return Err(ApiError::conflict("already_exists", format!("{path} is there already")));
+    }
+    volume.before(&app, &format!("write {path}")).await?;
+    let upload = volume.sandbox.write_file(&volume.place(&path), WriteMode::Replace, None, None)?;
+    send(&upload, body).await?;
+    upload.finish().await?;
+    dress.put_on(&volume, &path).await?;
+    Ok((StatusCode::CREATED, Json(entry(&volume, &path).await?)))
+}
+
+/// A command that must do well.
+async fn command(volume: &Opened, argv: &[&str]) -> Result<(), ApiError> {
+    let said = volume.run(argv).await?;
+    match said.code {
+        0 => Ok(()),
+        _ if said.stderr.contains("No such file or directory") => Err(ApiError::not_found("path")),
+        _ if said.stderr.contains("File exists") => Err(ApiError::conflict("already_exists", "it is there already")),
+        _ => Err(ApiError::bad_request(said.stderr.lines().last().unwrap_or_default().to_owned())),
+    }
+}
+
+/// What is at a path.
+async fn entry(volume: &Opened, path: &str) -> Result<Value, ApiError> {
+    entries(volume, path, 0, 0).await?.pop().ok_or_else(|| ApiError::not_found("path"))
+}
+
+/// What is below a path, so many levels deep; what is at it is level 0.
+async fn entries(volume: &Opened, path: &str, from: u32, to: u32) -> Result<Vec<Value>, ApiError> {
+    let (place, from, to) = (volume.place(path), from.to_string(), to.to_string());
+    let said = volume.run(&["find", &place, "-mindepth", &from, "-maxdepth", &to, "-printf", FIELDS]).await?;
+    let root = volume.place("/");
+    let text = String::from_utf8_lossy(&said.stdout);
+    let fields: Vec<&str> = text.split('\0').collect();
+    Ok(fields.chunks_exact(10).map(|fields| stat(&root, fields)).collect())
+}
+
+fn stat(root: &str, fields: &[&str]) -> Value {
+    let path = fields[0].strip_prefix(root).filter(|path| !path.is_empty()).unwrap_or("/");
+    let kind = match fields[1] {
+        "f" => "file",
+        "d" => "directory",
+        "l" => "symlink",
+        _ => "unknown",
+    };
+    let number = |text: &str, radix| u64::from_str_radix(text, radix).unwrap_or_default();
+    let mut stat = json!({
+        "name": path.rsplit('/').next().unwrap_or_default(), "type": kind, "path": path,
+        "size": number(fields[2], 10), "mode": number(fields[3], 8),
+        "uid": number(fields[4], 10), "gid": number(fields[5], 10),
+        "atime": time(fields[6]), "mtime": time(fields[7]), "ctime": time(fields[8]),
+    });
+    if kind == "symlink" {
+        stat["target"] = fields[9].into();
+    }
+    stat
+}
+
+/// Seconds with a fraction, as a date.
+fn time(seconds: &str) -> String {
+    let whole = seconds.split('.').next().and_then(|whole| whole.parse().ok()).unwrap_or_default();
+    Timestamp::from_second(whole).unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_find_says_is_told_as_the_clients_read_it() {
+        let line = ["/mnt/v/a/b", "l", "3", "777", "0", "1000", "1.5", "2.5", "3.5", "to"];
+        let told = stat("/mnt/v", &line);
+        assert_eq!((&told["path"], &told["name"], &told["target"]), (&json!("/a/b"), &json!("b"), &json!("to")));
+        assert_eq!((&told["mode"], &told["mtime"]), (&json!(0o777), &json!("1970-01-01T00:00:02Z")));
+        assert_eq!(stat("/mnt/v", &["/mnt/v", "d", "", "", "", "", "", "", "", ""])["path"], "/");
+    }
+}

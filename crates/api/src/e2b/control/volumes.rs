@@ -1,0 +1,87 @@
+//! Volumes: made, listed, looked at, deleted. Their files are in [`content`](super::content).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use sandling_engine::VolumeView;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::e2b::token;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::request::RequestContext;
+use crate::routes::volumes;
+use crate::volume_files;
+
+/// E2B's clients name no size. What is not written takes nothing, but counts against the quota.
+const SIZE_MIB: u32 = 1024;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/volumes", post(create).get(list)).route("/volumes/{id}", get(look).delete(remove))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wish {
+    name: String,
+}
+
+async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    body: JsonBody<Wish>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let made = volumes::make(&app, caller.workspace(), &body.value.name, SIZE_MIB).await?;
+    context.made(&made.info.name);
+    Ok((StatusCode::CREATED, Json(with_token(&app, &made))))
+}
+
+async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<Value>>, ApiError> {
+    let own = app.engine.list_volumes(caller.workspace().as_str())?;
+    Ok(Json(own.iter().map(view).collect()))
+}
+
+/// Its token opens its files, so it is for those who may change something.
+async fn look(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(with_token(&app, &find(&app, caller.workspace().as_str(), &id)?)))
+}
+
+async fn remove(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    let workspace = caller.workspace().as_str();
+    let volume = find(&app, workspace, &id)?;
+    volume_files::close(&app, workspace, &volume.info.name).await?;
+    app.engine.delete_volume(workspace, &volume.info.name)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A volume by its id or its name.
+pub(super) fn find(app: &App, workspace: &str, id: &str) -> Result<VolumeView, ApiError> {
+    let mut own = app.engine.list_volumes(workspace)?.into_iter();
+    let found = own.find(|volume| volume.info.id.as_str() == id || volume.info.name == id);
+    found.ok_or_else(|| ApiError::not_found("volume"))
+}
+
+fn view(volume: &VolumeView) -> Value {
+    json!({ "volumeID": volume.info.id, "name": volume.info.name })
+}
+
+fn with_token(app: &App, volume: &VolumeView) -> Value {
+    let mut view = view(volume);
+    view["token"] = token::volume(app, &volume.info.workspace, volume.info.id.as_str()).into();
+    view
+}

@@ -1,0 +1,135 @@
+//! What a client asks to be built, as E2B's clients say it.
+
+use serde::Deserialize;
+
+use crate::build::{Action, Plan, Usual, check_hash};
+use crate::error::ApiError;
+use crate::wire::files::permissions;
+use crate::wire::sandbox::check_env;
+
+/// Who runs everything in E2B's sandboxes, in their home.
+const USUAL: Usual = Usual { user: super::settings::USER, workdir: None };
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Recipe {
+    from_image: Option<String>,
+    from_template: Option<String>,
+    steps: Vec<Step>,
+    start_cmd: Option<String>,
+    ready_cmd: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Step {
+    r#type: String,
+    args: Vec<String>,
+    files_hash: Option<String>,
+}
+
+/// What the steps stand on.
+pub(super) enum From<'a> {
+    Template(&'a str),
+    Image(&'a str),
+}
+
+impl Recipe {
+    pub(super) fn from(&self) -> From<'_> {
+        match self.from_template.as_deref().filter(|name| !name.is_empty()) {
+            Some(template) => From::Template(template),
+            None => From::Image(self.from_image.as_deref().unwrap_or("e2bdev/base")),
+        }
+    }
+
+    /// All steps, or what is wrong with the first that cannot be done.
+    pub(super) fn plan(&self) -> Result<Plan, ApiError> {
+        let command = |line: &Option<String>| line.as_deref().filter(|line| !line.is_empty()).map(shell);
+        Ok(Plan {
+            actions: self.steps.iter().map(Step::action).collect::<Result<_, _>>()?,
+            start: command(&self.start_cmd),
+            ready: command(&self.ready_cmd),
+            usual: USUAL,
+        })
+    }
+}
+
+fn shell(line: &str) -> Vec<String> {
+    ["/bin/bash", "-l", "-c", line].map(str::to_owned).to_vec()
+}
+
+impl Step {
+    fn action(&self) -> Result<Action, ApiError> {
+        let argument = |at: usize| self.args.get(at).filter(|text| !text.is_empty()).cloned();
+        let needed = |at: usize| {
+            argument(at).ok_or_else(|| ApiError::bad_request(format!("a step {} lacks an argument", self.r#type)))
+        };
+        match self.r#type.as_str() {
+            "RUN" => {
+                let text = needed(0)?;
+                Ok(Action::Run { argv: shell(&text), user: argument(1), text })
+            }
+            "COPY" => Ok(Action::Copy {
+                source: needed(0)?,
+                target: needed(1)?,
+                owner: argument(2),
+                mode: argument(3).map(|mode| permissions(&mode)).transpose()?,
+                hash: self.hash()?,
+            }),
+            "ENV" => {
+                let pairs = self.args.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+                let env = pairs.collect();
+                check_env(&env)?;
+                Ok(Action::Env(env))
+            }
+            "WORKDIR" => Ok(Action::Workdir(needed(0)?)),
+            "USER" => Ok(Action::User(needed(0)?)),
+            other => Err(ApiError::bad_request(format!("a step {other:?} is not known here"))),
+        }
+    }
+
+    fn hash(&self) -> Result<String, ApiError> {
+        let missing = || ApiError::bad_request("a COPY step lacks the hash of its files");
+        let hash = self.files_hash.clone().ok_or_else(missing)?;
+        check_hash(&hash)?;
+        Ok(hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn plan(value: serde_json::Value) -> Result<Plan, ApiError> {
+        serde_json::from_value::<Recipe>(value).unwrap().plan()
+    }
+
+    #[test]
+    fn steps_are_understood_as_the_clients_send_them() {
+        let plan = plan(json!({ "fromImage": "e2bdev/base", "force": false, "steps": [
+            { "type": "ENV", "args": ["A", "1", "B", "2"], "force": false },
+            { "type": "COPY", "args": ["src", "dest", "", "0755"], "filesHash": "0123456789abcdef" },
+            { "type": "RUN", "args": ["make", "root"] },
+        ], "startCmd": "serve", "readyCmd": "" }))
+        .unwrap();
+        assert!(matches!(&plan.actions[0], Action::Env(env) if env["B"] == "2"));
+        assert!(matches!(&plan.actions[1], Action::Copy { mode: Some(0o755), owner: None, .. }));
+        assert!(matches!(&plan.actions[2], Action::Run { user: Some(user), .. } if user == "root"));
+        assert!(plan.start.is_some() && plan.ready.is_none());
+    }
+
+    #[test]
+    fn hostile_steps_are_refused() {
+        for step in [
+            json!({ "type": "RUN", "args": [] }),
+            json!({ "type": "COPY", "args": ["a", "b"], "filesHash": "../../etc/passwd" }),
+            json!({ "type": "COPY", "args": ["a", "b"] }),
+            json!({ "type": "ENV", "args": ["A=B", "1"] }),
+            json!({ "type": "ARG", "args": ["x"] }),
+        ] {
+            assert!(plan(json!({ "steps": [step] })).is_err(), "{step}");
+        }
+    }
+}
