@@ -24,6 +24,8 @@ PR_SET_CHILD_SUBREAPER = 36
 for inherited in map(int, os.listdir("/proc/self/fd")):
     if inherited > 2 and os.path.exists(f"/proc/self/fd/{inherited}"):
         os.set_inheritable(inherited, False)
+# A shell starts what it puts into the background with interrupts ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A spare's parent is whoever reaps orphans; in the tests that is the test.
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
