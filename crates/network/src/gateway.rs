@@ -18,7 +18,7 @@ use crate::policy::{Learned, Policy, Rules};
 use crate::receive::receive;
 use crate::secret::SecretSet;
 use crate::shared::{Meters, Shared};
-use crate::tcp::{Flow, Table};
+use crate::tcp::{Flow, Table, hang_up};
 use crate::tls::{Interceptor, RootsError};
 
 /// One sandbox's gateway.
@@ -112,10 +112,11 @@ impl GatewayHandle {
         self.shared.secrets.send_replace(Arc::new(secrets));
     }
 
-    /// Puts it among others, or alone. Connections to peers that it no longer has are reset.
+    /// Puts it among others, or alone. Its connections with the peers that it had are reset.
     pub fn set_peers(&self, peers: Option<Arc<dyn Peers>>) {
         self.shared.peers.set(peers);
         self.shared.judge_again();
+        hang_up(&self.shared);
     }
 
     /// Opens TLS with this from now on, where it has to be opened.

@@ -36,28 +36,44 @@ pub trait Peers: Send + Sync + 'static {
 
 /// The addresses that stand for peers, given out as names are asked for.
 pub(crate) struct PeerNames {
-    peers: RwLock<Option<Arc<dyn Peers>>>,
+    among: RwLock<Among>,
     network: Ipv4Net,
     given: Mutex<Vec<HostName>>,
 }
 
+/// Those whom it is among.
+#[derive(Clone)]
+struct Among {
+    peers: Option<Arc<dyn Peers>>,
+    /// How often they were others before.
+    epoch: u64,
+}
+
+/// One whom an address stands for. Whoever has the same name among others is another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub name: HostName,
+    epoch: u64,
+}
+
 impl PeerNames {
     pub fn new(peers: Option<Arc<dyn Peers>>, network: Ipv4Net) -> PeerNames {
-        PeerNames { peers: RwLock::new(peers), network, given: Mutex::default() }
+        PeerNames { among: RwLock::new(Among { peers, epoch: 0 }), network, given: Mutex::default() }
     }
 
     /// Others are its peers from now on.
     pub fn set(&self, peers: Option<Arc<dyn Peers>>) {
-        *self.peers.write().unwrap_or_else(PoisonError::into_inner) = peers;
+        let mut among = self.among.write().unwrap_or_else(PoisonError::into_inner);
+        *among = Among { peers, epoch: among.epoch + 1 };
     }
 
-    fn peers(&self) -> Option<Arc<dyn Peers>> {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn among(&self) -> Among {
+        self.among.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The address that stands for `name`.
     pub fn address(&self, name: &HostName) -> Option<Ipv4Addr> {
-        let peers = self.peers()?;
+        let peers = self.among().peers?;
         if !peers.has(name) {
             return None;
         }
@@ -76,22 +92,23 @@ impl PeerNames {
     }
 
     /// The peer that `address` stands for, while it is one.
-    pub fn name(&self, address: Ipv4Addr) -> Option<HostName> {
+    pub fn peer(&self, address: Ipv4Addr) -> Option<Peer> {
         if !self.network.contains(&address) {
             return None;
         }
-        let peers = self.peers()?;
+        let Among { peers, epoch } = self.among();
+        let peers = peers?;
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.network.hosts().position(|host| host == address)?;
-        given.get(place).filter(|name| peers.has(name)).cloned()
+        given.get(place).filter(|name| peers.has(name)).map(|name| Peer { name: name.clone(), epoch })
     }
 
-    /// Connects to the peer that `address` stands for.
-    pub async fn connect(&self, address: Ipv4Addr, port: u16) -> io::Result<PeerStream> {
-        let (Some(name), Some(peers)) = (self.name(address), self.peers()) else {
-            return Err(ErrorKind::HostUnreachable.into());
-        };
-        peers.connect(&name, port).await
+    /// Connects to a peer, if it still is one.
+    pub async fn connect(&self, peer: &Peer, port: u16) -> io::Result<PeerStream> {
+        match self.among() {
+            Among { peers: Some(peers), epoch } if epoch == peer.epoch => peers.connect(&peer.name, port).await,
+            _ => Err(ErrorKind::HostUnreachable.into()),
+        }
     }
 }
 
@@ -160,7 +177,12 @@ impl Peers for Member {
     fn connect<'a>(&'a self, name: &'a HostName, port: u16) -> BoxFuture<'a, io::Result<PeerStream>> {
         Box::pin(async move {
             let member = self.group.member(name).ok_or(ErrorKind::HostUnreachable)?;
-            Ok(Box::new(dial(&member, port, &self.own).await?) as PeerStream)
+            let stream = dial(&member, port, &self.own).await?;
+            // Whoever left meanwhile may have reset its connections before there was this one.
+            if !self.group.member(name).is_some_and(|now| Arc::ptr_eq(&now, &member)) {
+                return Err(ErrorKind::HostUnreachable.into());
+            }
+            Ok(Box::new(stream) as PeerStream)
         })
     }
 }

@@ -97,7 +97,6 @@ impl Network {
         config.events = Some(tell);
         config.cut = cut;
         let mut place = settings.group.as_ref().map(|group| Place::of(engine, info, group));
-        config.peers = place.as_ref().and_then(Place::member).map(|member| member as _);
         let writer = Writer { engine: Arc::downgrade(engine), info: info.clone(), network: Arc::downgrade(self) };
         tokio::spawn(writer.write_down(self.feed.clone(), told));
         self.detach();
@@ -108,6 +107,7 @@ impl Network {
         let gateway = Gateway::start(config)?;
         if let Some(place) = &mut place {
             place.take(&gateway);
+            gateway.set_peers(place.member());
         }
         (state.place, state.gateway) = (place, Some(gateway));
         Ok(())
@@ -156,8 +156,8 @@ impl Network {
                 // It leaves before it joins: it may only change its name.
                 *place = None;
                 *place = settings.group.as_ref().map(|group| Place::of(engine, info, group));
-                gateway.set_peers(place.as_ref().and_then(Place::member).map(|member| member as _));
                 place.iter_mut().for_each(|place| place.take(gateway));
+                gateway.set_peers(place.as_ref().and_then(Place::member));
             }
             if let Some(authority) = authority {
                 gateway.set_interception(&engine.outside.interception(authority)).map_err(StartError::from)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use sandling_network::{GatewayHandle, Group, HostName, Member};
+use sandling_network::{GatewayHandle, Group, HostName, Member, Peers};
 use serde::{Deserialize, Serialize};
 
 use super::change::{GroupChange, NetworkChange};
@@ -83,9 +83,9 @@ impl Place {
         Place { group: engine.groups.get(&info.workspace, &membership.group), names, joined: Vec::new() }
     }
 
-    /// Whoever has it, as the others see them.
-    pub(super) fn member(&self) -> Option<Arc<Member>> {
-        Some(Member::new(self.group.clone(), self.names.first()?.clone()))
+    /// Whoever has taken it, as the others see them.
+    pub(super) fn member(&self) -> Option<Arc<dyn Peers>> {
+        Some(Member::new(self.group.clone(), self.joined.first()?.clone()))
     }
 
     /// Lets the others see it.

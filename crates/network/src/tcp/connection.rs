@@ -162,6 +162,11 @@ impl Connection {
         self.with(Socket::close);
     }
 
+    /// Whether nothing more will be sent.
+    pub fn is_finished(&self) -> bool {
+        self.look(|socket| is_finished(socket))
+    }
+
     /// Waits until the guest sent something, ended its side, or reset.
     pub async fn readable(&self) {
         std::future::poll_fn(|context| {
@@ -194,7 +199,7 @@ impl Connection {
     pub async fn lost(&self) {
         std::future::poll_fn(|context| {
             self.look(|socket| {
-                if !socket.may_send() && !opening(socket) {
+                if is_finished(socket) {
                     return Poll::Ready(());
                 }
                 socket.register_send_waker(context.waker());
@@ -226,7 +231,7 @@ impl Connection {
     /// Lets `give` write to the guest, as much as fits in one piece; it answers how much it gave.
     pub fn send(&self, give: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
         self.with(|socket| {
-            if !socket.may_send() && !opening(socket) {
+            if is_finished(socket) {
                 return Err(ErrorKind::BrokenPipe.into());
             }
             if !socket.can_send() {
@@ -256,6 +261,10 @@ fn cable(shared: &Shared) -> Cable<'_> {
 
 fn opening(socket: &Socket<'_>) -> bool {
     matches!(socket.state(), State::Listen | State::SynReceived | State::SynSent)
+}
+
+fn is_finished(socket: &Socket<'_>) -> bool {
+    !socket.may_send() && !opening(socket)
 }
 
 /// Whether data may still come that is not there yet.

@@ -1,6 +1,7 @@
 //! Connections towards the guest, as its peers open them.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::policy::Refusal;
 use crate::shared::Shared;
 
 /// Ports from which the gateway connects to the guest.
-const OWN_PORTS: std::ops::Range<u16> = 32_768..61_000;
+const OWN_PORTS: Range<u16> = 32_768..61_000;
 /// How long a connection that nobody holds any more may take to end.
 const LINGER: Duration = Duration::from_secs(10);
 
@@ -52,6 +53,11 @@ pub(crate) async fn dial(shared: &Arc<Shared>, port: u16, from: &HostName) -> io
     Ok(stream)
 }
 
+/// Resets the connections that its peers have to the guest.
+pub(crate) fn hang_up(shared: &Shared) {
+    shared.table.reset_dialled(shared.ends.gateway_address, &OWN_PORTS);
+}
+
 fn find_place(shared: &Arc<Shared>, port: u16) -> Option<(Place, Arc<Connection>)> {
     for _ in OWN_PORTS {
         let own = OWN_PORTS.start + NEXT.fetch_add(1, Ordering::Relaxed) % (OWN_PORTS.end - OWN_PORTS.start);
@@ -67,10 +73,10 @@ fn find_place(shared: &Arc<Shared>, port: u16) -> Option<(Place, Arc<Connection>
 async fn keep(shared: Arc<Shared>, place: Place, connection: Arc<Connection>, dropped: oneshot::Receiver<()>) {
     tokio::select! {
         () = connection.drive() => {}
-        _ = dropped => {
-            connection.finish();
+        // What was dropped in the middle must not look whole: only one that was finished ends in order.
+        _ = dropped => if connection.is_finished() {
             connection.over(LINGER).await;
-        }
+        },
     }
     connection.abort();
     shared.table.remove(place);

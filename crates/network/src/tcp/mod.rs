@@ -16,7 +16,7 @@ mod stream;
 mod table;
 mod traffic;
 
-pub(crate) use dial::dial;
+pub(crate) use dial::{dial, hang_up};
 pub(crate) use open::segment;
 pub(crate) use prefixed::Prefixed;
 pub(crate) use session::{End, Session};

@@ -73,17 +73,18 @@ fn admit(shared: &Shared, segment: &Segment) -> Result<Option<Destination>, Refu
     }
     let (address, port) = (segment.to, segment.to_port);
     if address == shared.ends.gateway_address && port == DNS {
-        return Ok(Some(Destination { address, port, names: Vec::new(), ground: Ground::Open }));
+        return Ok(Some(Destination { address, port, names: Vec::new(), ground: Ground::Open, peer: None }));
     }
-    if let Some(name) = shared.peers.name(address) {
-        return Ok(Some(Destination { address, port, names: vec![name], ground: Ground::Open }));
+    if let Some(peer) = shared.peers.peer(address) {
+        let names = vec![peer.name.clone()];
+        return Ok(Some(Destination { address, port, names, ground: Ground::Open, peer: Some(peer) }));
     }
     if shared.meters.is_spent() {
         return Err((Refusal::BytesOut, None));
     }
     let names = shared.pins.names(address);
     match shared.rules().address(address, port, &names) {
-        Ok(ground) => Ok(Some(Destination { address, port, names, ground })),
+        Ok(ground) => Ok(Some(Destination { address, port, names, ground, peer: None })),
         Err(why) => Err((why, only(&names))),
     }
 }
@@ -135,8 +136,8 @@ async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Up
     if address == shared.ends.gateway_address {
         return Ok(None);
     }
-    if shared.peers.name(address).is_some() {
-        let dialled = timeout(shared.limits().connect, shared.peers.connect(address, port)).await;
+    if let Some(peer) = &destination.peer {
+        let dialled = timeout(shared.limits().connect, shared.peers.connect(peer, port)).await;
         return Ok(Some(Upstream::Peer(dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?)));
     }
     let dialled = timeout(shared.limits().connect, dial_host(shared, SocketAddr::from((address, port)))).await;

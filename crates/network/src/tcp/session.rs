@@ -17,7 +17,7 @@ use super::traffic::Traffic;
 use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::http;
 use crate::name::HostName;
-use crate::peers::PeerStream;
+use crate::peers::{Peer, PeerStream};
 use crate::policy::{Ground, Refusal, Shown, TlsMode};
 use crate::shared::Shared;
 use crate::tls::{self, Hello};
@@ -35,6 +35,8 @@ pub(crate) struct Destination {
     /// The names that the address was resolved for.
     pub names: Vec<HostName>,
     pub ground: Ground,
+    /// Whom it stands for, if it goes to another sandbox.
+    pub peer: Option<Peer>,
 }
 
 impl Destination {
@@ -321,8 +323,8 @@ impl Session {
     }
 
     fn still_allowed(&self) -> bool {
-        if let Some(peer) = self.shared.peers.name(self.destination.address) {
-            return self.destination.names == [peer];
+        if self.destination.peer.is_some() {
+            return self.shared.peers.peer(self.destination.address) == self.destination.peer;
         }
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Destination { address, port, names, .. } = &self.destination;

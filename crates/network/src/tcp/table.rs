@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -158,12 +159,21 @@ impl Table {
 
     /// Resets all connections.
     pub fn reset(&self) {
-        let slots = {
+        self.reset_those(|_| true);
+    }
+
+    /// Resets those that the gateway opened from one of these ports of its own.
+    pub fn reset_dialled(&self, gateway: Ipv4Addr, ports: &Range<u16>) {
+        self.reset_those(|key| key.address == gateway && ports.contains(&key.port));
+    }
+
+    fn reset_those(&self, chosen: impl Fn(&Key) -> bool) {
+        let slots: Vec<Slot> = {
             let mut slots = self.lock();
-            slots.opening = 0;
-            std::mem::take(&mut slots.by_key)
+            let keys: Vec<Key> = slots.by_key.keys().copied().filter(chosen).collect();
+            keys.into_iter().filter_map(|key| slots.take(key)).collect()
         };
-        for (_, slot) in slots.into_values() {
+        for slot in slots {
             match slot {
                 Slot::Opening(Some(handle)) => handle.abort(),
                 Slot::Opening(None) => {}

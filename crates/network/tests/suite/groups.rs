@@ -1,5 +1,7 @@
 //! Sandboxes of one group reach each other by name, and nobody else.
 
+use std::sync::Arc;
+
 use sandling_network::policy::{Policy, Refusal};
 use sandling_network::{EventKind, Gateway, Group, Member, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -61,5 +63,32 @@ isolated! {
         world.gateway().set_peers(None);
         assert!(world.guest.resolve("database").await.is_empty());
         assert!(world.guest.connect(address, 5432).await.is_err());
+    }
+    async fn no_connection_outlives_a_move_to_another_group() {
+        let (first, second) = (Group::new(), Group::new());
+        let of = |group: &Arc<Group>, name: &str| Member::new(group.clone(), name.parse().unwrap());
+        let world = World::with(Policy::default(), |config| config.peers = Some(of(&first, "client"))).await;
+        let start = |group: &Arc<Group>, gateway: &str, machine: &str| {
+            let mut config = world.config(gateway, machine);
+            config.peers = Some(of(group, "database"));
+            let gateway_of = Gateway::start(config).unwrap();
+            assert!(group.join("database".parse().unwrap(), &gateway_of));
+            (gateway_of, guest(&world.directory, machine, gateway))
+        };
+        let (_one, one) = start(&first, "gateway-b", "machine-b");
+        let (two, other) = start(&second, "gateway-c", "machine-c");
+
+        let [address] = world.guest.resolve("database").await[..] else { panic!("no address") };
+        let (theirs, ours) = tokio::join!(one.accept(5432), world.guest.connect(address, 5432));
+        let (theirs, ours) = (theirs.unwrap(), ours.unwrap());
+        world.gateway().set_peers(Some(of(&second, "client")));
+        assert!(ours.reset().await, "it still has a connection into the group that it left");
+        assert!(theirs.reset().await, "what was cut looks like an end");
+
+        assert_eq!(world.guest.resolve("database").await, [address]);
+        let (theirs, ours) = tokio::join!(other.accept(5432), world.guest.connect(address, 5432));
+        let (theirs, ours) = (theirs.unwrap(), ours.unwrap());
+        two.set_peers(None);
+        assert!(theirs.reset().await && ours.reset().await, "it is still reached from the group that it left");
     }
 }
