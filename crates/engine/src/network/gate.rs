@@ -91,7 +91,6 @@ impl Network {
         if settings.has_authority {
             let authority = engine.authority_of(&info.id)?;
             config.interception = authority.map(|authority| outside.interception(authority));
-            config.secrets = engine.secret_set(&info.workspace, &settings.secrets);
         }
         let (tell, told) = mpsc::channel(WAITING);
         config.events = Some(tell);
@@ -102,6 +101,10 @@ impl Network {
         self.detach();
         let stored = engine.pins_of(info);
         let mut state = self.state();
+        // A secret that is revoked from here on finds this gateway.
+        if settings.has_authority {
+            config.secrets = engine.secret_set(&info.workspace, &settings.secrets);
+        }
         config.pins = if state.pins.is_empty() { stored } else { std::mem::take(&mut state.pins) };
         config.bytes_out = state.past.sent_bytes;
         let gateway = Gateway::start(config)?;
@@ -147,7 +150,6 @@ impl Network {
         settings: NetworkSettings,
         authority: Option<Arc<Authority>>,
     ) -> Result<(), NetworkError> {
-        let secrets = engine.secret_set(&info.workspace, &settings.secrets);
         let moved = self.settings.send_replace(settings.clone()).group != settings.group;
         let mut state = self.state();
         let State { place, gateway, .. } = &mut *state;
@@ -163,7 +165,7 @@ impl Network {
                 gateway.set_interception(&engine.outside.interception(authority)).map_err(StartError::from)?;
             }
             gateway.set_limits(settings.limits.within(&self.most));
-            gateway.set_secrets(secrets);
+            gateway.set_secrets(engine.secret_set(&info.workspace, &settings.secrets));
             gateway.set_policy(settings.policy);
         }
         Ok(())
@@ -171,13 +173,11 @@ impl Network {
 
     /// Takes the secrets as they are stored now.
     pub(super) fn renew_secrets(&self, engine: &Engine, workspace: &str) {
+        let state = self.state();
+        // Read under the lock: what is read last is also what is set last.
         let attached = self.settings().secrets;
-        if attached.is_empty() {
-            return;
-        }
-        let secrets = engine.secret_set(workspace, &attached);
-        if let Some(gateway) = &self.state().gateway {
-            gateway.set_secrets(secrets);
+        if let Some(gateway) = state.gateway.as_ref().filter(|_| !attached.is_empty()) {
+            gateway.set_secrets(engine.secret_set(workspace, &attached));
         }
     }
 
