@@ -24,6 +24,9 @@ use crate::sandbox::{Sandbox, SandboxId, SandboxInfo};
 const WAITING: usize = 1024;
 /// A guest that asks for names all the time makes no more writes than this.
 const KEEP_PINS_EVERY: Duration = Duration::from_secs(1);
+/// All pins are written each time: whoever has many is written less often, so that it is never more than some kilobytes
+/// a second.
+const REST_PER_PIN: Duration = Duration::from_millis(10);
 
 /// What went through a sandbox's gateways.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -127,14 +130,13 @@ impl Network {
         }
     }
 
-    /// Keeps what is pinned for a gateway after this process.
-    pub(crate) fn keep_pins(&self, engine: &Engine, id: &SandboxId) {
-        let pins = self.state().gateway.as_ref().map(GatewayHandle::pins);
-        if let Some(pins) = pins
-            && let Err(error) = engine.store.put_pins(id.as_str(), &pins)
-        {
+    /// Keeps what is pinned for a gateway after this process. Answers how much that is.
+    pub(crate) fn keep_pins(&self, engine: &Engine, id: &SandboxId) -> usize {
+        let Some(pins) = self.state().gateway.as_ref().map(GatewayHandle::pins) else { return 0 };
+        if let Err(error) = engine.store.put_pins(id.as_str(), &pins) {
             tracing::debug!(error = &error as &dyn std::error::Error, "what names resolved to was not written down");
         }
+        pins.len()
     }
 
     /// The connections that the guest has at the moment.
@@ -267,20 +269,19 @@ struct Writer {
 impl Writer {
     /// Passes decisions on until the gateway has ended.
     async fn write_down(self, feed: Arc<Feed>, mut told: mpsc::Receiver<Event>) {
-        let (mut due, mut kept): (Option<Instant>, Option<Instant>) = (None, None);
+        let (mut due, mut soonest): (Option<Instant>, Instant) = (None, Instant::now());
         loop {
             let event = tokio::select! {
                 event = told.recv() => event,
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    (due, kept) = (None, Some(Instant::now()));
-                    self.keep_pins();
+                    due = None;
+                    soonest = Instant::now() + rest_after(self.keep_pins());
                     continue;
                 }
             };
             let Some(event) = event else { return };
             // One without an address pins nothing.
             if event.kind == EventKind::Dns && event.verdict == Verdict::Allowed && event.address.is_some() {
-                let soonest = kept.map_or_else(Instant::now, |kept| kept + KEEP_PINS_EVERY);
                 due.get_or_insert(soonest);
             }
             self.decided(&feed, event);
@@ -298,9 +299,14 @@ impl Writer {
         }
     }
 
-    fn keep_pins(&self) {
-        if let (Some(engine), Some(network)) = (self.engine.upgrade(), self.network.upgrade()) {
-            network.keep_pins(&engine, &self.info.id);
+    fn keep_pins(&self) -> usize {
+        match (self.engine.upgrade(), self.network.upgrade()) {
+            (Some(engine), Some(network)) => network.keep_pins(&engine, &self.info.id),
+            _ => 0,
         }
     }
+}
+
+fn rest_after(pins: usize) -> Duration {
+    KEEP_PINS_EVERY.max(REST_PER_PIN.saturating_mul(pins as u32))
 }

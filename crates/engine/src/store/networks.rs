@@ -40,9 +40,11 @@ impl Store {
 
     /// Keeps what a sandbox's gateway has pinned.
     pub fn put_pins(&self, sandbox: &str, pins: &[Pin]) -> Result<(), StoreError> {
+        // Before the connection is taken: others wait for it.
+        let detail = serde_json::to_string(pins)?;
         self.connection()
             .prepare_cached("INSERT OR REPLACE INTO pins (sandbox, pinned_ms, detail) VALUES (?1, ?2, ?3)")?
-            .execute(params![sandbox, Timestamp::now().as_millisecond(), serde_json::to_string(pins)?])?;
+            .execute(params![sandbox, Timestamp::now().as_millisecond(), detail])?;
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! A pin outlives the answer's time to live, because programs hold on to addresses; the answer is asked for anew when
 //! it is stale. Bounded, whatever the guest asks.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,18 +90,20 @@ impl Pins {
         pinned.filter(|(_, until)| *until > now).map(|(name, _)| name.clone()).collect()
     }
 
-    /// All pins that still hold, to be handed over.
+    /// The pins that hold longest, to be handed over: as many as are taken.
     pub fn all(&self) -> Vec<Pin> {
         let now = Instant::now();
         let table = self.lock();
         let pins = table.by_address.iter().flat_map(|(address, names)| names.iter().map(move |pin| (*address, pin)));
-        pins.filter(|(_, (_, until))| *until > now)
-            .map(|(address, (name, until))| Pin {
-                name: name.clone(),
-                address,
-                seconds: (*until - now).as_secs() as u32,
-            })
-            .collect()
+        let mut pins: Vec<_> = pins.filter(|(_, (_, until))| *until > now).collect();
+        pins.sort_unstable_by_key(|(_, (_, until))| Reverse(*until));
+        pins.truncate(MOST);
+        let hand_over = |(address, (name, until)): (Ipv4Addr, &(HostName, Instant))| Pin {
+            name: name.clone(),
+            address,
+            seconds: (*until - now).as_secs() as u32,
+        };
+        pins.into_iter().map(hand_over).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -169,6 +172,19 @@ mod tests {
         assert_eq!(next.names(address), [name("a.com")]);
         tokio::time::advance(PINNED - Duration::from_secs(299)).await;
         assert!(next.names(address).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_handed_over_than_is_taken_and_the_newest_is() {
+        let pins = Pins::default();
+        let addresses: Vec<_> = (0..MOST as u32).map(|number| Ipv4Addr::from(0x5000_0000 + number)).collect();
+        for own in ["old.com", "new.com"] {
+            pins.pin(&name(own), &addresses, Duration::from_secs(30));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let all = pins.all();
+        assert_eq!(all.len(), MOST);
+        assert!(all.iter().all(|pin| pin.name == name("new.com")));
     }
 
     #[tokio::test]
