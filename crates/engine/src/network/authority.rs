@@ -1,6 +1,7 @@
 //! The certificate authority of one sandbox: made when something of its TLS is to be opened, trusted by its guest only.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandling_network::Authority;
 use sandling_protocol::{ExecSpec, OnLimit, Program, Request, Response, Stdin};
@@ -15,7 +16,6 @@ use crate::sandbox::SandboxId;
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Where it is alone.
 const OWN: &str = "/usr/local/share/ca-certificates/sandling.crt";
-const INSTALL_MS: u64 = 60_000;
 
 /// The bundle for programs that read one file, the hashed link for those that look through the directory.
 const INSTALL: &str = r#"set -e
@@ -39,16 +39,17 @@ pub(super) fn variables() -> impl Iterator<Item = (&'static str, &'static str)> 
 }
 
 /// Makes a guest trust an authority.
-pub(super) async fn install(link: &Link, certificate: &str) -> Result<(), NetworkError> {
+pub(super) async fn install(link: &Link, certificate: &str, within: Duration) -> Result<(), NetworkError> {
     let words = ["/bin/sh", "-c", INSTALL, "sh", OWN, BUNDLE, certificate];
-    let id = "sandling-authority".to_owned();
+    // Another each time: a run that was given up may still be there, with another certificate.
+    let id = format!("sandling-authority-{}", uuid::Uuid::new_v4().simple());
     let spec = ExecSpec {
         id: id.clone(),
         program: Program::Argv(words.map(str::to_owned).to_vec()),
         env: Default::default(),
         cwd: None,
         user: Some("root".to_owned()),
-        timeout_ms: Some(INSTALL_MS),
+        timeout_ms: Some(within.as_millis() as u64),
         output_limit: 1 << 16,
         on_limit: OnLimit::Kill,
         stdin: Stdin::Closed,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use sandling_network::Authority;
@@ -15,6 +16,9 @@ use crate::link::Link;
 use crate::sandbox::SandboxId;
 
 const MOST_ATTACHED: usize = 32;
+const INSTALLED_AT_FIRST_WITHIN: Duration = Duration::from_secs(60);
+/// For a guest that runs: it has given up before the sandbox's task gives it up.
+const INSTALLED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The network of a sandbox that is being made.
 #[derive(Clone, Default)]
@@ -104,7 +108,7 @@ impl Granted {
     ) -> Result<Option<Arc<Authority>>, NetworkError> {
         let authority = if needs_authority { Some(generate()?) } else { None };
         if let Some(authority) = &authority {
-            install(link, authority.certificate_pem()).await?;
+            install(link, authority.certificate_pem(), INSTALLED_WITHIN).await?;
             engine.keep_authority(id, authority)?;
         }
         let variables = in_guest(&self.secrets, authority.is_some());
@@ -134,7 +138,7 @@ impl Prepared {
     pub(crate) async fn settle(&self, engine: &Engine, id: &SandboxId, link: &Link) -> Result<(), NetworkError> {
         let Some(authority) = &self.authority else { return Ok(()) };
         if !self.installed {
-            install(link, authority.certificate_pem()).await?;
+            install(link, authority.certificate_pem(), INSTALLED_AT_FIRST_WITHIN).await?;
         }
         engine.keep_authority(id, authority)
     }
