@@ -15,6 +15,7 @@ use crate::bake::{self, BakeError, Baked};
 use crate::create::DEFAULT_WORKSPACE;
 use crate::engine::Engine;
 use crate::made::Source;
+use crate::network::default_key;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
@@ -270,7 +271,7 @@ impl Engine {
             self.remove_image(workspace, shown).await?;
         }
         // What comes under that name next is another template.
-        self.store.remove_network_default(workspace, shown).map_err(TemplateError::Store)
+        self.store.remove_network_default(workspace, &default_key(Some(shown))).map_err(TemplateError::Store)
     }
 
     async fn remove_image(self: &Arc<Self>, workspace: &str, shown: &str) -> Result<(), TemplateError> {

@@ -41,7 +41,7 @@ async fn get(
 /// Change what a sandbox may reach
 ///
 /// At once, also for connections that are open. What is absent stays as it is; a policy that is given replaces the
-/// whole one. `secrets` names those that it keeps.
+/// whole one. `secrets` names all that it has from then on.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
     request_body = Option<NetworkRequest>, responses((status = 200, body = NetworkView)),

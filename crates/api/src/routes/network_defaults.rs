@@ -32,7 +32,8 @@ async fn of_workspace(State(app): State<Arc<App>>, caller: Caller<Read>) -> Resu
 
 /// Set what the workspace's new sandboxes may reach
 ///
-/// The default as a whole, for sandboxes that are made from now on. It cannot give secrets.
+/// For sandboxes that are made from now on. What is absent stays as it is; a policy that is given replaces the whole
+/// one. It cannot give secrets.
 #[utoipa::path(
     put, path = "/v1/network", tag = "network", request_body = NetworkRequest,
     responses((status = 200, body = NetworkDefaultView)),
@@ -70,6 +71,8 @@ async fn of_template(
 }
 
 /// Set what a template's new sandboxes may reach
+///
+/// As for the workspace: what is absent stays as it is.
 #[utoipa::path(
     put, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
     request_body = NetworkRequest, responses((status = 200, body = NetworkDefaultView)),
@@ -107,7 +110,6 @@ fn set(
     template: Option<&str>,
     request: NetworkRequest,
 ) -> Result<Json<NetworkDefaultView>, ApiError> {
-    let default = request.into_default()?;
-    app.engine.set_network_default(workspace, template, &default)?;
-    Ok(Json(default.into()))
+    let change = request.into_default()?;
+    Ok(Json(app.engine.change_network_default(workspace, template, change)?.into()))
 }

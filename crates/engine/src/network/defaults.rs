@@ -21,7 +21,7 @@ pub struct NetworkDefault {
 }
 
 /// An alias has its template's default.
-fn key(template: Option<&str>) -> String {
+pub(crate) fn key(template: Option<&str>) -> String {
     let name = template.unwrap_or(WHOLE_WORKSPACE);
     sandling_image::resolve(name).map_or(name.to_owned(), |resolved| resolved.recipe.name.to_string())
 }
@@ -32,16 +32,18 @@ impl Engine {
         Ok(self.store.network_default(workspace, &key(template))?.unwrap_or_default())
     }
 
-    /// Changes a default, for sandboxes that are made from now on.
-    pub fn set_network_default(
+    /// Changes a default, for sandboxes that are made from now on. What the change does not say stays.
+    pub fn change_network_default(
         &self,
         workspace: &str,
         template: Option<&str>,
-        default: &NetworkDefault,
-    ) -> Result<(), NetworkError> {
-        default.policy.as_ref().map_or(Ok(()), check)?;
-        default.limits.check(&self.outside.limits)?;
-        Ok(self.store.put_network_default(workspace, &key(template), default)?)
+        change: NetworkDefault,
+    ) -> Result<NetworkDefault, NetworkError> {
+        change.policy.as_ref().map_or(Ok(()), check)?;
+        change.limits.check(&self.outside.limits)?;
+        let default = change.or(self.network_default(workspace, template)?);
+        self.store.put_network_default(workspace, &key(template), &default)?;
+        Ok(default)
     }
 
     /// There is none any more, if there was one.
@@ -49,16 +51,24 @@ impl Engine {
         Ok(self.store.remove_network_default(workspace, &key(template))?)
     }
 
-    /// A wish, and where it says nothing, what the defaults say.
+    /// A wish, and where it says nothing, what the defaults say. Only the wish can ask for too much: a default may be
+    /// older than the operator's limits, and sandboxes are held to those anyway.
     pub(crate) fn with_network_defaults(
         &self,
         workspace: &str,
         template: &str,
         wish: NetworkWish,
     ) -> Result<NetworkWish, NetworkError> {
+        wish.limits.check(&self.outside.limits)?;
         let of_template = self.network_default(workspace, Some(template))?;
         let of_workspace = self.network_default(workspace, None)?;
         Ok(wish.or(of_template).or(of_workspace))
+    }
+}
+
+impl NetworkDefault {
+    fn or(self, other: NetworkDefault) -> Self {
+        Self { policy: self.policy.or(other.policy), limits: self.limits.or(other.limits) }
     }
 }
 
@@ -84,6 +94,14 @@ mod tests {
         assert_eq!((wish.policy.unwrap().mode, wish.limits.connections), (Mode::Deny, Some(9)));
         let own = NetworkWish { policy: Some(Policy::of(Mode::Open)), ..NetworkWish::default() };
         assert_eq!(own.or(default(Mode::Deny, None)).policy.unwrap().mode, Mode::Open);
+    }
+
+    #[test]
+    fn a_changed_limit_leaves_the_policy() {
+        let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
+        let known = NetworkDefault { policy: Some(Policy::of(Mode::Deny)), limits: limits(Some(9), Some(1)) };
+        let changed = NetworkDefault { policy: None, limits: limits(Some(5), None) }.or(known.clone());
+        assert_eq!(changed, NetworkDefault { limits: limits(Some(5), Some(1)), ..known });
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub use change::{GroupChange, NetworkChange};
 pub use config::NetworkConfig;
 pub(crate) use config::Outside;
 pub use defaults::NetworkDefault;
+pub(crate) use defaults::key as default_key;
 pub use error::NetworkError;
 pub use feed::NetworkEvent;
 pub(crate) use gate::Network;

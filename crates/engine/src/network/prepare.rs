@@ -30,11 +30,10 @@ pub(crate) struct Prepared {
 }
 
 impl Engine {
-    /// Looks whether a wish can be fulfilled, before anything is made for it.
+    /// Looks whether a wish, defaults included, can be fulfilled, before anything is made for it.
     pub(crate) fn prepare_network(&self, workspace: &str, wish: &NetworkWish) -> Result<Prepared, NetworkError> {
         let policy = wish.policy.clone().unwrap_or_default();
         check(&policy)?;
-        wish.limits.check(&self.outside.limits)?;
         if let Some(group) = &wish.group {
             self.check_membership(workspace, None, group)?;
         }

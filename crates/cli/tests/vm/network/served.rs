@@ -124,7 +124,8 @@ isolated! {
         assert!(refused(&home, &["secret", "rm", "API_KEY"]).await.contains("not found"));
 
         // What sandboxes have that say nothing: their template's default, then the workspace's.
-        ok(&home, &["network", "--default", "--allow", "example.com", "--limit", "connections=7"]).await;
+        ok(&home, &["network", "--default", "--allow", "example.com"]).await;
+        assert!(ok(&home, &["network", "--default", "--limit", "connections=7"]).await.contains("example.com"));
         let home = &home;
         let of = |arguments: &'static [&'static str]| async move {
             let id = ok(home, &[&["create", "--ttl", "10m"], arguments].concat()).await;
