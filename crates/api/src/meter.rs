@@ -1,5 +1,6 @@
 //! The server's own figures, in the form that Prometheus reads.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
@@ -63,6 +64,8 @@ pub(crate) struct Meter {
     volumes: Gauge,
     volume_bytes: Gauge,
     network: NetworkMeter,
+    /// Held by whoever reads: figures are cleared and counted anew.
+    reading: Mutex<()>,
 }
 
 impl Meter {
@@ -79,7 +82,7 @@ impl Meter {
         registry.register("volume_bytes", "What they take on the host's disk", volume_bytes.clone());
         let network = NetworkMeter::default();
         network.register(registry.sub_registry_with_prefix("network"));
-        Self { registry, requests, durations, sandboxes, volumes, volume_bytes, network }
+        Self { registry, requests, durations, sandboxes, volumes, volume_bytes, network, reading: Mutex::default() }
     }
 
     pub(crate) fn request(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
@@ -94,6 +97,7 @@ impl Meter {
 
     /// Everything as it is now.
     pub(crate) fn read(&self, engine: &Engine) -> String {
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let (volumes, volume_bytes) = engine.volume_totals();
         self.volumes.set(volumes as i64);
         self.volume_bytes.set(volume_bytes as i64);
