@@ -83,6 +83,8 @@ mod tests {
     use sandling_network::policy::Mode;
 
     use super::*;
+    use crate::create::DEFAULT_WORKSPACE;
+    use crate::{EngineConfig, Home};
 
     #[test]
     fn the_nearest_default_wins() {
@@ -102,6 +104,21 @@ mod tests {
         let known = NetworkDefault { policy: Some(Policy::of(Mode::Deny)), limits: limits(Some(9), Some(1)) };
         let changed = NetworkDefault { policy: None, limits: limits(Some(5), None) }.or(known.clone());
         assert_eq!(changed, NetworkDefault { limits: limits(Some(5), Some(1)), ..known });
+    }
+
+    #[tokio::test]
+    async fn a_default_above_what_the_operator_allows_now_stops_no_create() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let engine = Engine::open(EngineConfig::new(home).unwrap()).await.unwrap();
+        let limits = LimitWish { connections: Some(50_000), ..LimitWish::default() };
+        let default = NetworkDefault { limits, ..NetworkDefault::default() };
+        engine.store.put_network_default(DEFAULT_WORKSPACE, WHOLE_WORKSPACE, &default).unwrap();
+        let merged = engine.with_network_defaults(DEFAULT_WORKSPACE, "base", NetworkWish::default()).unwrap();
+        let prepared = engine.prepare_network(DEFAULT_WORKSPACE, &merged).unwrap();
+        assert_eq!(prepared.settings.limits, limits);
+        let own = NetworkWish { limits, ..NetworkWish::default() };
+        assert!(matches!(engine.with_network_defaults(DEFAULT_WORKSPACE, "base", own), Err(NetworkError::Limit(_))));
     }
 
     #[test]
