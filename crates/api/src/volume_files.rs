@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_engine::access::WorkspaceName;
-use sandling_engine::{Cause, CreateSpec, EndReason, RunSpec, Sandbox, SandboxId, VolumeView, VolumeWish};
+use sandling_engine::{Cause, CreateSpec, EndReason, RunSpec, Sandbox, SandboxId, VolumeKind, VolumeView, VolumeWish};
 use sandling_protocol::Program;
 
 use crate::app::App;
@@ -41,7 +41,8 @@ pub(crate) async fn open(app: &Arc<App>, workspace: &WorkspaceName, name: &str) 
             return Ok(Opened { mount: attached.mount.clone(), sandbox: sandbox.clone() });
         }
     }
-    let wish = VolumeWish { name: name.to_owned(), mount: Some(MOUNT.to_owned()), read_only: false };
+    let read_only = volume.info.kind == VolumeKind::Snapshot;
+    let wish = VolumeWish { name: name.to_owned(), mount: Some(MOUNT.to_owned()), read_only };
     let spec = CreateSpec {
         template: TEMPLATE.to_owned(),
         ttl: Some(LONGEST),
@@ -86,6 +87,17 @@ impl Opened {
     /// Where a path of the volume is in the machine.
     pub(crate) fn place(&self, path: &str) -> String {
         format!("{}{}", self.mount.trim_end_matches('/'), if path == "/" { "" } else { path })
+    }
+
+    /// The same for a path that no link leads out of the volume: what runs in sandboxes makes those.
+    pub(crate) async fn inside(&self, path: &str) -> Result<String, ApiError> {
+        let (root, place) = (self.place("/"), self.place(path));
+        let said = self.run(&["realpath", "-m", "-z", "--", &root, &place]).await?;
+        let text = String::from_utf8_lossy(&said.stdout);
+        let (root, real) = text.trim_end_matches('\0').split_once('\0').unwrap_or_default();
+        let inside =
+            !root.is_empty() && (real == root || real.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')));
+        if inside { Ok(place) } else { Err(ApiError::bad_request(format!("{path} leads out of the volume"))) }
     }
 
     /// What is about to change it comes after a checkpoint, if its sandbox has those.

@@ -147,9 +147,12 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&search_path()).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
+/// The system's own directories come first, and `/usr/local` last: what a package of a tree brings along must not stand
+/// for a program that a build runs in that tree.
 fn search_path() -> String {
     let own = std::env::var("PATH").unwrap_or_default();
-    format!("{own}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
+    let own: Vec<&str> = own.split(':').filter(|directory| !directory.starts_with("/usr/local")).collect();
+    format!("/usr/sbin:/usr/bin:/sbin:/bin:{}:/usr/local/sbin:/usr/local/bin", own.join(":"))
 }
 
 fn cannot_run(program: &str, source: io::Error) -> ToolError {
@@ -203,6 +206,14 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_packages_bring_along_comes_last() {
+        let path = search_path();
+        let place = |wanted: &str| path.split(':').position(|directory| directory == wanted).unwrap();
+        assert!(place("/usr/bin") < 4 && place("/usr/sbin") < 4);
+        assert!(place("/usr/local/bin") > place("/bin") && !path.starts_with("/usr/local"));
+    }
 
     #[test]
     fn a_followed_program_is_heard_on_both_streams_and_its_failure_keeps_the_marked_lines() {

@@ -10,6 +10,8 @@ use crate::model::Usage;
 
 /// What is kept of an answer, and of a line that has not ended.
 const KEPT: usize = 4 * 1024 * 1024;
+/// What is written down of what it prints.
+const WRITTEN: usize = 64 * 1024 * 1024;
 
 pub(super) struct Heard<'a> {
     /// Absent if what it prints is its answer.
@@ -17,6 +19,7 @@ pub(super) struct Heard<'a> {
     job: &'a Job<'a>,
     /// The answer; or with a reader, a line that has not ended.
     pending: Vec<u8>,
+    written: usize,
     answer: String,
     steps: u32,
     usage: Usage,
@@ -24,14 +27,13 @@ pub(super) struct Heard<'a> {
 
 impl<'a> Heard<'a> {
     pub(super) fn new(reader: Option<Reader>, job: &'a Job<'a>) -> Self {
-        Self { reader, job, pending: Vec::new(), answer: String::new(), steps: 0, usage: Usage::default() }
+        Self { reader, job, pending: Vec::new(), written: 0, answer: String::new(), steps: 0, usage: Usage::default() }
     }
 
     pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) {
         let is_report = stream == Stream::Stdout && self.reader.is_some();
         if !is_report {
-            let name = if stream == Stream::Stdout { "stdout" } else { "stderr" };
-            self.job.transcript.write("output", json!({ "stream": name, "text": String::from_utf8_lossy(bytes) }));
+            self.write_down(stream, bytes);
             (self.job.watch)(Event::Printed(stream, bytes));
         }
         if stream == Stream::Stdout {
@@ -41,6 +43,17 @@ impl<'a> Heard<'a> {
             }
             let over = self.pending.len().saturating_sub(KEPT);
             self.pending.drain(..over);
+        }
+    }
+
+    fn write_down(&mut self, stream: Stream, bytes: &[u8]) {
+        let name = if stream == Stream::Stdout { "stdout" } else { "stderr" };
+        let before = self.written;
+        self.written = before.saturating_add(bytes.len());
+        if self.written <= WRITTEN {
+            self.job.transcript.write("output", json!({ "stream": name, "text": String::from_utf8_lossy(bytes) }));
+        } else if before <= WRITTEN {
+            self.job.transcript.write("output", json!({ "stream": name, "text": "[more was printed than is kept]" }));
         }
     }
 

@@ -50,7 +50,8 @@ pub(crate) fn begin(app: &Arc<App>, build: Arc<Build>, order: Order) -> Result<(
     build.queue()?;
     let app = app.clone();
     tokio::spawn(async move {
-        let turn = app.builds.turn.acquire().await;
+        let waits_for = app.builds.turn(&build.workspace);
+        let turn = waits_for.acquire().await;
         build.runs();
         let result = work(&app, &build, &order).await;
         drop(turn);
@@ -149,11 +150,8 @@ async fn save(app: &Arc<App>, build: &Build, sandbox: &Arc<Sandbox>, keeps: &Kee
         Keeps::Template { name, replaces } => {
             let (info, _) = app.engine.snapshot(sandbox, None, None).await?;
             bytes = size(&info);
-            if *replaces && app.engine.snapshot_of_template(workspace, name)?.is_some() {
-                app.engine.remove_template(workspace, name).await?;
-            }
-            let named = named(app, workspace, &info, name);
-            // The name keeps it; without one, nothing does.
+            let named = named(app, workspace, &info, name, *replaces);
+            // The name keeps it; without one, nothing does. What the name stood for before goes, too.
             app.engine.delete_snapshot(workspace, &info.id).await?;
             named?;
             build.say(&format!("saved as {name}"), Level::Info, None);
@@ -162,8 +160,11 @@ async fn save(app: &Arc<App>, build: &Build, sandbox: &Arc<Sandbox>, keeps: &Kee
     Ok(bytes)
 }
 
-fn named(app: &App, workspace: &str, info: &SnapshotInfo, name: &str) -> Result<(), TemplateError> {
+fn named(app: &App, workspace: &str, info: &SnapshotInfo, name: &str, replaces: bool) -> Result<(), TemplateError> {
     let description = format!("built from steps on {}", info.template);
+    if replaces && app.engine.template_stands_for(workspace, name, info, &description)? {
+        return Ok(());
+    }
     app.engine.template_from_snapshot(workspace, info, name, &description).map(drop)
 }
 

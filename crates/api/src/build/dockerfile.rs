@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::steps::{Action, Plan, Usual};
+use super::steps::{Action, MOST_STEPS, Plan, Usual, too_many_steps};
 use crate::error::ApiError;
 use crate::wire::files::permissions;
 use crate::wire::sandbox::check_env;
@@ -14,6 +14,9 @@ use crate::wire::sandbox::check_env;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const USUAL: Usual = Usual { user: "root", workdir: Some("/") };
 const WITHOUT_MEANING: [&str; 6] = ["EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"];
+/// What a Dockerfile, and a word of it with its variables in their places, may have.
+const MOST_BYTES: usize = 256 * 1024;
+const LONGEST_WORD: usize = 32 * 1024;
 const ARCHIVES: [&str; 6] = [".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst"];
 
 type Variables = BTreeMap<String, String>;
@@ -43,19 +46,29 @@ impl Instruction {
 
     /// The form that is a JSON array, if it is one.
     fn array(&self) -> Option<Vec<String>> {
-        if self.rest.starts_with('[') { serde_json::from_str(&self.rest).ok() } else { None }
+        array(&self.rest)
     }
+}
+
+fn array(text: &str) -> Option<Vec<String>> {
+    if text.starts_with('[') { serde_json::from_str(text).ok() } else { None }
 }
 
 /// Reads a Dockerfile up to its base.
 pub(crate) fn parse(text: &str) -> Result<Dockerfile, ApiError> {
-    let mut instructions = instructions(text).into_iter();
+    if text.len() > MOST_BYTES {
+        return Err(ApiError::bad_request(format!("a Dockerfile may have {} KiB", MOST_BYTES >> 10)));
+    }
+    let mut instructions = instructions(text)?.into_iter();
     let mut global = Variables::new();
     for instruction in instructions.by_ref() {
         match instruction.keyword.as_str() {
-            "ARG" => global.extend(arguments(&instruction, &global)?.into_iter().filter_map(|(k, v)| Some((k, v?)))),
+            "ARG" => {
+                let said = arguments(&instruction, Scope::of(&global))?;
+                global.extend(said.into_iter().filter_map(|(name, value)| Some((name, value?))));
+            }
             "FROM" => {
-                let from = base(&instruction, &global)?;
+                let from = base(&instruction, Scope::of(&global))?;
                 return Ok(Dockerfile { from, global, instructions: instructions.collect() });
             }
             _ => return Err(instruction.wrong("comes before FROM")),
@@ -64,7 +77,21 @@ pub(crate) fn parse(text: &str) -> Result<Dockerfile, ApiError> {
     Err(ApiError::bad_request("the Dockerfile has no FROM"))
 }
 
-fn base(instruction: &Instruction, global: &Variables) -> Result<String, ApiError> {
+/// What `$NAME` may stand for: the first of these that has it.
+#[derive(Clone, Copy)]
+struct Scope<'a>([Option<&'a Variables>; 2]);
+
+impl<'a> Scope<'a> {
+    fn of(variables: &'a Variables) -> Self {
+        Self([Some(variables), None])
+    }
+
+    fn get(self, name: &str) -> Option<&'a String> {
+        self.0.into_iter().flatten().find_map(|variables| variables.get(name))
+    }
+}
+
+fn base(instruction: &Instruction, global: Scope<'_>) -> Result<String, ApiError> {
     let words = expand_all(instruction, global)?;
     let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.starts_with("--"));
     if let Some(other) = flags.iter().find(|flag| *flag != "--platform=linux/amd64") {
@@ -78,7 +105,7 @@ fn base(instruction: &Instruction, global: &Variables) -> Result<String, ApiErro
 }
 
 /// Lines put together, without comments.
-fn instructions(text: &str) -> Vec<Instruction> {
+fn instructions(text: &str) -> Result<Vec<Instruction>, ApiError> {
     let mut found = Vec::new();
     let mut lines = (1..).zip(text.lines()).peekable();
     while let Some((line, first)) = lines.next() {
@@ -102,25 +129,31 @@ fn instructions(text: &str) -> Vec<Instruction> {
         }
         let (keyword, rest) = (keyword.to_ascii_uppercase(), rest.trim().to_owned());
         let mark = if keyword == "RUN" || keyword == "COPY" { here_mark(&rest) } else { None };
-        let here = mark.map(|mark| {
+        let mut instruction = Instruction { line, keyword, rest, here: None };
+        if let Some(mark) = mark {
             let mut body = String::new();
-            for (_, text) in lines.by_ref() {
-                body = body + text + "\n";
+            loop {
+                let (_, text) = lines.next().ok_or_else(|| instruction.wrong("has a text without an end"))?;
+                body += text;
+                body.push('\n');
                 if text.trim_start_matches('\t') == mark {
                     break;
                 }
             }
-            body
-        });
-        found.push(Instruction { line, keyword, rest, here });
+            instruction.here = Some(body);
+        }
+        found.push(instruction);
+        if found.len() > MOST_STEPS {
+            return Err(too_many_steps());
+        }
     }
-    found
+    Ok(found)
 }
 
 /// The mark that ends a text behind an instruction: the word after `<<`.
 fn here_mark(rest: &str) -> Option<String> {
     let (_, after) = rest.split_once("<<")?;
-    let word = after.trim_start_matches('-').split_whitespace().next()?.trim_matches(['"', '\'']);
+    let word = after.strip_prefix('-').unwrap_or(after).split(char::is_whitespace).next()?.trim_matches(['"', '\'']);
     let fits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     fits.then(|| word.to_owned())
 }
@@ -141,6 +174,9 @@ impl Dockerfile {
         reader.env.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
         for instruction in &self.instructions {
             reader.take(instruction)?;
+            if reader.actions.len() > MOST_STEPS {
+                return Err(too_many_steps());
+            }
         }
         Ok(reader.plan())
     }
@@ -170,9 +206,8 @@ impl Reader<'_> {
             "COPY" | "ADD" => self.copy(it)?,
             "ENV" => self.variables(it)?,
             "ARG" => {
-                let known = self.known();
                 let mut said = Variables::new();
-                for (name, value) in arguments(it, &known)? {
+                for (name, value) in arguments(it, self.known())? {
                     said.extend(value.or_else(|| self.global.get(&name).cloned()).map(|value| (name, value)));
                 }
                 check_env(&said)?;
@@ -223,14 +258,12 @@ impl Reader<'_> {
     }
 
     /// What `$NAME` may stand for.
-    fn known(&self) -> Variables {
-        let mut known = self.arguments.clone();
-        known.extend(self.env.clone());
-        known
+    fn known(&self) -> Scope<'_> {
+        Scope([Some(&self.env), Some(&self.arguments)])
     }
 
     fn one(&self, it: &Instruction) -> Result<String, ApiError> {
-        match expand_all(it, &self.known())?.as_slice() {
+        match expand_all(it, self.known())?.as_slice() {
             [word] if !word.is_empty() => Ok(word.clone()),
             _ => Err(it.wrong("needs one argument")),
         }
@@ -249,7 +282,7 @@ impl Reader<'_> {
         if rest.is_empty() {
             return Err(it.wrong("needs a command"));
         }
-        let argv = match (&it.here, it.array()) {
+        let argv = match (&it.here, array(rest)) {
             (Some(body), _) if rest.starts_with("<<") => {
                 let end = body.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
                 self.in_shell(&body[..end])
@@ -270,12 +303,12 @@ impl Reader<'_> {
             [name, _, ..] if !name.contains('=') => {
                 // The old form: a name, and all the rest is its value.
                 let value = it.rest[name.len()..].trim_start();
-                said.insert(name.clone(), expand(value, &known).map_err(|what| it.wrong(what))?);
+                said.insert(name.clone(), expand(value, known).map_err(|what| it.wrong(what))?);
             }
             [] => return Err(it.wrong("needs a name and a value")),
             words => {
                 for word in words {
-                    let word = expand(word, &known).map_err(|what| it.wrong(what))?;
+                    let word = expand(word, known).map_err(|what| it.wrong(what))?;
                     let (name, value) = word.split_once('=').ok_or_else(|| it.wrong("needs a name and a value"))?;
                     said.insert(name.to_owned(), value.to_owned());
                 }
@@ -291,8 +324,7 @@ impl Reader<'_> {
         if it.here.is_some() {
             return Err(it.wrong("of a text in the Dockerfile is not understood here"));
         }
-        let known = self.known();
-        let (flags, mut words) = flags(it, &known)?;
+        let (flags, mut words) = flags(it, self.known())?;
         let (mut owner, mut mode) = ("root".to_owned(), None);
         for flag in flags {
             match flag.split_once('=').unwrap_or((&flag, "")) {
@@ -305,6 +337,9 @@ impl Reader<'_> {
         }
         let target =
             words.pop().filter(|_| !words.is_empty()).ok_or_else(|| it.wrong("needs a source and a target"))?;
+        if words.len() > MOST_STEPS {
+            return Err(too_many_steps());
+        }
         let many = words.len() > 1;
         for source in words {
             let hash = self.context.ok_or_else(|| it.wrong("needs files, and none came with the Dockerfile"))?;
@@ -342,7 +377,7 @@ fn form(it: &Instruction) -> Option<Form> {
 }
 
 /// `--flags`, and what comes after them, as words or as an array.
-fn flags(it: &Instruction, known: &Variables) -> Result<(Vec<String>, Vec<String>), ApiError> {
+fn flags(it: &Instruction, known: Scope<'_>) -> Result<(Vec<String>, Vec<String>), ApiError> {
     let mut rest = it.rest.as_str();
     let mut flags = Vec::new();
     while rest.starts_with("--") {
@@ -350,16 +385,13 @@ fn flags(it: &Instruction, known: &Variables) -> Result<(Vec<String>, Vec<String
         flags.push(expand(flag, known).map_err(|what| it.wrong(what))?);
         rest = more.trim_start();
     }
-    let words = match serde_json::from_str::<Vec<String>>(rest) {
-        Ok(words) if rest.starts_with('[') => words,
-        _ => split(rest),
-    };
+    let words = array(rest).unwrap_or_else(|| split(rest));
     let words = words.iter().map(|word| expand(word, known)).collect::<Result<_, _>>();
     Ok((flags, words.map_err(|what| it.wrong(what))?))
 }
 
 /// Names of arguments, with their values where they have one.
-fn arguments(it: &Instruction, known: &Variables) -> Result<Vec<(String, Option<String>)>, ApiError> {
+fn arguments(it: &Instruction, known: Scope<'_>) -> Result<Vec<(String, Option<String>)>, ApiError> {
     let words = expand_all(it, known)?;
     if words.is_empty() {
         return Err(it.wrong("needs a name"));
@@ -371,7 +403,7 @@ fn arguments(it: &Instruction, known: &Variables) -> Result<Vec<(String, Option<
     Ok(words.into_iter().map(pair).collect())
 }
 
-fn expand_all(it: &Instruction, known: &Variables) -> Result<Vec<String>, ApiError> {
+fn expand_all(it: &Instruction, known: Scope<'_>) -> Result<Vec<String>, ApiError> {
     let words = split(&it.rest).iter().map(|word| expand(word, known)).collect::<Result<_, _>>();
     words.map_err(|what| it.wrong(what))
 }
@@ -402,10 +434,13 @@ fn split(text: &str) -> Vec<String> {
 }
 
 /// A word without its quotes, with variables in their places.
-fn expand(word: &str, known: &Variables) -> Result<String, &'static str> {
+fn expand(word: &str, known: Scope<'_>) -> Result<String, &'static str> {
     let (mut out, mut quote) = (String::new(), None);
     let mut letters = word.chars().peekable();
     while let Some(letter) = letters.next() {
+        if out.len() > LONGEST_WORD {
+            return Err("is too long with its variables in their places");
+        }
         match (letter, quote) {
             ('\'' | '"', None) => quote = Some(letter),
             (_, Some(open)) if letter == open => quote = None,
@@ -439,7 +474,7 @@ fn expand(word: &str, known: &Variables) -> Result<String, &'static str> {
 }
 
 /// `NAME`, `NAME:-otherwise` or `NAME:+if it has one`.
-fn substitute(inside: &str, known: &Variables) -> Result<String, &'static str> {
+fn substitute(inside: &str, known: Scope<'_>) -> Result<String, &'static str> {
     let end = inside.find(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')).unwrap_or(inside.len());
     let (name, rest) = inside.split_at(end);
     let value = known.get(name).filter(|value| !value.is_empty());
@@ -517,6 +552,20 @@ CMD ["-m", "http.server"]
     }
 
     #[test]
+    fn a_small_dockerfile_stays_small() {
+        let tenfold = "ARG A=$A$A$A$A$A$A$A$A$A$A\n".repeat(12);
+        for text in [
+            format!("ARG A=0123456789\n{tenfold}FROM base"),
+            format!("FROM base\nARG A=0123456789\n{tenfold}"),
+            format!("FROM base\n{}", "RUN true\n".repeat(MOST_STEPS + 1)),
+            format!("FROM base\nCOPY {} /x", "a ".repeat(MOST_STEPS + 1)),
+            format!("FROM base\n# {}", "x".repeat(MOST_BYTES)),
+        ] {
+            assert!(plan(&text).is_err(), "{}", &text[..60]);
+        }
+    }
+
+    #[test]
     fn start_commands_are_put_together_as_docker_does() {
         let start = |text: &str| plan(&format!("FROM base\n{text}")).unwrap().start;
         assert_eq!(start("RUN true"), None);
@@ -538,6 +587,7 @@ CMD ["-m", "http.server"]
             ("FROM base\nCOPY a", "source and a target"),
             ("FROM base\nONBUILD RUN x", "not understood"),
             ("FROM base\nENV A=${B", "without an end"),
+            ("FROM base\nRUN <<EOF\nmake", "without an end"),
             ("FROM base\nRUN --mount=type=secret,id=x true", "cannot have"),
             ("FROM --platform=linux/arm64 base", "cannot have"),
         ] {

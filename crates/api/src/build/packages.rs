@@ -11,14 +11,14 @@ use crate::error::ApiError;
 
 /// Begins a build, or puts it into the queue.
 pub(crate) fn begin(app: &Arc<App>, workspace: &str, name: &str, recipe: Recipe) -> Result<Arc<Build>, ApiError> {
-    let build = app.builds.ask(workspace, name);
+    let build = app.builds.ask(workspace, name)?;
     build.queue()?;
     tokio::spawn(work(app.clone(), build.clone(), recipe));
     Ok(build)
 }
 
 async fn work(app: Arc<App>, build: Arc<Build>, recipe: Recipe) {
-    let _turn = app.builds.turn.acquire().await.expect("the semaphore is never closed");
+    let _turn = app.builds.packages.acquire().await.expect("the semaphore is never closed");
     build.runs();
     let heard = build.clone();
     let on_step = move |step: Step| heard.say(&step.text, Level::Info, None);

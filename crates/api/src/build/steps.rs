@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::start::Start;
 use crate::error::ApiError;
+use crate::wire::sandbox::check_map;
 
-const MOST_STEPS: usize = 1000;
+pub(super) const MOST_STEPS: usize = 1000;
 /// So much of a step is repeated in an error.
 const LONGEST_NAME: usize = 200;
 
@@ -56,9 +57,10 @@ pub(crate) enum Action {
 impl Plan {
     pub(crate) fn check(&self) -> Result<(), ApiError> {
         if self.actions.len() > MOST_STEPS {
-            return Err(ApiError::bad_request(format!("a template has {MOST_STEPS} steps at most")));
+            return Err(too_many_steps());
         }
-        Ok(())
+        // All that is started in the template has them.
+        check_map("ENV", &self.outcome(Start::default()).env)
     }
 
     /// What holds for all that is started in the template.
@@ -68,6 +70,10 @@ impl Plan {
         }
         start
     }
+}
+
+pub(super) fn too_many_steps() -> ApiError {
+    ApiError::bad_request(format!("a template has {MOST_STEPS} steps at most"))
 }
 
 impl Action {

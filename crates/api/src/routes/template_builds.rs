@@ -26,6 +26,11 @@ use crate::wire::template::{BuildRequest, BuildView};
 
 /// What a Dockerfile and its files may have together.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// What a form may have besides.
+const AROUND_FILES: usize = 1 << 20;
+const LEAST_PART: usize = 64;
+/// Lines of a log that are held for a client that may be slow.
+const AT_ONCE: usize = 100;
 /// A form that stands still for so long is dropped.
 const STILL_FOR: Duration = Duration::from_secs(60);
 
@@ -90,8 +95,9 @@ fn text_of(wish: &BuildRequest) -> Result<Option<String>, ApiError> {
     match (&wish.dockerfile, &wish.image_ref) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(ApiError::bad_request("a template is built from a dockerfile or an image_ref")),
-        _ if wish.from.is_some() || !wish.packages.is_empty() => {
-            Err(ApiError::bad_request("a Dockerfile says itself what it is made from; leave from and packages out"))
+        _ if wish.from.is_some() || !wish.packages.is_empty() || !wish.npm.is_empty() => {
+            let message = "a Dockerfile says itself what it is made from; leave from, packages and npm out";
+            Err(ApiError::bad_request(message))
         }
         (Some(text), None) => Ok(Some(text.clone())),
         (None, Some(image)) => Ok(Some(format!("FROM {image}"))),
@@ -112,7 +118,7 @@ async fn from_dockerfile(
     let env = base.start().unwrap_or_default().env;
     let context = if files.is_empty() { None } else { Some(build::keep_files(app, workspace, files).await?) };
     let begun = file.plan(&env, context.as_deref()).and_then(|plan| {
-        let build = app.builds.ask(workspace, &wish.name);
+        let build = app.builds.ask(workspace, &wish.name)?;
         let keeps = Keeps::Template { name: wish.name.clone(), replaces };
         let (vcpus, memory_mib, disk_mib) = (wish.cpu, wish.memory_mb, wish.disk_mb);
         build::begin(app, build.clone(), Order { base, note, plan, vcpus, memory_mib, disk_mib, keeps })?;
@@ -159,7 +165,7 @@ async fn read(request: Request) -> Result<(BuildRequest, Files), ApiError> {
 /// A form of parts: fields, and files whose names are their paths.
 async fn parts(mut request: Request) -> Result<(BuildRequest, Files), ApiError> {
     let wrong = |_| ApiError::bad_request("the form cannot be read");
-    DefaultBodyLimit::disable().apply(&mut request);
+    DefaultBodyLimit::max(MOST_BYTES + AROUND_FILES).apply(&mut request);
     let mut parts =
         Multipart::from_request(request, &()).await.map_err(|_| ApiError::bad_request("this is no form"))?;
     let (mut fields, mut files, mut left) = (Vec::new(), Files::new(), MOST_BYTES);
@@ -167,6 +173,8 @@ async fn parts(mut request: Request) -> Result<(BuildRequest, Files), ApiError> 
         let field = tokio::time::timeout(STILL_FOR, parts.next_field()).await.map_err(|_| too_slow())?;
         let Some(mut field) = field.map_err(wrong)? else { break };
         let (name, is_file) = (field.name().unwrap_or_default().to_owned(), field.file_name().is_some());
+        // A part without content takes room, too.
+        left = left.checked_sub(name.len() + LEAST_PART).ok_or_else(too_large)?;
         let mut content = Vec::new();
         loop {
             let chunk = tokio::time::timeout(STILL_FOR, field.chunk()).await.map_err(|_| too_slow())?;
@@ -292,14 +300,20 @@ async fn logs(
 async fn relay(build: Arc<Build>, follows: bool, events: Events) -> Result<(), Gone> {
     let (mut progress, mut sent) = (build.progress(), 0);
     loop {
-        let now = progress.borrow_and_update().clone();
-        for line in &now.lines[sent..] {
+        let (lines, is_over) = {
+            let now = progress.borrow_and_update();
+            let lines: Vec<_> = now.lines.iter().skip(sent).take(AT_ONCE).map(|line| line.text.clone()).collect();
+            (lines, now.is_over())
+        };
+        for line in &lines {
             // The public client takes a line that says just this for the end.
-            let line = if line.text.trim() == "end" { "end." } else { &line.text };
-            events.send_text(None, line).await?;
+            events.send_text(None, if line.trim() == "end" { "end." } else { line }).await?;
         }
-        sent = now.lines.len();
-        if now.is_over() || !follows || progress.changed().await.is_err() {
+        sent += lines.len();
+        if lines.len() == AT_ONCE {
+            continue;
+        }
+        if is_over || !follows || progress.changed().await.is_err() {
             return events.send_text(Some("done"), "end").await;
         }
     }

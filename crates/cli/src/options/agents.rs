@@ -36,7 +36,7 @@ pub struct Agent {
     pub task: String,
     /// Let a command line do it, in the sandbox, instead of our loop: claude, codex, or a shell command that is given
     /// the task as its last argument. It reaches the model's server only, and never has the key
-    #[arg(long, value_name = "CLI")]
+    #[arg(long, value_name = "CLI", conflicts_with_all = ["max_tokens", "max_cost"])]
     pub engine: Option<String>,
     /// The API to speak [default: anthropic if ANTHROPIC_API_KEY is set, else chat]
     #[arg(long, value_name = "anthropic|chat|responses")]

@@ -43,6 +43,23 @@ impl Engine {
         Ok(summary(template, snapshot))
     }
 
+    /// Makes a template of this kind stand for another snapshot. False when there is none.
+    pub fn template_stands_for(
+        &self,
+        workspace: &str,
+        name: &str,
+        snapshot: &SnapshotInfo,
+        description: &str,
+    ) -> Result<bool, StoreError> {
+        let template = SnapshotTemplate {
+            workspace: workspace.to_owned(),
+            name: name.to_owned(),
+            snapshot: snapshot.id.clone(),
+            description: description.to_owned(),
+        };
+        self.store.change_snapshot_template(&template)
+    }
+
     /// The snapshot that a template of a workspace stands for, if it is one of this kind.
     pub fn snapshot_of_template(&self, workspace: &str, name: &str) -> Result<Option<SnapshotInfo>, StoreError> {
         let Some(template) = self.store.snapshot_template(workspace, name)? else { return Ok(None) };

@@ -33,6 +33,22 @@ impl Store {
         Ok(row.flatten())
     }
 
+    /// False when there is none of this name.
+    pub fn change_snapshot_template(&self, template: &SnapshotTemplate) -> Result<bool, StoreError> {
+        let rows = self
+            .connection()
+            .prepare_cached(
+                "UPDATE snapshot_templates SET snapshot = ?3, description = ?4 WHERE workspace = ?1 AND name = ?2",
+            )?
+            .execute([
+                template.workspace.as_str(),
+                template.name.as_str(),
+                template.snapshot.as_str(),
+                template.description.as_str(),
+            ])?;
+        Ok(rows == 1)
+    }
+
     /// Those of all workspaces.
     pub fn snapshot_templates(&self) -> Result<Vec<SnapshotTemplate>, StoreError> {
         let connection = self.connection();

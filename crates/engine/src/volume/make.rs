@@ -87,13 +87,17 @@ impl Engine {
 
     /// Deletes all volumes of a workspace that is no more.
     pub fn delete_volumes_of(&self, workspace: &str) -> Result<(), VolumeError> {
+        let mut result = Ok(());
         for info in self.store.volumes()?.into_iter().filter(|info| info.workspace == workspace) {
-            if let Claim::HeldBy(by) = self.store.remove_volume(&info.id)? {
-                return Err(VolumeError::InUse { name: info.name, by });
-            }
-            fs::remove_file(self.volume_file(&info.id))?;
+            // One that cannot go keeps none of the others.
+            let removed = match self.store.remove_volume(&info.id) {
+                Ok(Claim::HeldBy(by)) => Err(VolumeError::InUse { name: info.name, by }),
+                Ok(Claim::Granted | Claim::Gone) => fs::remove_file(self.volume_file(&info.id)).map_err(Into::into),
+                Err(error) => Err(error.into()),
+            };
+            result = result.and(removed);
         }
-        Ok(())
+        result
     }
 
     /// A copy under another name. One that a sandbox writes is copied as it is at one moment, for which the sandbox

@@ -42,6 +42,9 @@ struct Wish {
     memory_mb: Option<u32>,
 }
 
+/// Each is saved by itself.
+const MOST_TAGS: usize = 16;
+
 async fn request(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
@@ -51,6 +54,9 @@ async fn request(
     let text = wish.name.or(wish.alias).ok_or_else(|| ApiError::bad_request("name is missing"))?;
     let name = Name::parse(&text)?;
     let mut names: Vec<Name> = Vec::new();
+    if wish.tags.len() > MOST_TAGS {
+        return Err(ApiError::bad_request(format!("a template may have {MOST_TAGS} tags")));
+    }
     for tag in &wish.tags {
         names.push(Name::parse(&format!("{}:{tag}", name.name))?);
     }
@@ -58,7 +64,7 @@ async fn request(
         names.insert(0, name.clone());
     }
     let workspace = caller.workspace().as_str();
-    let build = app.builds.ask(workspace, &name.name);
+    let build = app.builds.ask(workspace, &name.name)?;
     let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
     let (workspace, vcpus, memory_mib) = (workspace.to_owned(), wish.cpu_count, wish.memory_mb);
     app.e2b.ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });

@@ -84,7 +84,7 @@ impl Dress {
         if owner.is_empty() && mode.is_empty() {
             return Ok(());
         }
-        command(volume, &["sh", "-c", DRESS, "dress", &volume.place(path), &owner, &mode]).await
+        command(volume, &["sh", "-c", DRESS, "dress", &volume.inside(path).await?, &owner, &mode]).await
     }
 }
 
@@ -133,7 +133,7 @@ async fn make_dir(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let (path, dress) = (query.path()?, query.dress());
     volume.before(&app, &format!("mkdir {path}")).await?;
-    let place = volume.place(&path);
+    let place = volume.inside(&path).await?;
     let mut line = vec!["mkdir", "--", place.as_str()];
     if query.force.unwrap_or_default() {
         line.insert(1, "-p");
@@ -162,6 +162,8 @@ async fn remove(Named { app, volume }: Named, Params(query): Params<Query>) -> R
     }
     entry(&volume, &path).await?;
     volume.before(&app, &format!("remove {path}")).await?;
+    let parent = path.rsplit_once('/').map_or("/", |(parent, _)| if parent.is_empty() { "/" } else { parent });
+    volume.inside(parent).await?;
     volume.sandbox.remove(&volume.place(&path), true).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -172,7 +174,8 @@ async fn read(Named { volume, .. }: Named, Params(query): Params<Query>) -> Resu
     if found["type"] == "directory" {
         return Err(ApiError::bad_request(format!("{path} is a directory")));
     }
-    let mut response = body(volume.sandbox.read_file(&volume.place(&path), 0, None)?).await?;
+    let place = volume.inside(&path).await?;
+    let mut response = body(volume.sandbox.read_file(&place, 0, None)?).await?;
     if found["type"] == "file" && found["size"] == 0 {
         // The JavaScript client knows an empty file by this.
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(0));
@@ -190,7 +193,8 @@ async fn write(
         return Err(ApiError::conflict("already_exists", format!("{path} is there already")));
     }
     volume.before(&app, &format!("write {path}")).await?;
-    let upload = volume.sandbox.write_file(&volume.place(&path), WriteMode::Replace, None, None)?;
+    let place = volume.inside(&path).await?;
+    let upload = volume.sandbox.write_file(&place, WriteMode::Replace, None, None)?;
     send(&upload, body).await?;
     upload.finish().await?;
     dress.put_on(&volume, &path).await?;
@@ -217,6 +221,13 @@ async fn entry(volume: &Opened, path: &str) -> Result<Value, ApiError> {
 async fn entries(volume: &Opened, path: &str, from: u32, to: u32) -> Result<Vec<Value>, ApiError> {
     let (place, from, to) = (volume.place(path), from.to_string(), to.to_string());
     let said = volume.run(&["find", &place, "-mindepth", &from, "-maxdepth", &to, "-printf", FIELDS]).await?;
+    if said.code != 0 && !said.stderr.contains("No such file or directory") {
+        return Err(ApiError::new(
+            StatusCode::BAD_GATEWAY,
+            "listing_failed",
+            "what is there could not be listed whole",
+        ));
+    }
     let root = volume.place("/");
     let text = String::from_utf8_lossy(&said.stdout);
     let fields: Vec<&str> = text.split('\0').collect();

@@ -89,9 +89,15 @@ async fn create(
         async move {
             let spec = body.value.into_spec(app, workspace.as_str())?;
             let info = make(app, workspace, spec).await.map_err(no_template)?;
-            give_volumes(app, &info).await?;
             context.made(info.id.as_str());
             mark.made(info.id.as_str());
+            if let Err(error) = give_volumes(app, &info).await {
+                // Nobody was told of it.
+                if let Some(sandbox) = app.engine.get(&info.id) {
+                    let _ = sandbox.end(EndReason::Requested).await;
+                }
+                return Err(error);
+            }
             Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
         }
     })

@@ -132,6 +132,8 @@ class AsyncAgent:
         elif setup is not None:
             await settle(setup(parent))
         forks = await parent.fork_tree(trial.attempts)
+        if not forks:
+            raise SandlingError("none of the forks could be made; there may be no room for them")
         try:
             for fork in forks:
                 await fork.set_ttl(int(self._budget.seconds + trial.check_seconds) + _TTL_SLACK)

@@ -133,6 +133,8 @@ class Agent:
         elif setup is not None:
             settle(setup(parent))
         forks = parent.fork_tree(trial.attempts)
+        if not forks:
+            raise SandlingError("none of the forks could be made; there may be no room for them")
         try:
             for fork in forks:
                 fork.set_ttl(int(self._budget.seconds + trial.check_seconds) + _TTL_SLACK)
