@@ -97,7 +97,7 @@ async fn run_cell(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
     let mut value = None;
     loop {
         match cell.next().await? {
-            CellOutput::Result(result) => value = result.get("text/plain").cloned(),
+            CellOutput::Value(result) => value = result.get("text/plain").cloned(),
             CellOutput::Done(_) => break,
             _ => {}
         }
