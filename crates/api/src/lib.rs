@@ -38,9 +38,10 @@ pub use server::{ServerLimits, serve};
 // What a client sends, for clients in Rust, and the answers that the CLI also gives by itself.
 pub use wire::access::{CreateToken, Limits, ScopeName};
 pub use wire::exec::{ExecRequest, LanguageName, OnLimitName};
-pub use wire::network::{ModeName, NetworkLimits, NetworkRequest, SecretList, SecretView, SetSecret, TlsName};
+pub use wire::network::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 pub use wire::preview::CreatePreview;
 pub use wire::sandbox::{CheckpointsName, CreateSandbox, SandboxView};
+pub use wire::secrets::{SecretList, SecretView, SetSecret};
 pub use wire::session::{SessionInput, SessionStart, WindowSize};
 pub use wire::template::{BuildRequest, TemplateView};
 pub use wire::volume::VolumeMount;

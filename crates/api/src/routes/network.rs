@@ -17,7 +17,9 @@ use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::sse::{self, Events, Gone};
 use crate::wire::events::EventParams;
-use crate::wire::network::{NetworkEventList, NetworkEventView, NetworkRequest, NetworkView};
+use crate::wire::network::NetworkRequest;
+use crate::wire::network_events::{NetworkEventList, NetworkEventView};
+use crate::wire::network_view::NetworkView;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(get, set)).routes(routes!(events))

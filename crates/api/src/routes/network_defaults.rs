@@ -12,7 +12,8 @@ use crate::app::App;
 use crate::auth::{Admin, Caller, Read};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::network::{NetworkDefaultView, NetworkRequest};
+use crate::wire::network::NetworkRequest;
+use crate::wire::network_view::NetworkDefaultView;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(of_workspace, set_of_workspace, remove_of_workspace)).routes(routes!(

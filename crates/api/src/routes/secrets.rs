@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::auth::{Admin, Caller, Read};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::network::{SecretList, SecretView, SetSecret};
+use crate::wire::secrets::{SecretList, SecretView, SetSecret};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(set, remove))

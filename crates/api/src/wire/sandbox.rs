@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::network::{NetworkRequest, NetworkSummary};
+use super::network::NetworkRequest;
+use super::network_view::NetworkSummary;
 use super::seconds;
 use super::volume::{MountedView, VolumeMount};
 use crate::error::ApiError;

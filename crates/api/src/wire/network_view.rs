@@ -1,0 +1,143 @@
+//! What sandboxes may reach, and what went through their gateways, as it is shown.
+
+use sandling_engine::network::{AttachedSecret, NetworkCounts};
+use sandling_engine::{NetworkDefault, NetworkSettings, Sandbox};
+use sandling_network::policy::{Mode, Policy, TlsMode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::network::{ModeName, NetworkLimits, TlsName};
+
+/// The policy of a sandbox.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct PolicyView {
+    mode: ModeName,
+    allow: Vec<String>,
+    tls: TlsName,
+}
+
+impl From<&Policy> for PolicyView {
+    fn from(policy: &Policy) -> Self {
+        let mode = match policy.mode {
+            Mode::Deny => ModeName::Deny,
+            Mode::Allow => ModeName::Allow,
+            Mode::Open => ModeName::Open,
+            Mode::Learn => ModeName::Learn,
+        };
+        let tls = match policy.tls {
+            TlsMode::Sealed => TlsName::Sealed,
+            TlsMode::Inspected => TlsName::Inspected,
+        };
+        Self { mode, allow: policy.allow.iter().map(ToString::to_string).collect(), tls }
+    }
+}
+
+/// What a sandbox may reach, in a few words.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct NetworkSummary {
+    #[serde(flatten)]
+    policy: PolicyView,
+    secrets: Vec<String>,
+    group: Option<String>,
+}
+
+impl From<&NetworkSettings> for NetworkSummary {
+    fn from(settings: &NetworkSettings) -> Self {
+        let secrets = settings.secrets.iter().map(|secret| secret.name.clone()).collect();
+        let group = settings.group.as_ref().map(|membership| membership.group.clone());
+        Self { policy: (&settings.policy).into(), secrets, group }
+    }
+}
+
+/// What a sandbox may reach, and what went through its gateway.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NetworkView {
+    #[serde(flatten)]
+    policy: PolicyView,
+    /// What it may use, whoever said so.
+    limits: NetworkLimits,
+    secrets: Vec<AttachedView>,
+    group: Option<GroupView>,
+    counts: CountsView,
+    /// In the mode `learn`: the list that would have allowed what was used.
+    learned: Option<Vec<String>>,
+}
+
+/// What new sandboxes may reach that say nothing about it themselves.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NetworkDefaultView {
+    /// Absent: it is left to the workspace's default, and that to none at all.
+    policy: Option<PolicyView>,
+    /// Those that it sets.
+    limits: NetworkLimits,
+}
+
+impl From<NetworkDefault> for NetworkDefaultView {
+    fn from(default: NetworkDefault) -> Self {
+        Self { policy: default.policy.as_ref().map(PolicyView::from), limits: default.limits.into() }
+    }
+}
+
+/// Whom the sandbox is together with.
+#[derive(Debug, Serialize, ToSchema)]
+struct GroupView {
+    name: String,
+    /// By which the others reach it.
+    names: Vec<String>,
+}
+
+/// A secret that the sandbox may use.
+#[derive(Debug, Serialize, ToSchema)]
+struct AttachedView {
+    /// Also of the variable that holds the placeholder.
+    name: String,
+    /// What the guest has instead of the value.
+    placeholder: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct CountsView {
+    sent_bytes: u64,
+    received_bytes: u64,
+    connections_open: u64,
+    connections_allowed: u64,
+    connections_refused: u64,
+    dns_queries: u64,
+    dns_refused: u64,
+    requests_refused: u64,
+    packets_refused: u64,
+}
+
+impl NetworkView {
+    pub(crate) fn of(sandbox: &Sandbox) -> Self {
+        let settings = sandbox.network();
+        let attached = |AttachedSecret { name, placeholder }| AttachedView { name, placeholder };
+        let learned = sandbox.learned_policy().filter(|_| settings.policy.mode == Mode::Learn);
+        Self {
+            policy: (&settings.policy).into(),
+            limits: sandbox.network_limits().into(),
+            secrets: settings.secrets.into_iter().map(attached).collect(),
+            group: settings
+                .group
+                .map(|membership| GroupView { names: membership.names(sandbox.id()), name: membership.group }),
+            counts: sandbox.network_counts().into(),
+            learned: learned.map(|policy| policy.allow.iter().map(ToString::to_string).collect()),
+        }
+    }
+}
+
+impl From<NetworkCounts> for CountsView {
+    fn from(counts: NetworkCounts) -> Self {
+        Self {
+            sent_bytes: counts.sent_bytes,
+            received_bytes: counts.received_bytes,
+            connections_open: counts.connections_open,
+            connections_allowed: counts.connections_allowed,
+            connections_refused: counts.connections_refused,
+            dns_queries: counts.dns_queries,
+            dns_refused: counts.dns_refused,
+            requests_refused: counts.requests_refused,
+            packets_refused: counts.packets_refused,
+        }
+    }
+}
