@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
@@ -52,10 +52,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let is_json = is_json(request.headers());
+        let replaces = request.method() == Method::PUT;
         let bytes = read(request.into_body()).await?;
         if !bytes.is_empty() && !is_json {
             let message = "the body must be JSON, with the content type application/json";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
+        }
+        if bytes.is_empty() && replaces {
+            // Elsewhere nothing at all stands for an empty object. Here it would take everything away, by mistake.
+            return Err(ApiError::bad_request("the body is missing; `{}` stands for nothing set"));
         }
         // An empty body, whatever its type, stands for an object without fields.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };

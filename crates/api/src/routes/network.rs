@@ -46,7 +46,7 @@ async fn get(
 /// whole one. `secrets` names all that it has from then on.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
-    request_body = Option<NetworkRequest>, responses((status = 200, body = NetworkView)),
+    request_body = NetworkRequest, responses((status = 200, body = NetworkView)),
 )]
 async fn set(
     State(app): State<Arc<App>>,

@@ -101,6 +101,16 @@ async fn the_same_key_with_another_body_is_told_apart() {
 }
 
 #[tokio::test]
+async fn nothing_at_all_takes_nothing_away() {
+    let server = Server::start().await;
+    for path in ["/v1/network", "/v1/templates/base/network", "/v1/workspaces/default/quota"] {
+        assert_eq!(server.call(Some(TOKEN), "PUT", path, None).await.refusal().0, 400, "{path}");
+        assert_eq!(server.call(Some(TOKEN), "PUT", path, Some(json!({}))).await.status, 200, "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_preview_is_never_open_by_default() {
     let server = Server::start().await;
     for token in ["", "?sandling_token=abc.def"] {
