@@ -18,8 +18,10 @@ use tempfile::TempDir;
 
 use crate::harness::{SANDLING, templates};
 
-/// Some two minutes on a quiet machine with two slow cores; many times that on a busy one.
-const WITHIN: Duration = Duration::from_secs(1500);
+/// Some two minutes on a quiet machine with two slow cores; a few times that on a busy one.
+const WITHIN: Duration = Duration::from_secs(420);
+/// Now and then the emulated processor with SVM stands still for ever, with everything in it.
+const TRIES: usize = 3;
 
 const TEMPLATE: &str = "nested";
 
@@ -32,7 +34,11 @@ fn a_template_is_baked_and_restored_and_runs_code_under_kvm() {
     let image = template();
     let work = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let kernel = make(work.path(), &image);
-    let results = run_outer(work.path(), &kernel);
+    let mut results = run_outer(work.path(), &kernel);
+    for _ in 1..TRIES {
+        results = results.or_else(|_| run_outer(work.path(), &kernel));
+    }
+    let results = results.unwrap();
 
     let doctor = results.json("doctor");
     let accelerator = doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "accelerator");
@@ -129,15 +135,17 @@ impl Drop for Outer {
     }
 }
 
-fn run_outer(work: &Path, kernel: &Path) -> Results {
+/// The same disk each time: what is written to it is forgotten. Or what the console said until it was given up.
+fn run_outer(work: &Path, kernel: &Path) -> Result<Results, String> {
     let console = work.join("console");
     let drive = |file: &str| format!("if=virtio,file={},format=raw,cache=unsafe", work.join(file).display());
+    let disk = format!("{},snapshot=on", drive("disk.img"));
     // It must not outlive a test that is killed.
     let child = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
         .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"])
         .args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", OUTER_CPU, "-m", OUTER_MEMORY_MIB])
-        .args(["-drive", &drive("disk.img"), "-drive", &drive("results.tar")])
+        .args(["-drive", &disk, "-drive", &drive("results.tar")])
         .arg("-kernel")
         .arg(kernel)
         .arg("-initrd")
@@ -151,7 +159,9 @@ fn run_outer(work: &Path, kernel: &Path) -> Results {
     let mut outer = Outer(child);
     let given_up = Instant::now() + WITHIN;
     while outer.0.try_wait().unwrap().is_none() {
-        assert!(Instant::now() < given_up, "not over within {WITHIN:?}: {}", read(&console));
+        if Instant::now() > given_up {
+            return Err(format!("not over within {WITHIN:?}: {}", read(&console)));
+        }
         std::thread::sleep(Duration::from_millis(100));
     }
     let results = Results { dir: work.join("results"), console };
@@ -162,7 +172,7 @@ fn run_outer(work: &Path, kernel: &Path) -> Results {
         "no results: {}",
         read(&results.console)
     );
-    results
+    Ok(results)
 }
 
 fn read(path: &Path) -> String {
