@@ -108,6 +108,10 @@ impl Baked {
         self.dir.join("overlay.qcow2")
     }
 
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub(crate) fn layer_name(&self) -> String {
         format!("baked-{}", self.manifest.id)
     }

@@ -8,6 +8,9 @@ use sandling_vmm::accelerator::AcceleratorChoice;
 use crate::home::Home;
 use crate::network::NetworkConfig;
 
+/// `off`: see [`EngineConfig::thaw`].
+pub const THAW_VARIABLE: &str = "SANDLING_THAW";
+
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
     pub home: Home,
@@ -24,6 +27,9 @@ pub struct EngineConfig {
     pub takeover: bool,
     /// What sandboxes' networks are like, whatever their policies say.
     pub network: NetworkConfig,
+    /// Machines under emulation go on as processes that were kept, with everything translated. Otherwise each begins with
+    /// its devices' state alone, slower, and at addresses of its own.
+    pub thaw: bool,
     /// The program that is executed to set up a machine's jail; it is given `__jail` as its first argument.
     pub launcher: PathBuf,
 }
@@ -40,6 +46,7 @@ impl EngineConfig {
             hibernate_after: Some(Duration::from_secs(300)),
             takeover: false,
             network: NetworkConfig::default(),
+            thaw: std::env::var_os(THAW_VARIABLE).is_none_or(|wish| wish != "off"),
             launcher: std::env::current_exe()?,
         })
     }

@@ -127,7 +127,7 @@ impl Engine {
         let (made, boot_mode) = match standby {
             Some(made) => (made, BootMode::Standby),
             None => {
-                let mut source = template.source(&self.maker.library);
+                let mut source = template.source(&self.maker);
                 source.volume_mib = volumes.largest_mib();
                 let made = self.maker.restore(&source).await?;
                 identify(made.link(), &made.id, Some(&spec.env), pids).await?;

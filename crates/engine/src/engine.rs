@@ -1,12 +1,14 @@
 //! The engine: everything of one home directory, in one place.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_image::{ContentId, ImageStore};
-use sandling_vmm::accelerator::{self, Probe, ResolveError};
+use sandling_vmm::accelerator::{self, Accelerator, Probe, ResolveError};
+use sandling_vmm::machine::MachineConfig;
 use sandling_vmm::memory::place_library;
-
+use sandling_vmm::thaw;
 use tokio::sync::{broadcast, watch};
 
 use crate::config::EngineConfig;
@@ -20,6 +22,7 @@ use crate::snapshot::{Overlays, SnapshotId};
 use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
+use crate::warm::Thawing;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -93,6 +96,7 @@ impl Engine {
             engine: owner.id().to_owned(),
             launcher: config.launcher.clone(),
             library: place_library(config.home.root()).map_err(home_error)?,
+            thawing: thawing(&config, probe.accelerator).map_err(home_error)?,
         });
         let overlays = Overlays::new(config.home.snapshots());
         let (vault, outside) = (Vault::of(&config.home), Outside::new(&config.network));
@@ -325,4 +329,13 @@ impl Engine {
     fn shelves(&self) -> MutexGuard<'_, HashMap<Shape, Arc<Shelf>>> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What this host can thaw, if it is to: nothing where the processor itself runs the guests.
+fn thawing(config: &EngineConfig, accelerator: Accelerator) -> std::io::Result<Option<Thawing>> {
+    if !config.thaw || accelerator != Accelerator::Tcg {
+        return Ok(None);
+    }
+    let fingerprint = thaw::fingerprint(Path::new(MachineConfig::QEMU))?;
+    Ok(Some(Thawing { program: thaw::place_program(config.home.root())?, fingerprint }))
 }

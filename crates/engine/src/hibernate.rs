@@ -26,7 +26,8 @@ pub(crate) async fn freeze(
     // Its volumes stay its own, so nothing of them need be kept.
     let volumes = Vec::new();
     let machine = &live.machine;
-    let save = Save { engine, machine, info, id, name: None, listed: Listed::No, afterwards, volumes };
+    let process = true;
+    let save = Save { engine, machine, info, id, name: None, listed: Listed::No, afterwards, volumes, process };
     save.freeze().await
 }
 
@@ -37,6 +38,11 @@ pub(crate) async fn wake(engine: &Arc<Engine>, info: &SandboxInfo) -> Result<Liv
     let mut source = snapshot.source(engine).await?;
     source.plugs = volume::plugs(engine, info);
     source.volume_mib = info.volumes.iter().map(|volume| volume.size_mib).max().unwrap_or_default();
+    if source.disk_name != info.standing.top() {
+        // It fell asleep under an older program, which called its disk something else.
+        source.disk_name = info.standing.top().to_owned();
+        source.warm = None;
+    }
     let made = engine.maker.restore_as(info.id.clone(), &source).await?;
     identify(made.link(), &made.id, None, info.pids).await?;
     Ok(made.into_live())

@@ -39,6 +39,7 @@ mod template;
 mod ticks;
 mod timeline;
 mod volume;
+mod warm;
 
 pub use bake::BakeError;
 pub use checkpoint::{CheckpointError, Rewound};

@@ -16,6 +16,7 @@ use crate::link::{Link, LinkError};
 use crate::recover::ENGINE_FILE;
 use crate::sandbox::{Live, SandboxId};
 use crate::template::Template;
+use crate::warm::{self, Thawing, Warm};
 
 /// A restored guest that has not answered within this time never will.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -59,6 +60,22 @@ pub(crate) struct Source {
     pub(crate) plugs: Vec<Plug>,
     /// The largest volume that it may come to have.
     pub(crate) volume_mib: u32,
+    /// What its disk is called among its files.
+    pub(crate) disk_name: String,
+    /// The process that it goes on as, if there is one.
+    pub(crate) warm: Option<Warm>,
+    /// What it is restored from if it cannot go on so; without it, all the same but the process.
+    pub(crate) cold: Option<Box<Source>>,
+}
+
+impl Source {
+    /// The same machine, made by loading the state of its devices.
+    fn without_process(&self) -> Self {
+        match &self.cold {
+            Some(cold) => Self { volume_mib: self.volume_mib, ..Self::clone(cold) },
+            None => Self { warm: None, ..self.clone() },
+        }
+    }
 }
 
 /// Makes machines for one engine.
@@ -69,6 +86,8 @@ pub(crate) struct Maker {
     pub(crate) launcher: PathBuf,
     /// What is preloaded into QEMU, so that its memory can be saved.
     pub(crate) library: PathBuf,
+    /// Whether, and how, machines go on as processes that were kept.
+    pub(crate) thawing: Option<Thawing>,
 }
 
 /// A machine with a session to its guest. If it is dropped, it is ended and its directory removed.
@@ -85,6 +104,22 @@ impl Maker {
     }
 
     pub(crate) async fn restore_as(&self, id: SandboxId, source: &Source) -> Result<Made, MakeError> {
+        // What is plugged in is opened by another than the machine.
+        if source.warm.is_some() && !source.plugs.is_empty() {
+            return self.start_as(id, &source.without_process()).await;
+        }
+        match self.start_as(id.clone(), source).await {
+            Err(error @ (MakeError::Machine(_) | MakeError::Socket(_) | MakeError::Guest(_)))
+                if source.warm.is_some() =>
+            {
+                tracing::warn!(%id, error = &error as &dyn std::error::Error, "a kept process did not go on");
+                self.start_as(id, &source.without_process()).await
+            }
+            made => made,
+        }
+    }
+
+    async fn start_as(&self, id: SandboxId, source: &Source) -> Result<Made, MakeError> {
         let dir = self.sandboxes.join(id.as_str());
         let directory = self.directory(&dir, source);
         if let Err(error) = directory {
@@ -106,7 +141,10 @@ impl Maker {
         fs::write(dir.join(ENGINE_FILE), &self.engine)?;
         let machine = MachineDir::new(dir);
         machine.create()?;
-        let disk = machine.files().join(DISK);
+        if let Some(warm) = &source.warm {
+            warm.mark(dir)?;
+        }
+        let disk = machine.files().join(&source.disk_name);
         fs::copy(&source.overlay, &disk)?;
         fs::set_permissions(&disk, fs::Permissions::from_mode(0o600))
     }
@@ -115,8 +153,12 @@ impl Maker {
         let config = MachineConfig {
             dir: MachineDir::new(dir),
             hardware: source.hardware.clone(),
-            start: Start::Restore { memory: source.memory.clone(), state: source.state.clone() },
-            disk: Disk { overlay: DISK.to_owned(), backing: source.layers.clone() },
+            start: Start::Restore {
+                memory: source.memory.clone(),
+                state: source.state.clone(),
+                thaw: source.warm.as_ref().zip(self.thawing.as_ref()).map(|(warm, thawing)| warm.thaw(thawing)),
+            },
+            disk: Disk { overlay: source.disk_name.clone(), backing: source.layers.clone() },
             jail: jail(&self.launcher, own_uid(dir), &source.hardware, source.disk_mib, source.volume_mib),
             qemu: MachineConfig::QEMU.into(),
             deadline_ms: None,
@@ -141,13 +183,54 @@ impl Maker {
 
     /// Restores a machine, has it do once what it will be asked for, and stops it.
     pub(crate) async fn standby(&self, template: &Template) -> Result<Made, MakeError> {
-        let made = self.restore(&template.source(&self.library)).await?;
+        let made = self.restore(&template.source(self)).await?;
         exercise(made.link(), &template.warm_languages()).await?;
         // The identity of nobody: whoever claims it gives it another.
         identify(made.link(), &made.id, None, template.pids()).await?;
         made.link().hold(true);
         made.machine().stop().await?;
         Ok(made)
+    }
+
+    /// Sees to it that there is a process that machines of this template go on as. Without one they are only slower.
+    pub(crate) async fn ensure_warm(&self, template: &Template) {
+        let Some(thawing) = &self.thawing else { return };
+        if template.warm.get().is_some() {
+            return;
+        }
+        let place = template.warm_place(thawing);
+        if Warm::load(&place, thawing).is_none() {
+            let _ = fs::remove_dir_all(&place);
+            warm::sweep(&place, thawing);
+            if let Err(error) = self.keep_process(template, thawing).await {
+                tracing::warn!(template = %template.name, error = &error as &dyn std::error::Error, "no process was kept");
+            }
+        }
+        if let Some(warm) = Warm::load(&place, thawing) {
+            template.warm.get_or_init(|| warm);
+        }
+    }
+
+    /// Keeps the process of a machine of this template, restored and exercised, for others to go on as.
+    pub(crate) async fn keep_process(&self, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
+        let mut made = self.restore(&template.cold_source(self)).await?;
+        let languages = template.warm_languages();
+        exercise(made.link(), &languages).await?;
+        // Whoever goes on as it connects anew.
+        let machine = made.live.take().expect("just made").machine;
+        let link = Link::greet(machine.connect_control().await?).await.map_err(MakeError::Socket)?;
+        let link = link.answered(ANSWER_WITHIN).await?;
+        made.live = Some(Live { machine, link });
+        exercise(made.link(), &languages).await?;
+        identify(made.link(), &made.id, None, template.pids()).await?;
+        made.link().hold(true);
+        made.machine().stop().await?;
+        let frozen = made.machine().copy(u64::from(template.hardware.memory_mib) << 20).await?;
+        let (place, thawing) = (template.warm_place(thawing), thawing.clone());
+        let disk = made.machine().dir().files().join(DISK);
+        let storing = move || warm::save_template(&place, &disk, &frozen, &thawing);
+        let stored = tokio::task::spawn_blocking(storing).await;
+        stored.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(MakeError::Directory)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use sandling_image::{BuildError, BuildOptions, ContentId, Image, LoadError, Recipe, RecipeError, TemplateName};
 use sandling_protocol::Language;
@@ -14,8 +14,12 @@ use serde::Serialize;
 use crate::bake::{self, BakeError, Baked};
 use crate::create::DEFAULT_WORKSPACE;
 use crate::engine::Engine;
-use crate::made::Source;
+use crate::made::{DISK, Maker, Source};
 use crate::network::default_key;
+use crate::warm::{Thawing, Warm};
+
+/// In a bake's directory, the beginning of the names of those that hold a process.
+const WARM: &str = "warm-";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
@@ -51,6 +55,8 @@ pub(crate) struct Template {
     pub(crate) image: Image,
     pub(crate) hardware: Hardware,
     pub(crate) baked: Baked,
+    /// The process that its machines go on as, once there is one.
+    pub(crate) warm: OnceLock<Warm>,
 }
 
 /// One step of work that takes a while, for whoever waits.
@@ -95,17 +101,37 @@ impl Template {
     }
 
     /// What a machine that is restored from it needs.
-    pub(crate) fn source(&self, library: &Path) -> Source {
+    pub(crate) fn source(&self, maker: &Maker) -> Source {
+        let cold = self.cold_source(maker);
+        let Some(warm) = self.warm.get().filter(|warm| warm.is_whole()) else { return cold };
+        Source {
+            memory: warm.memory(cold.memory.clone()),
+            overlay: warm.overlay(),
+            warm: Some(warm.clone()),
+            cold: Some(Box::new(cold.clone())),
+            ..cold
+        }
+    }
+
+    pub(crate) fn cold_source(&self, maker: &Maker) -> Source {
         Source {
             hardware: self.hardware.clone(),
-            memory: Memory::base(self.baked.memory(), library.to_owned()),
+            memory: Memory::base(self.baked.memory(), maker.library.clone()),
             state: self.baked.state(),
             layers: vec![root_layer(&self.image), Layer { name: self.baked.layer_name(), path: self.baked.disk() }],
             overlay: self.baked.overlay(),
             disk_mib: self.disk_mib(),
             plugs: Vec::new(),
             volume_mib: 0,
+            disk_name: DISK.to_owned(),
+            warm: None,
+            cold: None,
         }
+    }
+
+    /// Where the process is kept that its machines go on as.
+    pub(crate) fn warm_place(&self, thawing: &Thawing) -> PathBuf {
+        self.baked.dir().join(format!("{WARM}{}", ContentId::of(thawing.fingerprint.as_bytes())))
     }
 }
 
@@ -178,7 +204,12 @@ impl Engine {
             .await
             .map_err(|source| TemplateError::Bake { name: name.to_owned(), source })?;
         let name = name.to_owned();
-        let template = Arc::new(Template { name, shape: shape.clone(), image, hardware, baked });
+        let template = Template { name, shape: shape.clone(), image, hardware, baked, warm: OnceLock::new() };
+        let thawing = self.maker.thawing.as_ref();
+        if let Some(warm) = thawing.and_then(|thawing| Warm::load(&template.warm_place(thawing), thawing)) {
+            template.warm.get_or_init(|| warm);
+        }
+        let template = Arc::new(template);
         templates.insert(shape, template.clone());
         Ok(template)
     }
@@ -235,7 +266,9 @@ impl Engine {
         });
         let image = building.await.map_err(|_| TemplateError::CutOff)??;
         let built = summary(&image.manifest.recipe, Some(&image));
-        self.prepared(image, &name, None, None, &*on_step).await?;
+        let template = self.prepared(image, &name, None, None, &*on_step).await?;
+        on_step(Step { text: "keeping what was translated".to_owned(), progress: None });
+        self.maker.ensure_warm(&template).await;
         Ok(built)
     }
 

@@ -7,15 +7,25 @@
 //! - The mapping that is guest memory is the private one of `SANDLING_MEMORY` bytes. Each record of
 //!   `/layers/memory.map` (guest offset, length, layer, offset in the layer; four little-endian `u64`) is mapped
 //!   over it from `/layers/memory.LAYER`, private as well, so all machines share what none has written.
-//! - Whoever connects to the socket `SANDLING_COPY_FD` and sends a byte gets a copy of the process: one thread that
-//!   says where guest memory is (address, length; two `u64`) and stands still until the connection is closed.
-//!   The caller has stopped the guest, reads the copy's memory from outside, and lets the original go on meanwhile.
+//! - Whoever connects to the socket `SANDLING_COPY_FD` and sends how many threads are to be remembered, and which
+//!   (all `u32`), gets a copy of the process: one thread that says where guest memory is and where the threads'
+//!   [`Table`] is (address, length, table; three `u64`) and stands still until the connection is closed. The caller has
+//!   stopped the guest, reads the copy's memory from outside, and lets the original go on meanwhile.
+//! - A thread is remembered by a signal: its handler writes down what a call must keep and waits until the copy is
+//!   made. `thaw.rs` makes the same threads again in another process with this memory; there the handlers return, and
+//!   the threads go on as after any signal.
 
 #![no_std]
 #![crate_type = "cdylib"]
 
+mod context;
+
+use core::arch::naked_asm;
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
+
+use context::{Action, Context, MOST_THREADS, Table, call, save};
 
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
@@ -32,11 +42,16 @@ const SYS_READ: c_long = 0;
 const SYS_WRITE: c_long = 1;
 const SYS_CLOSE: c_long = 3;
 const SYS_MMAP: c_long = 9;
+const SYS_RT_SIGACTION: c_long = 13;
 const SYS_RT_SIGPROCMASK: c_long = 14;
 const SYS_MADVISE: c_long = 28;
 const SYS_CLONE: c_long = 56;
+const SYS_GETPID: c_long = 39;
 const SYS_WAIT4: c_long = 61;
+const SYS_GETTID: c_long = 186;
+const SYS_FUTEX: c_long = 202;
 const SYS_EXIT_GROUP: c_long = 231;
+const SYS_TGKILL: c_long = 234;
 const SYS_OPENAT: c_long = 257;
 const SYS_ACCEPT4: c_long = 288;
 
@@ -51,6 +66,15 @@ const SIG_BLOCK: c_int = 0;
 const SIGCHLD: c_int = 17;
 const WNOHANG: c_int = 1;
 const ANY_CHILD: c_int = -1;
+const SA_RESTORER: usize = 0x0400_0000;
+const SA_RESTART: usize = 0x1000_0000;
+const FUTEX_WAIT: usize = 128;
+const FUTEX_WAKE: usize = 129;
+
+/// The C library's own, for calls that QEMU cannot make: no thread blocks it.
+const PARKING_SIGNAL: c_long = 33;
+const PARKING_TRIES: u32 = 200;
+const PARKING_PATIENCE_NS: usize = 10_000_000;
 
 const MAP_FILE: &CStr = c"/layers/memory.map";
 const RECORD_BYTES: usize = 32;
@@ -163,31 +187,123 @@ extern "C" fn serve(_: *mut c_void) -> *mut c_void {
         // SAFETY: no address is asked for.
         let caller = unsafe { syscall(SYS_ACCEPT4, listener, 0usize, 0usize, SOCK_CLOEXEC as c_long) } as c_int;
         if caller >= 0 {
-            let mut word = [0];
-            if fill(caller, &mut word) == 1 {
-                copy(caller);
+            let mut count = [0; 4];
+            let mut tids = [0; 4 * MOST_THREADS];
+            let wanted = fill(caller, &mut count);
+            let length = 4 * u32::from_ne_bytes(count) as usize;
+            if wanted == count.len() && length < tids.len() && fill(caller, &mut tids[..length]) == length {
+                copy(caller, &tids[..length]);
             }
             close(caller);
         }
     }
 }
 
-fn copy(caller: c_int) {
+/// The threads that are remembered. Written by this thread while the others stand still, and by each of them its own.
+struct Remembered(UnsafeCell<Table>);
+// SAFETY: see above; who may write what is decided by `PARKED` and `ROUND`.
+unsafe impl Sync for Remembered {}
+static TABLE: Remembered = Remembered(UnsafeCell::new(Table::EMPTY));
+
+/// How many threads stand still.
+static PARKED: AtomicU32 = AtomicU32::new(0);
+/// Counted up when they may go on.
+static ROUND: AtomicU32 = AtomicU32::new(0);
+
+fn copy(caller: c_int, tids: &[u8]) {
     let (address, bytes) = (ADDRESS.load(SeqCst), BYTES.load(SeqCst));
+    let table = TABLE.0.get();
+    let parked = park_all(tids);
     // SAFETY: QEMU keeps guest memory out of copies of the process; here that is what is wanted. The clone is a plain
-    // fork; it touches nothing that another thread could have held, and ends without running anything of QEMU's.
+    // fork; it touches nothing that another thread could have held, and ends without running anything of QEMU's. A
+    // process that was made again from it goes on after `save`, and is asked for copies like any other.
     unsafe {
         while syscall(SYS_WAIT4, ANY_CHILD as c_long, 0usize, WNOHANG as c_long, 0usize) > 0 {}
         syscall(SYS_MADVISE, address, bytes, MADV_DOFORK as c_long);
-        if syscall(SYS_CLONE, SIGCHLD as c_long, 0usize, 0usize, 0usize, 0usize) != 0 {
-            return;
+        (*table).contexts[0].tid = syscall(SYS_GETTID) as u64;
+        if save(&raw mut (*table).contexts[0]) == 0 {
+            if syscall(SYS_CLONE, SIGCHLD as c_long, 0usize, 0usize, 0usize, 0usize) == 0 {
+                let place = [address, bytes, if parked { table as usize } else { 0 }];
+                syscall(SYS_WRITE, caller as c_long, &raw const place, size_of_val(&place));
+                let mut word = [0u8];
+                syscall(SYS_READ, caller as c_long, &raw mut word, 1usize);
+                syscall(SYS_EXIT_GROUP, 0 as c_long);
+            }
         }
-        let place = [address, bytes];
-        syscall(SYS_WRITE, caller as c_long, &raw const place, size_of_val(&place));
-        let mut word = [0u8];
-        syscall(SYS_READ, caller as c_long, &raw mut word, 1usize);
-        syscall(SYS_EXIT_GROUP, 0 as c_long);
     }
+    ROUND.fetch_add(1, SeqCst);
+    // SAFETY: wakes whoever waits for this number to change.
+    unsafe { call(SYS_FUTEX as usize, [ROUND.as_ptr() as usize, FUTEX_WAKE, usize::MAX >> 33, 0, 0, 0]) };
+}
+
+/// Writes down how signals are handled and lets each of these threads write itself down. Whether all of them did.
+fn park_all(tids: &[u8]) -> bool {
+    let table = TABLE.0.get();
+    PARKED.store(0, SeqCst);
+    // SAFETY: nobody else looks at the table before the signals are sent; each structure is as large as the kernel's.
+    unsafe {
+        (*table).count = 1;
+        for (signal, action) in (*table).actions.iter_mut().enumerate() {
+            syscall(SYS_RT_SIGACTION, signal as c_long + 1, 0usize, &raw mut *action, 8usize);
+        }
+        let parking =
+            Action { handler: park as *const () as usize, flags: SA_RESTORER | SA_RESTART, restorer: after_signal as *const () as usize, mask: !0 };
+        syscall(SYS_RT_SIGACTION, PARKING_SIGNAL, &raw const parking, 0usize, 8usize);
+        for tid in tids.chunks_exact(4) {
+            let number = u32::from_ne_bytes([tid[0], tid[1], tid[2], tid[3]]);
+            if i64::from(number) == syscall(SYS_GETTID) {
+                continue;
+            }
+            let slot = (*table).count as usize;
+            (*table).contexts[slot].tid = u64::from(number);
+            (*table).count += 1;
+            if syscall(SYS_TGKILL, syscall(SYS_GETPID), number as c_long, PARKING_SIGNAL) != 0 {
+                return false;
+            }
+        }
+        let wanted = (*table).count as u32 - 1;
+        for _ in 0..PARKING_TRIES {
+            let so_far = PARKED.load(SeqCst);
+            if so_far == wanted {
+                let whole = |context: &Context| *context.tid_place() == context.tid as u32;
+                let contexts = &(*table).contexts;
+                return contexts[1..=wanted as usize].iter().all(whole);
+            }
+            let limit = [0usize, PARKING_PATIENCE_NS];
+            call(SYS_FUTEX as usize, [PARKED.as_ptr() as usize, FUTEX_WAIT, so_far as usize, limit.as_ptr() as usize, 0, 0]);
+        }
+    }
+    false
+}
+
+/// A thread that is to be remembered: it stands still until the copy is made.
+extern "C" fn park(_: c_int) {
+    let round = ROUND.load(SeqCst);
+    let table = TABLE.0.get();
+    // SAFETY: each thread writes to its own entry, and the others wait for it to be done. No call here touches `errno`.
+    unsafe {
+        let tid = call(SYS_GETTID as usize, [0; 6]) as u64;
+        let count = ((*table).count as usize).min(MOST_THREADS);
+        for slot in 1..count {
+            let context = &raw mut (*table).contexts[slot];
+            if (*context).tid == tid {
+                if save(context) != 0 {
+                    return;
+                }
+                PARKED.fetch_add(1, SeqCst);
+                call(SYS_FUTEX as usize, [PARKED.as_ptr() as usize, FUTEX_WAKE, 1, 0, 0, 0]);
+                while ROUND.load(SeqCst) == round {
+                    call(SYS_FUTEX as usize, [ROUND.as_ptr() as usize, FUTEX_WAIT, round as usize, 0, 0, 0]);
+                }
+                return;
+            }
+        }
+    }
+}
+
+#[unsafe(naked)]
+extern "C" fn after_signal() {
+    naked_asm!("mov eax, 15", "syscall")
 }
 
 fn number(name: &CStr) -> usize {

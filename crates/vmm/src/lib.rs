@@ -19,3 +19,4 @@ pub mod machine;
 pub mod memory;
 mod process;
 pub mod qmp;
+pub mod thaw;

@@ -41,7 +41,10 @@ impl Keeper {
         live.link.hold(true);
         let connections = self.network.flows();
         let info = &self.info;
-        let save = Save { engine: &engine, machine: &live.machine, info, id, name, listed, afterwards, volumes };
+        // A checkpoint is made often and gone back to seldom.
+        let process = mark.is_none();
+        let machine = &live.machine;
+        let save = Save { engine: &engine, machine, info, id, name, listed, afterwards, volumes, process };
         let saving = save.freeze().await;
         live.link.hold(state == State::Paused);
         let mut saving = saving?;

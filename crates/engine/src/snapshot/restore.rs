@@ -7,11 +7,12 @@ use sandling_image::LoadError;
 use sandling_vmm::machine::Layer;
 use sandling_vmm::memory::Memory;
 
-use super::info::{Files, SnapshotInfo, Standing, disk_layer_name};
+use super::info::{Files, SnapshotInfo, Standing, disk_layer_name, top_name};
 use crate::bake::{self, BakeError, Baked};
 use crate::engine::Engine;
 use crate::made::Source;
 use crate::template::root_layer;
+use crate::warm::Warm;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
@@ -61,6 +62,9 @@ impl SnapshotInfo {
             disk_mib: self.disk_mib,
             plugs: Vec::new(),
             volume_mib: 0,
+            disk_name: top_name(&self.id),
+            warm: engine.maker.thawing.as_ref().and_then(|thawing| Warm::load(files.dir(), thawing)),
+            cold: None,
         })
     }
 
@@ -114,7 +118,7 @@ impl SnapshotInfo {
             restored: Some(self.id.clone()),
             saved: Some(self.id.clone()),
             disk: self.disk.clone(),
-            top: None,
+            top: Some(top_name(&self.id)),
             moving: None,
             base: self.base.clone(),
         }

@@ -2,22 +2,23 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandling_network::Flow;
 use sandling_vmm::disk::DiskError;
-use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineError};
+use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineDir, MachineError};
 use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
 
-use super::info::{Digests, Files, SnapshotId, SnapshotInfo, Standing, top_name};
+use super::info::{Digests, Files, SnapshotId, SnapshotInfo, Standing, disk_layer_name, top_name};
 use crate::engine::Engine;
 use crate::lifecycle::Refused;
 use crate::sandbox::SandboxInfo;
 use crate::store::{Listed, StoreError};
 use crate::volume::{SavedVolume, VolumeError};
+use crate::warm::{self, Warm};
 
 const STATE: &str = "state";
 
@@ -64,6 +65,8 @@ pub(crate) struct Save<'a> {
     pub(crate) listed: Listed,
     pub(crate) afterwards: Afterwards,
     pub(crate) volumes: Vec<SavedVolume>,
+    /// Whether its process is stored as well, so that what is restored from it is fast.
+    pub(crate) process: bool,
 }
 
 /// A save whose machine goes on already, while its pages are still to be written.
@@ -74,6 +77,8 @@ pub(crate) struct Saving {
     info: SnapshotInfo,
     listed: Listed,
     files: Files,
+    machine: MachineDir,
+    process: bool,
     /// What the machine stands on from now on, whatever becomes of the snapshot's memory.
     pub(crate) standing: Standing,
     times: SaveTimes,
@@ -126,6 +131,8 @@ impl Save<'_> {
             info,
             listed: self.listed,
             files: files.clone(),
+            machine: self.machine.dir().clone(),
+            process: self.process && self.info.volumes.is_empty(),
             standing: after,
             times: SaveTimes { prepare, freeze, ..SaveTimes::default() },
         })
@@ -144,7 +151,6 @@ impl Save<'_> {
         fs::write(top, &overlay)?;
         let owner = fs::symlink_metadata(self.machine.dir().files().join(self.info.standing.top()))?;
         if rustix::process::geteuid().is_root() {
-            use std::os::unix::fs::MetadataExt;
             std::os::unix::fs::lchown(top, Some(owner.uid()), Some(owner.gid()))?;
         }
         Ok(fs::set_permissions(top, fs::Permissions::from_mode(0o600))?)
@@ -206,12 +212,17 @@ impl Saving {
         self.info.digests.disk = digest_of(&files.disk())?;
         self.info.digests.state = digest_of(&files.state())?;
         self.info.disk_bytes = fs::metadata(files.disk())?.len();
-        let (below, layers) = self.below(&snapshots)?;
+        let (below, layers, whole) = self.below(&snapshots)?;
         let mut pages = Hashing::new(File::create(files.pages())?);
         let opened = layers.iter().map(|id| File::open(Files::new(&snapshots, id).pages()));
         let opened = opened.collect::<io::Result<Vec<_>>>()?;
-        let frozen = self.frozen.map_err(|error| SnapshotError::Freeze(FreezeError::After(error)))?;
-        let saved = frozen.save(&below, &opened, &mut pages)?;
+        let frozen = std::mem::replace(&mut self.frozen, Err(MachineError::WillNotEnd));
+        let frozen = frozen.map_err(|error| SnapshotError::Freeze(FreezeError::After(error)))?;
+        let saved =
+            if whole { frozen.save_whole(&below, &mut pages)? } else { frozen.save(&below, &opened, &mut pages)? };
+        if self.process {
+            self.save_process(&frozen, &saved.map);
+        }
         drop(frozen);
         self.info.digests.pages = pages.finish()?;
         self.info.memory_bytes = saved.stored_bytes;
@@ -234,12 +245,31 @@ impl Saving {
         Ok((self.info, self.times))
     }
 
-    /// What the machine's memory is compared with: what it was last saved as, or restored from.
-    fn below(&self, snapshots: &Path) -> Result<(MemoryMap, Vec<SnapshotId>), SnapshotError> {
-        let Some(parent) = &self.info.parent else { return Ok(Default::default()) };
+    /// What the machine's memory is compared with: what it was last saved as, or restored from. What it had from its
+    /// template's layer has to be stored with it, as a whole: that layer does not outlive the host's boot.
+    fn below(&self, snapshots: &Path) -> Result<(MemoryMap, Vec<SnapshotId>, bool), SnapshotError> {
+        let Some(parent) = &self.info.parent else {
+            return Ok((Warm::guest_of_machine(&self.machine)?, Vec::new(), true));
+        };
         let (info, _) = self.engine.store.snapshot(parent)?.ok_or(SnapshotError::Unknown)?;
         let map = MemoryMap::decode(&fs::read(Files::new(snapshots, parent).map())?)?;
-        Ok((map, info.memory))
+        Ok((map, info.memory, false))
+    }
+
+    /// Whoever is restored without it is only slower.
+    fn save_process(&self, frozen: &Frozen, guest: &MemoryMap) {
+        let Some(thawing) = &self.engine.maker.thawing else { return };
+        let below = Warm::of_machine(&self.machine, thawing);
+        let snapshots = self.engine.config.home.snapshots();
+        let layers = self.info.disk.iter().filter_map(|id| {
+            let disk = fs::metadata(Files::new(&snapshots, id).disk()).ok()?;
+            Some((disk.ino(), disk_layer_name(id)))
+        });
+        let (dir, layers) = (self.files.dir(), layers.collect::<Vec<_>>());
+        if let Err(error) = Warm::save(dir, frozen, guest, below.as_ref(), &layers, thawing) {
+            tracing::warn!(snapshot = %self.info.id, %error, "its process was not kept");
+            warm::forget(dir);
+        }
     }
 }
 

@@ -43,7 +43,10 @@ pub(super) fn enter(spec: &Spec) -> Result<(), StepError> {
     bind_devices(spec).step("binding devices")?;
     bind(&directory.files(), FILES, NOT_EXECUTABLE | libc::MOUNT_ATTR_NODEV).step("binding the machine's files")?;
     for layer in &spec.program.layers {
-        bind_layer(layer).step(format!("binding the layer {}", layer.name))?;
+        bind_layer(layer, READ_ONLY | NOT_EXECUTABLE).step(format!("binding the layer {}", layer.name))?;
+    }
+    for layer in &spec.program.code {
+        bind_layer(layer, READ_ONLY).step(format!("binding the layer {}", layer.name))?;
     }
     if let Some(preload) = &spec.program.preload {
         bind(preload, PRELOAD, READ_ONLY).step("binding the preloaded library")?;
@@ -83,12 +86,12 @@ fn mirror(path: &Path) -> io::Result<()> {
     bind(path, path, READ_ONLY)
 }
 
-fn bind_layer(layer: &Layer) -> io::Result<()> {
+fn bind_layer(layer: &Layer, attributes: u64) -> io::Result<()> {
     let plain = !layer.name.is_empty() && !layer.name.starts_with('.') && !layer.name.contains('/');
     if !plain {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a layer's name must be a plain file name"));
     }
-    bind(&layer.path, Path::new(LAYERS).join(&layer.name), READ_ONLY | NOT_EXECUTABLE)
+    bind(&layer.path, Path::new(LAYERS).join(&layer.name), attributes)
 }
 
 fn bind_devices(spec: &Spec) -> io::Result<()> {

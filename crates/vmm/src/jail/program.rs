@@ -53,10 +53,21 @@ fn become_program(spec: &Spec, resources: &Resources, keeper: &OwnedFd) -> Resul
     limits::apply(&spec.limits).step("setting resource limits")?;
     let landlock =
         landlock_rules::restrict(&spec.program).map_err(io::Error::other).step("restricting paths (Landlock)")?;
+    if spec.program.at_fixed_addresses {
+        fix_addresses().step("fixing addresses")?;
+    }
     let questions = seccomp::install_answered().step("installing a seccomp filter")?;
     send(keeper, &Message::Ready { landlock }, Some(&questions)).step("telling the keeper")?;
     seccomp::install_final().map_err(io::Error::other).step("installing the seccomp filters")?;
     Err(execute(&spec.program)).step("executing the program")
+}
+
+fn fix_addresses() -> io::Result<()> {
+    // SAFETY: one number in, one out.
+    if unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 fn wait_for_keeper(keeper: &OwnedFd) -> io::Result<()> {

@@ -54,6 +54,7 @@ impl Resources {
                     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                     open(path, flags, Mode::empty()).step(format!("opening {}", path.display()))?
                 }
+                Inherit::Closed => stream_pair().step("making a closed stream")?.0,
                 Inherit::Console => {
                     let (ours, theirs) = stream_pair().step("making the console")?;
                     console = Some(ours);

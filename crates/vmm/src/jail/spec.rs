@@ -29,6 +29,8 @@ pub enum Inherit {
     Cable { name: String },
     /// A file, opened for reading and writing with the caller's rights.
     ReadWrite { path: PathBuf },
+    /// A stream whose other end is gone.
+    Closed,
     /// A stream whose bytes the keeper writes to `console.log`, as far as that is bounded.
     Console,
 }
@@ -41,6 +43,8 @@ pub struct Program {
     /// Read-only directories that keep their path.
     pub data: Vec<PathBuf>,
     pub layers: Vec<Layer>,
+    /// Layers with code in them that may be run.
+    pub code: Vec<Layer>,
     /// Guest memory, read with the caller's rights. QEMU opens it for writing although it maps it privately, so
     /// the keeper answers that one open with a read-only descriptor.
     pub memory: Option<PathBuf>,
@@ -48,6 +52,8 @@ pub struct Program {
     pub inherit: Vec<Inherit>,
     /// Whether `/dev/kvm` is there.
     pub kvm: bool,
+    /// Whether the kernel puts it, and its heap, where it always does. For one that then moves to places of its own.
+    pub at_fixed_addresses: bool,
     /// A shared library that is loaded into the program before its own code runs.
     pub preload: Option<PathBuf>,
     /// All of the program's environment, but for what names the library.

@@ -8,6 +8,7 @@ use super::config::{Hardware, MachineConfig, Start};
 use super::plug::{self, Plug};
 use crate::accelerator::Accelerator;
 use crate::jail::{FILES, FIRST_INHERITED, Inherit, LAYERS, Layer, MEMORY, Program};
+use crate::thaw::{PLAN, pages_name};
 
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
 pub(super) const CONTROL_SOCKET: &str = "control.sock";
@@ -38,6 +39,11 @@ const STATE_FD: i32 = FIRST_INHERITED + 4;
 const COPY_FD: i32 = FIRST_INHERITED + 5;
 const FIRST_PLUG_FD: i32 = FIRST_INHERITED + 6;
 
+/// What a machine that may be saved was born with, and in a thawed one a connection whose other end is gone: device
+/// state is read before anything is saved.
+pub(crate) const INHERITED: std::ops::Range<i32> = FIRST_INHERITED..FIRST_PLUG_FD;
+pub(crate) const CLOSED_FD: i32 = STATE_FD;
+
 /// The program to jail for this machine.
 pub(super) fn program(config: &MachineConfig) -> Program {
     let mut inherit = vec![
@@ -55,8 +61,8 @@ pub(super) fn program(config: &MachineConfig) -> Program {
             layers.push(Layer { name: "initrd".to_owned(), path: initrd.clone() });
             None
         }
-        Start::Restore { memory, state } => {
-            inherit.push(Inherit::Read { path: state.clone() });
+        Start::Restore { memory, state, thaw } => {
+            inherit.push(thaw.as_ref().map_or_else(|| Inherit::Read { path: state.clone() }, |_| Inherit::Closed));
             inherit.push(Inherit::Listen { name: COPY_SOCKET.to_owned() });
             layers.extend(memory.jail_layers());
             environment.push(("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()));
@@ -65,15 +71,21 @@ pub(super) fn program(config: &MachineConfig) -> Program {
             Some(memory)
         }
     };
+    let thaw = config.start.thaw();
+    layers.extend(thaw.map(|thaw| Layer { name: PLAN.to_owned(), path: thaw.plan.clone() }));
+    let pages = thaw.map_or(&[][..], |thaw| &thaw.pages).iter().enumerate();
+    let code = pages.map(|(number, path)| Layer { name: pages_name(number), path: path.clone() }).collect();
     Program {
-        path: config.qemu.clone(),
-        arguments: arguments(config),
+        path: thaw.map_or(&config.qemu, |thaw| &thaw.program).clone(),
+        arguments: if thaw.is_some() { Vec::new() } else { arguments(config) },
+        code,
+        at_fixed_addresses: thaw.is_some(),
         data: DATA.iter().map(PathBuf::from).collect(),
         layers,
         memory: memory.map(|memory| memory.base.clone()),
         inherit,
         kvm: config.hardware.accelerator == Accelerator::Kvm,
-        preload: memory.map(|memory| memory.library.clone()),
+        preload: memory.filter(|_| thaw.is_none()).map(|memory| memory.library.clone()),
         environment,
     }
 }
@@ -219,7 +231,7 @@ mod tests {
     }
 
     fn restore() -> Start {
-        Start::Restore { memory: Memory::base("/m".into(), "/l".into()), state: "/s".into() }
+        Start::Restore { memory: Memory::base("/m".into(), "/l".into()), state: "/s".into(), thaw: None }
     }
 
     fn devices(program: &Program) -> Vec<String> {

@@ -8,6 +8,7 @@ use super::plug::Plug;
 use crate::accelerator::Accelerator;
 use crate::jail::{JailConfig, Layer, MachineDir};
 use crate::memory::Memory;
+use crate::thaw::Thaw;
 
 /// The virtual hardware. A machine can only be restored on the hardware it was saved on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,7 +34,18 @@ pub enum Start {
     /// With its kernel. Memory goes to the file `memory` in [`MachineDir::files`], to be kept for later restores.
     Boot { kernel: PathBuf, initrd: PathBuf, command_line: String },
     /// With the memory and the device state that another machine left. The memory is shared and never written.
-    Restore { memory: Memory, state: PathBuf },
+    /// With the process that it left, too, if that can be had: then device state is only what it could have been
+    /// restored from.
+    Restore { memory: Memory, state: PathBuf, thaw: Option<Thaw> },
+}
+
+impl Start {
+    pub(super) fn thaw(&self) -> Option<&Thaw> {
+        match self {
+            Self::Boot { .. } => None,
+            Self::Restore { thaw, .. } => thaw.as_ref(),
+        }
+    }
 }
 
 /// All that is needed to start a machine.

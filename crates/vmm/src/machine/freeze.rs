@@ -73,6 +73,15 @@ impl Machine {
         Ok(frozen)
     }
 
+    /// A copy of a machine that stands still, and goes on doing so.
+    pub async fn copy(&self, memory_bytes: u64) -> Result<Frozen, MachineError> {
+        let stream = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect)?;
+        let connection = connect_copy(stream).map_err(MachineError::Connect)?;
+        let original = self.pid();
+        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes));
+        copying.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(MachineError::Process)
+    }
+
     /// Lets a machine go on that would not. A copy has its disks open, and locked; what a copy that has just ended
     /// had locked is free in a moment.
     async fn go_on(&self, mut error: MachineError) -> MachineError {

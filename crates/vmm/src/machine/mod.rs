@@ -20,6 +20,7 @@ mod start;
 mod usage;
 
 pub use adopt::{find_orphan, kill_leftover};
+pub(crate) use command_line::{CLOSED_FD, INHERITED};
 pub use config::{Disk, Hardware, MachineConfig, Start};
 pub use death::Death;
 pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};

@@ -34,7 +34,8 @@ impl Machine {
         starting.finish(qmp)
     }
 
-    /// Starts a machine from saved memory and device state. It is loaded, and stopped, when this returns.
+    /// Starts a machine from saved memory and device state, or as the process that it was. It is loaded, and stopped,
+    /// when this returns.
     pub async fn restore(config: MachineConfig) -> Result<Self, MachineError> {
         let starting = Starting::launch(config).await?;
         let qmp = starting.unless_it_dies(starting.greet()).await?;

@@ -15,6 +15,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use super::map::{Extent, MemoryMap};
 use super::pages::{PAGE, coalesced, push, union, written};
+use crate::machine::{CLOSED_FD, INHERITED};
+use crate::thaw::{self, Frame, SavedProcess, threads};
 
 /// A copy takes milliseconds; on a host where it takes this long nothing works.
 const COPY_LIMIT: Duration = Duration::from_secs(20);
@@ -43,6 +45,8 @@ pub struct Frozen {
     process: OwnedFd,
     address: u64,
     bytes: u64,
+    /// Where the copy wrote down its threads; nowhere if it could not.
+    table: u64,
     pub times: FreezeTimes,
 }
 
@@ -67,8 +71,15 @@ pub(crate) fn connect(connection: tokio::net::UnixStream) -> io::Result<UnixStre
 impl Frozen {
     /// Asks the machine's process for a copy of itself. Its guest must have been stopped.
     pub(crate) fn take(mut connection: UnixStream, original: i32, bytes: u64) -> io::Result<Self> {
-        connection.write_all(b"c")?;
-        let (pid, address, told) = receive(&connection)?;
+        let remembered = threads(original)?;
+        let words = std::iter::once(remembered.len() as u32).chain(remembered.iter().copied());
+        let words: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
+        connection.write_all(&words)?;
+        let (pid, [address, told, mut table]) = receive(&connection)?;
+        if threads(original)? != remembered {
+            // One that came or went meanwhile would be missing, or be one too many.
+            table = 0;
+        }
         let process = open(format!("/proc/{pid}"), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         // The pid comes from the kernel, but could have been another's since; what is opened here cannot change.
         if parent(&process)? != original || told != bytes {
@@ -77,7 +88,7 @@ impl Frozen {
                 "the answer does not come from a copy of the machine",
             ));
         }
-        Ok(Self { _connection: connection, process, address, bytes, times: FreezeTimes::default() })
+        Ok(Self { _connection: connection, process, address, bytes, table, times: FreezeTimes::default() })
     }
 
     /// Writes the pages in which the machine differs from `below`, a map over these layers that it was restored with
@@ -89,16 +100,50 @@ impl Frozen {
         let changed = coalesced(self.changed(&memory, &own, below, layers)?, MOST_EXTENTS / 2);
         let map = below.under(&laid_out(&changed, layers.len() as u64));
         let fits = layers.len() < FOLD_LAYERS && map.extents().len() <= MOST_EXTENTS;
-        let (ranges, map, layers) = if fits {
-            (changed, map, layers.len() + 1)
-        } else {
-            let all = coalesced(union(own, below.ranges()), MOST_EXTENTS / 2);
-            let map = MemoryMap::default().under(&laid_out(&all, 0));
-            (all, map, 1)
+        if !fits {
+            return self.store(&memory, union(own, below.ranges()), out);
+        }
+        let stored_bytes = changed.iter().map(|range| range.end - range.start).sum();
+        self.copy_out(&memory, &changed, out)?;
+        Ok(SavedPages { map, layers: layers.len() + 1, stored_bytes })
+    }
+
+    /// Writes the pages in which the machine differs from the base alone.
+    pub fn save_whole(&self, below: &MemoryMap, out: &mut impl Write) -> io::Result<SavedPages> {
+        let own = written(&self.file("pagemap")?, self.address, self.bytes)?;
+        self.store(&self.file("mem")?, union(own, below.ranges()), out)
+    }
+
+    fn store(&self, memory: &File, ranges: Vec<Range<u64>>, out: &mut impl Write) -> io::Result<SavedPages> {
+        let all = coalesced(ranges, MOST_EXTENTS / 2);
+        let stored_bytes = all.iter().map(|range| range.end - range.start).sum();
+        self.copy_out(memory, &all, out)?;
+        Ok(SavedPages { map: MemoryMap::default().under(&laid_out(&all, 0)), layers: 1, stored_bytes })
+    }
+
+    /// Writes everything else that the process is made of to `out`, which follows the `pages` files that it was thawed
+    /// from, and says how it is made again over guest memory as [`Frozen::save`] stored it. `layers` are files
+    /// that were the machine's own and are layers now: their inodes, and their names among the layers.
+    pub fn save_process(
+        &self,
+        guest: &MemoryMap,
+        pages: usize,
+        layers: &[(u64, String)],
+        out: &mut impl Write,
+    ) -> io::Result<SavedProcess> {
+        if self.table == 0 {
+            return Err(io::Error::other("not all of its threads stood still"));
+        }
+        let frame = Frame {
+            guest: self.address..self.address + self.bytes,
+            guest_map: guest,
+            table: self.table,
+            pages,
+            layers,
+            inherited: INHERITED,
+            closed: CLOSED_FD,
         };
-        let stored_bytes = ranges.iter().map(|range| range.end - range.start).sum();
-        self.copy_out(&memory, &ranges, out)?;
-        Ok(SavedPages { map, layers, stored_bytes })
+        thaw::save(&self.process, &frame, out)
     }
 
     fn file(&self, name: &str) -> io::Result<File> {
@@ -173,9 +218,9 @@ fn laid_out(ranges: &[Range<u64>], layer: u64) -> Vec<Extent> {
     ranges.iter().map(extent).collect()
 }
 
-/// The copy's pid, as this process sees it, and where it has guest memory.
-fn receive(connection: &UnixStream) -> io::Result<(i32, u64, u64)> {
-    let mut place = [0u8; 16];
+/// The copy's pid, as this process sees it, and where it has guest memory and its threads.
+fn receive(connection: &UnixStream) -> io::Result<(i32, [u64; 3])> {
+    let mut place = [0u8; 24];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let length =
@@ -186,9 +231,8 @@ fn receive(connection: &UnixStream) -> io::Result<(i32, u64, u64)> {
     });
     let refused = || io::Error::new(io::ErrorKind::ConnectionAborted, "the machine's process could not be copied");
     let pid = pid.filter(|_| length == place.len()).ok_or_else(refused)?;
-    let half =
-        |from: usize| u64::from_le_bytes(place[from..from + 8].try_into().expect("sixteen bytes have two halves"));
-    Ok((pid, half(0), half(8)))
+    let word = |from: usize| u64::from_le_bytes(place[from..from + 8].try_into().expect("there are three words"));
+    Ok((pid, [word(0), word(8), word(16)]))
 }
 
 fn parent(process: &OwnedFd) -> io::Result<i32> {

@@ -8,27 +8,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const LIBRARY: &[u8] = include_bytes!(env!("SANDLING_PRELOAD"));
 
-/// Puts the library into a directory, if it is not there, and says where it is. Its name is its content's, so that
-/// machines that run already keep theirs.
+/// Puts the library into a directory, if it is not there, and says where it is.
 pub fn place_library(directory: &Path) -> io::Result<PathBuf> {
-    let path = directory.join(format!("preload-{:016x}.so", fingerprint(LIBRARY)));
-    if fs::read(&path).is_ok_and(|found| found == LIBRARY) {
+    place(directory, "preload", ".so", LIBRARY)
+}
+
+/// Puts a file into a directory, if it is not there, and says where it is. Its name is its content's, so that machines
+/// that run already keep theirs.
+pub(crate) fn place(directory: &Path, name: &str, ending: &str, content: &[u8]) -> io::Result<PathBuf> {
+    let path = directory.join(format!("{name}-{:016x}{ending}", fingerprint(content)));
+    if fs::read(&path).is_ok_and(|found| found == content) {
         return Ok(path);
     }
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let fresh = directory.join(format!(".preload-{}-{number}.new", std::process::id()));
+    let fresh = directory.join(format!(".{name}-{}-{number}.new", std::process::id()));
     let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o644).open(&fresh)?;
-    file.write_all(LIBRARY)?;
+    file.write_all(content)?;
     file.sync_all()?;
-    // Whatever the umask: machines run as other users.
-    file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    // Whatever the umask: machines run as other users, and one of these files is a program.
+    file.set_permissions(fs::Permissions::from_mode(0o755))?;
     fs::rename(&fresh, &path)?;
     Ok(path)
 }
 
 /// FNV-1a: tells versions apart; whoever could forge one could replace the file anyway.
-fn fingerprint(bytes: &[u8]) -> u64 {
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

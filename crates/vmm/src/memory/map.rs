@@ -66,6 +66,13 @@ impl MemoryMap {
         Self { extents }
     }
 
+    /// The parts of it in a range.
+    pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Extent> {
+        let first = self.extents.partition_point(|extent| extent.end() <= range.start);
+        let parts = self.extents[first..].iter().take_while(move |extent| extent.guest < range.end);
+        parts.filter_map(move |extent| extent.part(range.clone()))
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let numbers = self.extents.iter().flat_map(|extent| [extent.guest, extent.bytes, extent.layer, extent.at]);
         numbers.flat_map(u64::to_le_bytes).collect()

@@ -14,11 +14,12 @@
 mod frozen;
 mod library;
 mod map;
-mod pages;
+pub(crate) mod pages;
 
 pub(crate) use frozen::connect as connect_copy;
 pub use frozen::{FreezeTimes, Frozen, SavedPages};
 pub use library::place_library;
+pub(crate) use library::{fingerprint, place};
 pub use map::{Extent, MapError, MemoryMap};
 
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-pub(super) const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// Bits of `/proc/PID/pagemap`. A private page of a file mapping is one of the file until it is written.
 const PRESENT: u64 = 1 << 63;
@@ -15,7 +15,7 @@ const OF_FILE: u64 = 1 << 61;
 const ENTRIES_AT_ONCE: usize = 1 << 15;
 
 /// The ranges, relative to `address`, of the pages that are the process's own.
-pub(super) fn written(pagemap: &File, address: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
+pub(crate) fn written(pagemap: &File, address: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut buffer = vec![0u8; ENTRIES_AT_ONCE * 8];
     let pages = bytes / PAGE;
@@ -35,7 +35,7 @@ pub(super) fn written(pagemap: &File, address: u64, bytes: u64) -> io::Result<Ve
     Ok(ranges)
 }
 
-pub(super) fn push(ranges: &mut Vec<Range<u64>>, next: Range<u64>) {
+pub(crate) fn push(ranges: &mut Vec<Range<u64>>, next: Range<u64>) {
     match ranges.last_mut() {
         Some(last) if last.end >= next.start => last.end = last.end.max(next.end),
         _ => ranges.push(next),

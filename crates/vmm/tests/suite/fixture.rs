@@ -105,7 +105,7 @@ pub fn base_memory() -> Memory {
 /// The configuration of a machine restored from the template, in a fresh directory with a fresh overlay.
 pub async fn restore_config(name: &str) -> MachineConfig {
     let dir = MachineDir::new(WORK.join(name));
-    let start = Start::Restore { memory: base_memory(), state: TEMPLATE.state() };
+    let start = Start::Restore { memory: base_memory(), state: TEMPLATE.state(), thaw: None };
     let config = config_in(dir, start, TEMPLATE.disk());
     config.dir.create().unwrap();
     let overlay = config.dir.files().join(&config.disk.overlay);

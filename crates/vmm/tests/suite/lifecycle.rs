@@ -107,7 +107,7 @@ async fn a_state_that_cannot_be_loaded_is_an_error_with_qemus_words() {
     let mut config = restore_config("bad-state").await;
     let state = WORK.join("rubbish");
     fs::write(&state, b"this is no device state").unwrap();
-    config.start = Start::Restore { memory: base_memory(), state };
+    config.start = Start::Restore { memory: base_memory(), state, thaw: None };
     let error = Machine::restore(config).await.unwrap_err();
     assert!(matches!(error, MachineError::DiedEarly { death: Death::Exited { code: 1 }, .. }), "{error:?}");
     assert!(error.to_string().contains("Not a migration stream"), "{error}");

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use sandling_vmm::disk::{DiskFormat, create_overlay};
 use sandling_vmm::machine::{Afterwards, Layer, Machine, Start};
 use sandling_vmm::memory::{Memory, MemoryMap};
+use sandling_vmm::thaw::{Thaw, place_program};
 
 use crate::fixture::*;
 
@@ -18,6 +19,9 @@ struct Saved {
     state: PathBuf,
     disks: Vec<Layer>,
     top: String,
+    thaw: Thaw,
+    /// What the overlay is called that goes on from here.
+    next: String,
     stored_bytes: u64,
     /// What the layer below it stored.
     below_bytes: u64,
@@ -41,6 +45,18 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
         layers.clear();
     }
     layers.push(pages);
+    let mut pages_below = below.map_or_else(Vec::new, |below| below.thaw.pages.clone());
+    let pages = dir.join("process");
+    let top = below.map_or("disk.qcow2".to_owned(), |below| below.top.clone());
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(files.join(top)).unwrap());
+    let moved = [(inode, layer.clone())];
+    let mut out = fs::File::create(&pages).unwrap();
+    let process = frozen.save_process(&saved.map, pages_below.len(), &moved, &mut out).unwrap();
+    println!("process: {} MiB", process.stored_bytes >> 20);
+    pages_below.push(pages);
+    let plan = dir.join("plan");
+    fs::write(&plan, &process.plan).unwrap();
+    let thaw = Thaw { program: place_program(&WORK).unwrap(), plan, pages: pages_below };
     let map = dir.join("map");
     fs::write(&map, saved.map.encode()).unwrap();
     let state = dir.join("state");
@@ -55,6 +71,8 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     Saved {
         memory,
         map: saved.map,
+        thaw,
+        next: overlay,
         state,
         disks,
         top: "disk.qcow2".to_owned(),
@@ -64,17 +82,50 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
 }
 
 async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
+    start(of, name, None).await
+}
+
+async fn thawed(of: &Saved, name: &str) -> (Machine, Guest) {
+    start(of, name, Some(of.thaw.clone())).await
+}
+
+async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
     let mut config = restore_config(name).await;
-    config.start = Start::Restore { memory: of.memory.clone(), state: of.state.clone() };
+    let begun = std::time::Instant::now();
+    fs::remove_file(config.dir.files().join(&config.disk.overlay)).unwrap();
+    if thaw.is_some() {
+        config.disk.overlay = of.next.clone();
+    }
+    config.start = Start::Restore { memory: of.memory.clone(), state: of.state.clone(), thaw };
     config.disk.backing = of.disks.clone();
     let overlay = config.dir.files().join(&config.disk.overlay);
-    fs::remove_file(&overlay).unwrap();
     let top = format!("/layers/{}", of.disks.last().unwrap().name);
     create_overlay(&overlay, &top, DiskFormat::Qcow2, DISK_BYTES).await.unwrap();
     let machine = Machine::restore(config).await.unwrap();
     machine.cont().await.unwrap();
     let guest = Guest::connect(&machine).await;
+    println!("started after {:?}", begun.elapsed());
     (machine, guest)
+}
+
+#[tokio::test]
+async fn a_process_goes_on_as_another() {
+    let (parent, mut guest) = running("thaw-parent").await;
+    assert_eq!(guest.ask("write from the parent").await, "written");
+    let asked: u32 = guest.ask("asked").await.parse().unwrap();
+    let saved = save(&parent, None, "thaw-parent").await;
+    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent goes on");
+    parent.end().await.unwrap();
+    let mut saved = saved;
+    for number in 1..=9 {
+        let (next, mut guest) = thawed(&saved, &format!("thaw-{number}")).await;
+        assert_eq!(guest.ask("asked").await, (asked + 3 * number - 2).to_string());
+        assert_eq!(guest.ask("read").await, "from the parent");
+        assert_eq!(guest.ask("fill 4000000").await, "filled");
+        let below = Saved { top: saved.next.clone(), ..saved };
+        saved = save(&next, Some(&below), &format!("thaw-{number}")).await;
+        next.end().await.unwrap();
+    }
 }
 
 #[tokio::test]

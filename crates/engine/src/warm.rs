@@ -1,0 +1,205 @@
+//! Processes that machines go on as: what makes a machine under emulation fast from its first moment.
+//!
+//! ```text
+//! DIR/process    the memory of the process, over that of the one it was itself thawed from
+//!     plan       how it is made again
+//!     thaw.json  what all of it depends on; written last
+//! ```
+//!
+//! A snapshot's directory may hold one; a template's bake has one for every boot of the host, beside which lie the disk
+//! and the layer of guest memory that belong to it. All of this only saves time: what is missing, cut off or of another
+//! boot is passed over, and the machine is restored from its devices' state.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sandling_vmm::machine::MachineDir;
+use sandling_vmm::memory::{Frozen, Memory, MemoryMap};
+use sandling_vmm::thaw::Thaw;
+use serde::{Deserialize, Serialize};
+
+const RECORD: &str = "thaw.json";
+const PLAN: &str = "plan";
+const PROCESS: &str = "process";
+/// Beside a template's: the layer of guest memory, its map, and the disk.
+const GUEST: &str = "pages";
+const GUEST_MAP: &str = "map";
+const OVERLAY: &str = "overlay.qcow2";
+/// In a machine's directory: the directory that it was thawed from.
+const THAWED: &str = "thawed";
+/// Nobody takes this long to write one.
+const UNFINISHED_FOR: Duration = Duration::from_secs(600);
+/// A process on so many files is not kept: opening them takes time, too.
+const MOST_FILES: usize = 12;
+
+/// What this host can thaw.
+#[derive(Debug, Clone)]
+pub(crate) struct Thawing {
+    pub(crate) program: PathBuf,
+    pub(crate) fingerprint: String,
+}
+
+impl Thawing {
+    fn is_of_this_boot(&self, fingerprint: &str) -> bool {
+        const BOOT_ID: usize = 36;
+        fingerprint.get(..BOOT_ID) == self.fingerprint.get(..BOOT_ID)
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Record {
+    fingerprint: String,
+    /// The files of pages, the lowest first, and how large each is. Its own, the last, is named as in its directory.
+    pages: Vec<(PathBuf, u64)>,
+}
+
+impl Record {
+    fn read(dir: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(dir.join(RECORD)).ok()?).ok()
+    }
+}
+
+/// A process in its directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Warm {
+    dir: PathBuf,
+    record: Record,
+}
+
+impl Warm {
+    /// The process in this directory, if it is of this boot and whole.
+    pub(crate) fn load(dir: &Path, thawing: &Thawing) -> Option<Self> {
+        let mut record = Record::read(dir)?;
+        for (path, _) in &mut record.pages {
+            *path = dir.join(&path);
+        }
+        let warm = Self { dir: dir.to_owned(), record };
+        (warm.record.fingerprint == thawing.fingerprint && warm.is_whole()).then_some(warm)
+    }
+
+    /// A machine would not notice that the end of a file is missing until it runs into it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.record.pages.iter().all(|(path, bytes)| fs::metadata(path).is_ok_and(|file| file.len() == *bytes))
+    }
+
+    /// What the machine in this directory was thawed from, if it was.
+    pub(crate) fn of_machine(dir: &MachineDir, thawing: &Thawing) -> Option<Self> {
+        let from = fs::read_to_string(dir.path().join(THAWED)).ok()?;
+        Self::load(Path::new(&from), thawing)
+    }
+
+    /// Which part of guest memory the machine in this directory had from a template's layer, if it was thawed from one.
+    pub(crate) fn guest_of_machine(dir: &MachineDir) -> io::Result<MemoryMap> {
+        let Ok(from) = fs::read_to_string(dir.path().join(THAWED)) else { return Ok(MemoryMap::default()) };
+        MemoryMap::decode(&fs::read(Path::new(&from).join(GUEST_MAP))?).map_err(io::Error::other)
+    }
+
+    /// Writes down that the machine in this directory is thawed from here.
+    pub(crate) fn mark(&self, machine: &Path) -> io::Result<()> {
+        let text = self.dir.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+        fs::write(machine.join(THAWED), text)
+    }
+
+    /// A template's guest memory, with the layer that belongs to this process.
+    pub(crate) fn memory(&self, base: Memory) -> Memory {
+        Memory { layers: vec![self.dir.join(GUEST)], map: Some(self.dir.join(GUEST_MAP)), ..base }
+    }
+
+    /// A template's disk, as this process left it.
+    pub(crate) fn overlay(&self) -> PathBuf {
+        self.dir.join(OVERLAY)
+    }
+
+    pub(crate) fn thaw(&self, thawing: &Thawing) -> Thaw {
+        let pages = self.record.pages.iter().map(|(path, _)| path.clone()).collect();
+        Thaw { program: thawing.program.clone(), plan: self.dir.join(PLAN), pages }
+    }
+
+    /// Stores the process of a frozen machine, over what it was itself thawed from. `guest` is its memory as it was just
+    /// saved; `layers` are files that were its own: their inodes, and what they are called as layers.
+    pub(crate) fn save(
+        dir: &Path,
+        frozen: &Frozen,
+        guest: &MemoryMap,
+        below: Option<&Self>,
+        layers: &[(u64, String)],
+        thawing: &Thawing,
+    ) -> io::Result<()> {
+        let mut pages = below.map(|below| below.record.pages.clone()).unwrap_or_default();
+        if pages.len() >= MOST_FILES {
+            return Err(io::Error::other("it stands on too many others"));
+        }
+        let path = dir.join(PROCESS);
+        let mut out = io::BufWriter::with_capacity(1 << 20, File::create(&path)?);
+        let saved = frozen.save_process(guest, pages.len(), layers, &mut out)?;
+        drop(out.into_inner()?);
+        pages.push((PROCESS.into(), saved.stored_bytes));
+        fs::write(dir.join(PLAN), saved.plan)?;
+        for file in [&path, &dir.join(PLAN)] {
+            readable(file)?;
+        }
+        let record = Record { fingerprint: thawing.fingerprint.clone(), pages };
+        fs::write(dir.join(RECORD), serde_json::to_vec(&record)?)
+    }
+}
+
+/// Stores a template's machine, which stands still on the bake alone, at a place of its own. If somebody else was faster,
+/// theirs is as good.
+pub(crate) fn save_template(place: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) -> io::Result<()> {
+    let work = place.with_extension(format!("{}.new", uuid::Uuid::new_v4().simple()));
+    fs::create_dir(&work)?;
+    let stored = store_template(&work, disk, frozen, thawing);
+    let published = stored.and_then(|()| sandling_image::publish_dir(&work, place));
+    let _ = fs::remove_dir_all(&work);
+    published.map(drop)
+}
+
+fn store_template(work: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) -> io::Result<()> {
+    let mut pages = File::create(work.join(GUEST))?;
+    let guest = frozen.save(&MemoryMap::default(), &[], &mut pages)?;
+    fs::write(work.join(GUEST_MAP), guest.map.encode())?;
+    fs::copy(disk, work.join(OVERLAY))?;
+    for name in [GUEST, GUEST_MAP] {
+        readable(&work.join(name))?;
+    }
+    Warm::save(work, frozen, &guest.map, None, &[], thawing)
+}
+
+/// Removes those beside `place` that no machine of this boot can stand on.
+pub(crate) fn sweep(place: &Path, thawing: &Thawing) {
+    let begins = place.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once('-'));
+    let (Some(parent), Some((begins, _))) = (place.parent(), begins) else { return };
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path == place || !name.to_string_lossy().starts_with(begins) {
+            continue;
+        }
+        let old = |path: &Path| {
+            fs::metadata(path)
+                .and_then(|dir| dir.modified())
+                .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNFINISHED_FOR))
+        };
+        let gone = match Record::read(&path) {
+            Some(record) => !thawing.is_of_this_boot(&record.fingerprint),
+            None => old(&path),
+        };
+        if gone {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// What a frozen machine's process leaves in a directory if it could not be stored.
+pub(crate) fn forget(dir: &Path) {
+    for name in [RECORD, PROCESS, PLAN] {
+        let _ = fs::remove_file(dir.join(name));
+    }
+}
+
+/// Machines run as other users.
+pub(crate) fn readable(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o444))
+}
