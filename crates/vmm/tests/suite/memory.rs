@@ -45,18 +45,6 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
         layers.clear();
     }
     layers.push(pages);
-    let mut pages_below = below.map_or_else(Vec::new, |below| below.thaw.pages.clone());
-    let pages = dir.join("process");
-    let top = below.map_or("disk.qcow2".to_owned(), |below| below.top.clone());
-    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(files.join(top)).unwrap());
-    let moved = [(inode, layer.clone())];
-    let mut out = fs::File::create(&pages).unwrap();
-    let process = frozen.save_process(&saved.map, pages_below.len(), &moved, &mut out).unwrap();
-    println!("process: {} MiB", process.stored_bytes >> 20);
-    pages_below.push(pages);
-    let plan = dir.join("plan");
-    fs::write(&plan, &process.plan).unwrap();
-    let thaw = Thaw { program: place_program(&WORK).unwrap(), plan, pages: pages_below };
     let map = dir.join("map");
     fs::write(&map, saved.map.encode()).unwrap();
     let state = dir.join("state");
@@ -67,6 +55,16 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     fs::set_permissions(&disk, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
     let mut disks = below.map_or_else(|| TEMPLATE.disk().backing, |below| below.disks.clone());
     disks.push(Layer { name: layer, path: disk });
+    let inode = |layer: &Layer| std::os::unix::fs::MetadataExt::ino(&fs::metadata(&layer.path).unwrap());
+    let own: Vec<_> = disks.iter().map(|layer| (inode(layer), layer.name.clone())).collect();
+    // A machine that was not thawed stands on no pages of a process, whatever it was saved as before.
+    let mut pages = below.filter(|_| is_thawed(machine)).map_or_else(Vec::new, |below| below.thaw.pages.clone());
+    pages.push(dir.join("process"));
+    let mut out = fs::File::create(dir.join("process")).unwrap();
+    let process = frozen.save_process(&saved.map, pages.len() - 1, &own, &mut out).unwrap();
+    let plan = dir.join("plan");
+    fs::write(&plan, &process.plan).unwrap();
+    let thaw = Thaw { program: place_program(&WORK).unwrap(), plan, pages };
     let memory = Memory { layers, map: Some(map), ..base_memory() };
     Saved {
         memory,
@@ -81,6 +79,10 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     }
 }
 
+fn is_thawed(machine: &Machine) -> bool {
+    fs::read(format!("/proc/{}/cmdline", machine.pid())).unwrap().starts_with(WORK.as_os_str().as_encoded_bytes())
+}
+
 async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
     start(of, name, None).await
 }
@@ -91,7 +93,6 @@ async fn thawed(of: &Saved, name: &str) -> (Machine, Guest) {
 
 async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
     let mut config = restore_config(name).await;
-    let begun = std::time::Instant::now();
     fs::remove_file(config.dir.files().join(&config.disk.overlay)).unwrap();
     if thaw.is_some() {
         config.disk.overlay = of.next.clone();
@@ -104,7 +105,6 @@ async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
     let machine = Machine::restore(config).await.unwrap();
     machine.cont().await.unwrap();
     let guest = Guest::connect(&machine).await;
-    println!("started after {:?}", begun.elapsed());
     (machine, guest)
 }
 
