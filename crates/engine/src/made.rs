@@ -29,7 +29,7 @@ pub(crate) const DISK: &str = "disk.qcow2";
 /// Each machine of a privileged engine runs under a user of its own, from here on.
 const FIRST_UID: u32 = 700_000;
 /// What QEMU itself may take on top of the guest's memory: translated code, buffers, its own text.
-const EMULATOR_BYTES: u64 = 512 << 20;
+const EMULATOR_BYTES: u64 = 576 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
@@ -113,7 +113,12 @@ impl Maker {
                 if source.warm.is_some() =>
             {
                 tracing::warn!(%id, error = &error as &dyn std::error::Error, "a kept process did not go on");
-                self.start_as(id, &source.without_process()).await
+                let made = self.start_as(id, &source.without_process()).await;
+                if let (Ok(_), Some(warm)) = (&made, &source.warm) {
+                    // Nothing else is wrong, so nobody need try it again.
+                    warm.distrust();
+                }
+                made
             }
             made => made,
         }

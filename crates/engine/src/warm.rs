@@ -81,7 +81,13 @@ impl Warm {
 
     /// A machine would not notice that the end of a file is missing until it runs into it.
     pub(crate) fn is_whole(&self) -> bool {
-        self.record.pages.iter().all(|(path, bytes)| fs::metadata(path).is_ok_and(|file| file.len() == *bytes))
+        self.dir.join(RECORD).exists()
+            && self.record.pages.iter().all(|(path, bytes)| fs::metadata(path).is_ok_and(|file| file.len() == *bytes))
+    }
+
+    /// Lets nobody go on as it any more.
+    pub(crate) fn distrust(&self) {
+        let _ = fs::remove_file(self.dir.join(RECORD));
     }
 
     /// What the machine in this directory was thawed from, if it was.

@@ -3,6 +3,7 @@
 //! ```text
 //! /usr/bin/PROGRAM, the loader, shared libraries, the program's data   read-only
 //! /preload.so                                                          read-only, if there is one
+//! /thaw                                                                 read-only, instead of all of these
 //! /dev/{null,zero,urandom}, and kvm if asked for
 //! /layers/NAME                                                          read-only
 //! /vm                                                                   the machine's own, the only place to write
@@ -22,7 +23,7 @@ use rustix::mount::{
 use rustix::process::{chdir, pivot_root};
 
 use super::spec::{Layer, Spec, Step, StepError};
-use super::{FILES, LAYERS, MEMORY, MachineDir, PRELOAD};
+use super::{FILES, LAYERS, MEMORY, MachineDir, PRELOAD, THAW};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const NOT_EXECUTABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
@@ -37,8 +38,12 @@ pub(super) fn enter(spec: &Spec) -> Result<(), StepError> {
     mount("tmpfs", &root, "tmpfs", MountFlags::NOSUID, options).step("mounting an empty root")?;
     chdir(&root).step("entering the empty root")?;
 
-    for path in library_paths().iter().chain([&spec.program.path]).chain(&spec.program.data) {
-        mirror(path).step(format!("binding {}", path.display()))?;
+    if spec.program.thaws {
+        bind(&spec.program.path, THAW, READ_ONLY).step("binding the program")?;
+    } else {
+        for path in library_paths().iter().chain([&spec.program.path]).chain(&spec.program.data) {
+            mirror(path).step(format!("binding {}", path.display()))?;
+        }
     }
     bind_devices(spec).step("binding devices")?;
     bind(&directory.files(), FILES, NOT_EXECUTABLE | libc::MOUNT_ATTR_NODEV).step("binding the machine's files")?;

@@ -46,7 +46,7 @@ pub(super) fn restrict(program: &Program) -> Result<Landlock, RulesetError> {
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let own = read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
 
-    let mut rules = vec![(program.path.as_path(), execute), (Path::new(LOADER), execute)];
+    let mut rules = vec![(program.place(), execute), (Path::new(LOADER), execute)];
     let libraries = library_paths();
     let readable = libraries.iter().chain(&program.data).map(|path| path.as_path());
     rules.extend(readable.chain([Path::new(LAYERS), Path::new(PRELOAD)]).map(|path| (path, read)));

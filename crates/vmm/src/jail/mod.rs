@@ -53,5 +53,8 @@ pub const LAYERS: &str = "/layers";
 /// Where the library is that is loaded into the program: see [`Program::preload`].
 pub const PRELOAD: &str = "/preload.so";
 
+/// Where the program is that becomes one that was kept: see [`Program::thaws`].
+pub const THAW: &str = "/thaw";
+
 /// The layer that is opened for writing by QEMU but never written: see [`Program::memory`].
 pub const MEMORY: &str = "/layers/memory";

@@ -53,7 +53,7 @@ fn become_program(spec: &Spec, resources: &Resources, keeper: &OwnedFd) -> Resul
     limits::apply(&spec.limits).step("setting resource limits")?;
     let landlock =
         landlock_rules::restrict(&spec.program).map_err(io::Error::other).step("restricting paths (Landlock)")?;
-    if spec.program.at_fixed_addresses {
+    if spec.program.thaws {
         fix_addresses().step("fixing addresses")?;
     }
     let questions = seccomp::install_answered().step("installing a seccomp filter")?;
@@ -101,7 +101,7 @@ fn place(fd: &OwnedFd, number: i32) -> io::Result<()> {
 }
 
 fn open_executable(program: &Program) -> io::Result<OwnedFd> {
-    let file = open(&program.path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let file = open(program.place(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: two descriptor numbers, the second of which is in use by nobody.
     if unsafe { libc::dup3(file.as_raw_fd(), EXEC_FD, libc::O_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
@@ -112,7 +112,7 @@ fn open_executable(program: &Program) -> io::Result<OwnedFd> {
 
 /// With no environment but what was named. Returns only if it failed.
 fn execute(program: &Program) -> io::Error {
-    let path = program.path.as_os_str().as_encoded_bytes().to_vec();
+    let path = program.place().as_os_str().as_encoded_bytes().to_vec();
     let words = std::iter::once(path).chain(program.arguments.iter().map(|word| word.clone().into_bytes()));
     let preload = program.preload.iter().map(|_| format!("LD_PRELOAD={PRELOAD}"));
     let variables = program.environment.iter().map(|(name, value)| format!("{name}={value}")).chain(preload);

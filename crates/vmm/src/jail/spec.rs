@@ -1,9 +1,10 @@
 //! What caller and launcher tell each other, as one line of JSON each way.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::THAW;
 use super::config::{Limits, Requirement};
 use super::landlock_rules::Landlock;
 
@@ -52,12 +53,20 @@ pub struct Program {
     pub inherit: Vec<Inherit>,
     /// Whether `/dev/kvm` is there.
     pub kvm: bool,
-    /// Whether the kernel puts it, and its heap, where it always does. For one that then moves to places of its own.
-    pub at_fixed_addresses: bool,
+    /// Whether it is the one that becomes a program that was kept (`preload/thaw.rs`). It needs no library, it is found
+    /// at [`super::THAW`], and the kernel puts it, and its heap, where it always does.
+    pub thaws: bool,
     /// A shared library that is loaded into the program before its own code runs.
     pub preload: Option<PathBuf>,
     /// All of the program's environment, but for what names the library.
     pub environment: Vec<(String, String)>,
+}
+
+impl Program {
+    /// Where it is, inside.
+    pub(super) fn place(&self) -> &Path {
+        if self.thaws { Path::new(THAW) } else { &self.path }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

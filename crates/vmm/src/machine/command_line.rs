@@ -27,9 +27,9 @@ const MAC: &str = "02:53:4c:00:00:02";
 /// QEMU's firmware; in Debian the second holds what the first only links to.
 const DATA: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
 
-/// Translated code per machine. Enough for an interpreter at work; the default, a gigabyte, would be the guest's to
-/// fill.
-const TRANSLATION_MIB: u32 = 128;
+/// Translated code per machine. Enough for the interpreters of a large template, and half as much again for what they
+/// run; the default, a gigabyte, would be the guest's to fill.
+const TRANSLATION_MIB: u32 = 192;
 
 const QMP_FD: i32 = FIRST_INHERITED;
 const CONTROL_FD: i32 = FIRST_INHERITED + 1;
@@ -65,8 +65,10 @@ pub(super) fn program(config: &MachineConfig) -> Program {
             inherit.push(thaw.as_ref().map_or_else(|| Inherit::Read { path: state.clone() }, |_| Inherit::Closed));
             inherit.push(Inherit::Listen { name: COPY_SOCKET.to_owned() });
             layers.extend(memory.jail_layers());
-            environment.push(("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()));
-            environment.push(("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()));
+            if thaw.is_none() {
+                environment.push(("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()));
+                environment.push(("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()));
+            }
             inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
             Some(memory)
         }
@@ -79,8 +81,8 @@ pub(super) fn program(config: &MachineConfig) -> Program {
         path: thaw.map_or(&config.qemu, |thaw| &thaw.program).clone(),
         arguments: if thaw.is_some() { Vec::new() } else { arguments(config) },
         code,
-        at_fixed_addresses: thaw.is_some(),
-        data: DATA.iter().map(PathBuf::from).collect(),
+        thaws: thaw.is_some(),
+        data: if thaw.is_some() { Vec::new() } else { DATA.iter().map(PathBuf::from).collect() },
         layers,
         memory: memory.map(|memory| memory.base.clone()),
         inherit,

@@ -80,7 +80,7 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
 }
 
 fn is_thawed(machine: &Machine) -> bool {
-    fs::read(format!("/proc/{}/cmdline", machine.pid())).unwrap().starts_with(WORK.as_os_str().as_encoded_bytes())
+    fs::read(format!("/proc/{}/cmdline", machine.pid())).unwrap().starts_with(b"/thaw")
 }
 
 async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
@@ -106,6 +106,35 @@ async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
     machine.cont().await.unwrap();
     let guest = Guest::connect(&machine).await;
     (machine, guest)
+}
+
+#[tokio::test]
+async fn a_process_that_goes_on_is_jailed_as_it_was_and_sees_less() {
+    let (parent, mut guest) = running("jailed-parent").await;
+    assert_eq!(guest.ask("write something").await, "written");
+    let saved = save(&parent, None, "jailed-parent").await;
+    let (machine, mut guest) = thawed(&saved, "jailed").await;
+    assert_eq!(guest.ask("read").await, "something");
+    assert!(is_thawed(&machine) && !is_thawed(&parent));
+    assert_eq!(machine.boundary(), parent.boundary());
+    assert!(machine.boundary().missing(sandling_vmm::jail::Requirement::Required).is_empty());
+    let proc = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", machine.pid())).unwrap();
+    assert_eq!(proc("environ"), "");
+    for line in proc("mountinfo").lines() {
+        let fields: Vec<_> = line.split(' ').collect();
+        let (place, options) = (fields[4], fields[5]);
+        let known = place == "/" || ["/thaw", "/dev/", "/layers/", "/vm"].iter().any(|known| place.starts_with(known));
+        assert!(known && options.contains("nosuid"), "{line}");
+        assert!(place == "/vm" || place.starts_with("/dev/") || options.starts_with("ro"), "{line}");
+    }
+    for entry in fs::read_dir(format!("/proc/{}/fd", machine.pid())).unwrap().flatten() {
+        let target = fs::read_link(entry.path()).unwrap().to_string_lossy().into_owned();
+        let known = ["socket:", "pipe:", "anon_inode:", "/dev/null", "/vm/", "/layers/"];
+        assert!(known.iter().any(|known| target.starts_with(known)), "{target}");
+    }
+    for machine in [parent, machine] {
+        machine.end().await.unwrap();
+    }
 }
 
 #[tokio::test]
