@@ -22,6 +22,11 @@ use crate::warm::{self, Thawing, Warm};
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a standby does each thing it will be asked for, so that emulated code is translated already.
 const EXERCISES: u32 = 2;
+/// What agents run first, more often than not. A template that has not all of it does the rest.
+const ORDINARY: &str = "cd /tmp; for round in 1 2; do ls -la / | grep -c root; cat /etc/os-release | head -3 | wc -l; \
+    mkdir exercise && echo print > exercise/a.py && find exercise -name '*.py' && rm -r exercise; env; uname -a; \
+    python3 -c 'import json, os, re, subprocess, sys; print(json.dumps(sys.path))'; \
+    python3 -m compileall -h; git --version; done >/dev/null 2>&1; true";
 /// A spare interpreter of a large template takes seconds to make on a busy host.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 /// The name of a machine's own disk in its directory.
@@ -227,6 +232,8 @@ impl Maker {
         let link = link.answered(ANSWER_WITHIN).await?;
         made.live = Some(Live { machine, link });
         exercise(made.link(), &languages).await?;
+        let ordinary = ["/bin/sh", "-c", ORDINARY].map(str::to_owned).to_vec();
+        run_once(made.link(), "exercise-ordinary", Program::Argv(ordinary), b"").await?;
         identify(made.link(), &made.id, None, template.pids()).await?;
         made.link().hold(true);
         made.machine().stop().await?;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use sandling_vmm::machine::MachineDir;
 use sandling_vmm::memory::{Frozen, Memory, MemoryMap};
-use sandling_vmm::thaw::Thaw;
+use sandling_vmm::thaw::{SavedProcess, Thaw};
 use serde::{Deserialize, Serialize};
 
 const RECORD: &str = "thaw.json";
@@ -123,32 +123,40 @@ impl Warm {
         Thaw { program: thawing.program.clone(), plan: self.dir.join(PLAN), pages }
     }
 
-    /// Stores the process of a frozen machine, over what it was itself thawed from. `guest` is its memory as it was just
-    /// saved; `layers` are files that were its own: their inodes, and what they are called as layers.
-    pub(crate) fn save(
+    /// Stores the pages of a frozen machine's process, over what it was itself thawed from. `layers` are files that were
+    /// its own: their inodes, and what they are called as layers.
+    pub(crate) fn save_pages(
         dir: &Path,
         frozen: &Frozen,
-        guest: &MemoryMap,
         below: Option<&Self>,
         layers: &[(u64, String)],
-        thawing: &Thawing,
-    ) -> io::Result<()> {
+    ) -> io::Result<Pages> {
         let mut pages = below.map(|below| below.record.pages.clone()).unwrap_or_default();
         if pages.len() >= MOST_FILES {
             return Err(io::Error::other("it stands on too many others"));
         }
         let path = dir.join(PROCESS);
         let mut out = io::BufWriter::with_capacity(1 << 20, File::create(&path)?);
-        let saved = frozen.save_process(guest, pages.len(), layers, &mut out)?;
+        let process = frozen.save_process(pages.len(), layers, &mut out)?;
         drop(out.into_inner()?);
-        pages.push((PROCESS.into(), saved.stored_bytes));
-        fs::write(dir.join(PLAN), saved.plan)?;
-        for file in [&path, &dir.join(PLAN)] {
-            readable(file)?;
-        }
-        let record = Record { fingerprint: thawing.fingerprint.clone(), pages };
+        readable(&path)?;
+        pages.push((PROCESS.into(), process.stored_bytes));
+        Ok(Pages { process, pages })
+    }
+
+    /// Makes it whole: from now on it can be thawed, over guest memory that was saved with this map.
+    pub(crate) fn finish(dir: &Path, stored: Pages, guest: &MemoryMap, thawing: &Thawing) -> io::Result<()> {
+        fs::write(dir.join(PLAN), stored.process.plan(guest))?;
+        readable(&dir.join(PLAN))?;
+        let record = Record { fingerprint: thawing.fingerprint.clone(), pages: stored.pages };
         fs::write(dir.join(RECORD), serde_json::to_vec(&record)?)
     }
+}
+
+/// A process whose pages are stored.
+pub(crate) struct Pages {
+    process: SavedProcess,
+    pages: Vec<(PathBuf, u64)>,
 }
 
 /// Stores a template's machine, which stands still on the bake alone, at a place of its own. If somebody else was faster,
@@ -170,7 +178,8 @@ fn store_template(work: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) 
     for name in [GUEST, GUEST_MAP] {
         readable(&work.join(name))?;
     }
-    Warm::save(work, frozen, &guest.map, None, &[], thawing)
+    let pages = Warm::save_pages(work, frozen, None, &[])?;
+    Warm::finish(work, pages, &guest.map, thawing)
 }
 
 /// Removes those beside `place` that no machine of this boot can stand on.

@@ -18,7 +18,7 @@ use crate::lifecycle::Refused;
 use crate::sandbox::SandboxInfo;
 use crate::store::{Listed, StoreError};
 use crate::volume::{SavedVolume, VolumeError};
-use crate::warm::{self, Warm};
+use crate::warm::{self, Pages, Warm};
 
 const STATE: &str = "state";
 
@@ -256,19 +256,27 @@ impl Saving {
         Ok((map, info.memory, false))
     }
 
-    /// Whoever is restored without it is only slower.
-    fn save_process(&self, frozen: &Frozen, guest: &MemoryMap) {
-        let Some(thawing) = &self.engine.maker.thawing else { return };
-        let below = Warm::of_machine(&self.machine, thawing);
+    /// Stores the machine's process, if it is to be and can be. Whoever is restored without it is only slower.
+    fn save_process(&self, frozen: &Frozen) -> io::Result<Option<Pages>> {
+        let Some(thawing) = self.engine.maker.thawing.as_ref().filter(|_| self.process) else { return Ok(None) };
         let snapshots = self.engine.config.home.snapshots();
         let layers = self.info.disk.iter().filter_map(|id| {
             let disk = fs::metadata(Files::new(&snapshots, id).disk()).ok()?;
             Some((disk.ino(), disk_layer_name(id)))
         });
-        let (dir, layers) = (self.files.dir(), layers.collect::<Vec<_>>());
-        if let Err(error) = Warm::save(dir, frozen, guest, below.as_ref(), &layers, thawing) {
+        let below = Warm::of_machine(&self.machine, thawing);
+        Warm::save_pages(self.files.dir(), frozen, below.as_ref(), &layers.collect::<Vec<_>>()).map(Some)
+    }
+
+    fn finish_process(&self, stored: io::Result<Option<Pages>>, guest: &MemoryMap) {
+        let Some(thawing) = &self.engine.maker.thawing else { return };
+        let finished = stored.and_then(|stored| match stored {
+            Some(stored) => Warm::finish(self.files.dir(), stored, guest, thawing),
+            None => Ok(()),
+        });
+        if let Err(error) = finished {
             tracing::warn!(snapshot = %self.info.id, %error, "its process was not kept");
-            warm::forget(dir);
+            warm::forget(self.files.dir());
         }
     }
 }

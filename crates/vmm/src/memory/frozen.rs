@@ -122,11 +122,10 @@ impl Frozen {
     }
 
     /// Writes everything else that the process is made of to `out`, which follows the `pages` files that it was thawed
-    /// from, and says how it is made again over guest memory as [`Frozen::save`] stored it. `layers` are files
+    /// from, and says how it is made again. `layers` are files
     /// that were the machine's own and are layers now: their inodes, and their names among the layers.
     pub fn save_process(
         &self,
-        guest: &MemoryMap,
         pages: usize,
         layers: &[(u64, String)],
         out: &mut impl Write,
@@ -136,7 +135,6 @@ impl Frozen {
         }
         let frame = Frame {
             guest: self.address..self.address + self.bytes,
-            guest_map: guest,
             table: self.table,
             pages,
             layers,

@@ -23,8 +23,10 @@ pub(crate) use process::{Frame, save, threads};
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use self::plan::Plan;
 use crate::memory::place;
 
 const PROGRAM: &[u8] = include_bytes!(env!("SANDLING_THAW"));
@@ -42,7 +44,9 @@ pub struct Thaw {
 /// What [`crate::memory::Frozen::save_process`] stored.
 #[derive(Debug)]
 pub struct SavedProcess {
-    pub plan: Vec<u8>,
+    plan: Plan,
+    guest: Range<u64>,
+    closed: i32,
     pub stored_bytes: u64,
 }
 

@@ -28,9 +28,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 /// What a saved process is put together with.
 pub(crate) struct Frame<'a> {
-    /// Where it has guest memory, and which part of it is in which layer.
+    /// Where it has guest memory.
     pub guest: Range<u64>,
-    pub guest_map: &'a MemoryMap,
     pub table: u64,
     /// How many files of pages it was thawed from; none if it was not.
     pub pages: usize,
@@ -73,19 +72,35 @@ pub(crate) fn save(process: &OwnedFd, frame: &Frame<'_>, out: &mut impl Write) -
     }
     let map = MemoryMap::default().under(&thawed).under(&extents);
     let mut plan = Plan { kernel: kernels(&areas), table: frame.table, ..Plan::default() };
-    plan.files.push(MEMORY.to_owned());
-    let layers = frame.guest_map.extents().iter().map(|extent| extent.layer + 1).max().unwrap_or(0) as usize;
-    plan.files.extend((0..layers).map(|layer| format!("{MEMORY}.{layer:02}")));
     plan.files.extend((0..=frame.pages).map(|number| format!("{LAYERS}/{}", pages_name(number))));
-    add_own(&mut plan, &own, &map, 1 + layers);
-    add_guest(&mut plan, frame);
+    add_own(&mut plan, &own, &map);
     let guest = areas.iter().filter(|area| overlaps(&area.range, &frame.guest));
     let guest_files: Vec<u64> = guest.map(|area| area.inode).filter(|inode| *inode != 0).collect();
     plan.descriptors = descriptors(process, frame, &guest_files)?;
-    Ok(SavedProcess { plan: plan.encode(frame.closed), stored_bytes: at })
+    Ok(SavedProcess { plan, guest: frame.guest.clone(), closed: frame.closed, stored_bytes: at })
 }
 
-fn add_own(plan: &mut Plan, own: &[&Area], map: &MemoryMap, first_file: usize) {
+impl SavedProcess {
+    /// How the process is made again over guest memory that was saved with this map.
+    pub fn plan(mut self, guest: &MemoryMap) -> Vec<u8> {
+        let (plan, Range { start, end }) = (&mut self.plan, self.guest);
+        let (base, protection) = (plan.files.len(), READ | WRITE);
+        plan.files.push(MEMORY.to_owned());
+        let layers = guest.extents().iter().map(|extent| extent.layer + 1).max().unwrap_or(0);
+        plan.files.extend((0..layers).map(|layer| format!("{MEMORY}.{layer:02}")));
+        plan.mappings.push(Mapping { address: start, bytes: end - start, protection, file: Some(base), at: 0 });
+        plan.mappings.extend(guest.extents().iter().map(|extent| Mapping {
+            address: start + extent.guest,
+            bytes: extent.bytes,
+            protection,
+            file: Some(base + 1 + extent.layer as usize),
+            at: extent.at,
+        }));
+        plan.encode(self.closed)
+    }
+}
+
+fn add_own(plan: &mut Plan, own: &[&Area], map: &MemoryMap) {
     for area in own {
         let protection = area.protection;
         let mut start = area.range.start;
@@ -94,23 +109,10 @@ fn add_own(plan: &mut Plan, own: &[&Area], map: &MemoryMap, first_file: usize) {
         }
         plan.mappings.push(Mapping { address: start, bytes: area.range.end - start, protection, file: None, at: 0 });
         for extent in map.within(area.range.clone()) {
-            let file = Some(first_file + extent.layer as usize);
+            let file = Some(extent.layer as usize);
             plan.mappings.push(Mapping { address: extent.guest, bytes: extent.bytes, protection, file, at: extent.at });
         }
     }
-}
-
-fn add_guest(plan: &mut Plan, frame: &Frame<'_>) {
-    let Range { start, end } = frame.guest;
-    let protection = READ | WRITE;
-    plan.mappings.push(Mapping { address: start, bytes: end - start, protection, file: Some(0), at: 0 });
-    plan.mappings.extend(frame.guest_map.extents().iter().map(|extent| Mapping {
-        address: start + extent.guest,
-        bytes: extent.bytes,
-        protection,
-        file: Some(1 + extent.layer as usize),
-        at: extent.at,
-    }));
 }
 
 impl Area {

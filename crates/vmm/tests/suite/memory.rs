@@ -61,9 +61,9 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     let mut pages = below.filter(|_| is_thawed(machine)).map_or_else(Vec::new, |below| below.thaw.pages.clone());
     pages.push(dir.join("process"));
     let mut out = fs::File::create(dir.join("process")).unwrap();
-    let process = frozen.save_process(&saved.map, pages.len() - 1, &own, &mut out).unwrap();
+    let process = frozen.save_process(pages.len() - 1, &own, &mut out).unwrap();
     let plan = dir.join("plan");
-    fs::write(&plan, &process.plan).unwrap();
+    fs::write(&plan, process.plan(&saved.map)).unwrap();
     let thaw = Thaw { program: place_program(&WORK).unwrap(), plan, pages };
     let memory = Memory { layers, map: Some(map), ..base_memory() };
     Saved {
