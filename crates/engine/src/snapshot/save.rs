@@ -218,11 +218,16 @@ impl Saving {
         let opened = opened.collect::<io::Result<Vec<_>>>()?;
         let frozen = std::mem::replace(&mut self.frozen, Err(MachineError::WillNotEnd));
         let frozen = frozen.map_err(|error| SnapshotError::Freeze(FreezeError::After(error)))?;
-        let saved =
-            if whole { frozen.save_whole(&below, &mut pages)? } else { frozen.save(&below, &opened, &mut pages)? };
-        if self.process {
-            self.save_process(&frozen, &saved.map);
-        }
+        let saved = std::thread::scope(|scope| {
+            let process = scope.spawn(|| self.save_process(&frozen));
+            let saved = match whole {
+                true => frozen.save_whole(&below, &mut pages),
+                false => frozen.save(&below, &opened, &mut pages),
+            }?;
+            let process = process.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+            self.finish_process(process, &saved.map);
+            io::Result::Ok(saved)
+        })?;
         drop(frozen);
         self.info.digests.pages = pages.finish()?;
         self.info.memory_bytes = saved.stored_bytes;
