@@ -31,7 +31,7 @@ const OVERLAY: &str = "overlay.qcow2";
 const THAWED: &str = "thawed";
 /// Nobody takes this long to write one.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
-/// A process on so many files is not kept: opening them takes time, too.
+/// A process on so many files is stored as a whole again: opening them takes time, too.
 const MOST_FILES: usize = 12;
 
 /// What this host can thaw.
@@ -131,10 +131,8 @@ impl Warm {
         below: Option<&Self>,
         layers: &[(u64, String)],
     ) -> io::Result<Pages> {
+        let below = below.filter(|below| below.record.pages.len() < MOST_FILES);
         let mut pages = below.map(|below| below.record.pages.clone()).unwrap_or_default();
-        if pages.len() >= MOST_FILES {
-            return Err(io::Error::other("it stands on too many others"));
-        }
         let path = dir.join(PROCESS);
         let mut out = io::BufWriter::with_capacity(1 << 20, File::create(&path)?);
         let process = frozen.save_process(pages.len(), layers, &mut out)?;

@@ -30,6 +30,7 @@ use context::{Action, Context, MOST_THREADS, Table, call, save};
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
     fn getenv(name: *const c_char) -> *const c_char;
+    fn mallopt(parameter: c_int, value: c_int) -> c_int;
     fn pthread_create(
         thread: *mut usize,
         attributes: *const c_void,
@@ -68,6 +69,8 @@ const WNOHANG: c_int = 1;
 const ANY_CHILD: c_int = -1;
 const SA_RESTORER: usize = 0x0400_0000;
 const SA_RESTART: usize = 0x1000_0000;
+const M_TRIM_THRESHOLD: c_int = -1;
+const NEVER: c_int = -1;
 const FUTEX_WAIT: usize = 128;
 const FUTEX_WAKE: usize = 129;
 
@@ -93,11 +96,20 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     BYTES.store(number(c"SANDLING_MEMORY"), SeqCst);
     COPY_FD.store(number(c"SANDLING_COPY_FD"), SeqCst);
+    // SAFETY: two numbers, before QEMU has any thread.
+    unsafe { mallopt(M_TRIM_THRESHOLD, NEVER) };
     let mut thread = 0;
     // SAFETY: a function that runs for as long as the process, without an argument.
     if unsafe { pthread_create(&mut thread, core::ptr::null(), serve, core::ptr::null_mut()) } != 0 {
         fail(c"sandling: no thread for copies\n");
     }
+}
+
+/// Nothing is given back to the kernel: in a process that was made again the heap is no longer the kernel's, and the C
+/// library would lose count of it.
+#[unsafe(no_mangle)]
+extern "C" fn malloc_trim(_: usize) -> c_int {
+    0
 }
 
 #[unsafe(no_mangle)]

@@ -122,7 +122,7 @@ impl Frozen {
     }
 
     /// Writes everything else that the process is made of to `out`, which follows the `pages` files that it was thawed
-    /// from, and says how it is made again. `layers` are files
+    /// from, if it is to stand on them, and says how it is made again. `layers` are files
     /// that were the machine's own and are layers now: their inodes, and their names among the layers.
     pub fn save_process(
         &self,

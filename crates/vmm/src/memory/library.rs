@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const LIBRARY: &[u8] = include_bytes!(env!("SANDLING_PRELOAD"));
+pub(crate) const LIBRARY: &[u8] = include_bytes!(env!("SANDLING_PRELOAD"));
 
 /// Puts the library into a directory, if it is not there, and says where it is.
 pub fn place_library(directory: &Path) -> io::Result<PathBuf> {

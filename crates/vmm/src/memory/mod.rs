@@ -19,7 +19,7 @@ pub(crate) mod pages;
 pub(crate) use frozen::connect as connect_copy;
 pub use frozen::{FreezeTimes, Frozen, SavedPages};
 pub use library::place_library;
-pub(crate) use library::{fingerprint, place};
+pub(crate) use library::{LIBRARY, fingerprint, place};
 pub use map::{Extent, MapError, MemoryMap};
 
 use std::path::PathBuf;

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use self::plan::Plan;
-use crate::memory::place;
+use crate::memory::{LIBRARY, place};
 
 const PROGRAM: &[u8] = include_bytes!(env!("SANDLING_THAW"));
 
@@ -60,6 +60,6 @@ pub fn fingerprint(qemu: &Path) -> io::Result<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let qemu = fs::metadata(qemu)?;
     let modified = qemu.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    let program = crate::memory::fingerprint(PROGRAM);
-    Ok(format!("{}-{}-{modified:x}-{program:x}", boot.trim(), qemu.len()))
+    let ours = crate::memory::fingerprint(PROGRAM) ^ crate::memory::fingerprint(LIBRARY);
+    Ok(format!("{}-{}-{modified:x}-{ours:x}", boot.trim(), qemu.len()))
 }

@@ -31,7 +31,7 @@ pub(crate) struct Frame<'a> {
     /// Where it has guest memory.
     pub guest: Range<u64>,
     pub table: u64,
-    /// How many files of pages it was thawed from; none if it was not.
+    /// How many files of pages it was thawed from; none if it was not, or if they are to be folded into one.
     pub pages: usize,
     /// Files that were its own and are layers now: their inodes, and what they are called among the layers.
     pub layers: &'a [(u64, String)],
@@ -56,7 +56,8 @@ pub(crate) fn save(process: &OwnedFd, frame: &Frame<'_>, out: &mut impl Write) -
     let areas = areas(process)?;
     let apart = |area: &&Area| !overlaps(&area.range, &frame.guest) && !overlaps(&area.range, &THAWS);
     // What thawed it was given a stack, too, which nobody is on any more.
-    let left = |area: &&Area| frame.pages > 0 && area.name == "[stack]";
+    let was_thawed = areas.iter().any(|area| area.thawed_from().is_some());
+    let left = |area: &&Area| was_thawed && area.name == "[stack]";
     let own = areas.iter().filter(|area| !is_kernels(area) && apart(area) && !left(area));
     let own: Vec<&Area> = own.collect();
     let memory = open(process, "mem")?;
@@ -64,7 +65,7 @@ pub(crate) fn save(process: &OwnedFd, frame: &Frame<'_>, out: &mut impl Write) -
     let (mut thawed, mut extents) = (Vec::new(), Vec::new());
     let mut at = 0;
     for area in &own {
-        let below = area.thawed_from();
+        let below = area.thawed_from().filter(|_| frame.pages > 0);
         for range in content(area, &pagemap, below.is_some())? {
             store(&memory, range, frame.pages as u64, &mut at, &mut extents, out)?;
         }
