@@ -9,6 +9,7 @@ mod fork;
 mod harness;
 mod hostile;
 mod identity;
+mod kept;
 mod lifecycle;
 mod many_forks;
 #[path = "../../../network/tests/suite/namespace.rs"]
