@@ -119,7 +119,7 @@ impl Maker {
             {
                 tracing::warn!(%id, error = &error as &dyn std::error::Error, "a kept process did not go on");
                 let made = self.start_as(id, &source.without_process()).await;
-                if let (Ok(_), Some(warm)) = (&made, &source.warm) {
+                if let (Ok(_), MakeError::Machine(_), Some(warm)) = (&made, &error, &source.warm) {
                     // Nothing else is wrong, so nobody need try it again.
                     warm.distrust();
                 }
@@ -205,18 +205,18 @@ impl Maker {
     /// Sees to it that there is a process that machines of this template go on as. Without one they are only slower.
     pub(crate) async fn ensure_warm(&self, template: &Template) {
         let Some(thawing) = &self.thawing else { return };
+        let _one_at_a_time = template.warming.lock().await;
         if template.warm.get().is_some() {
             return;
         }
-        let place = template.warm_place(thawing);
-        if Warm::load(&place, thawing).is_none() {
-            let _ = fs::remove_dir_all(&place);
-            warm::sweep(&place, thawing);
+        let places = template.baked.dir();
+        if Warm::find(places, thawing).is_none() {
+            warm::sweep(places, thawing);
             if let Err(error) = self.keep_process(template, thawing).await {
                 tracing::warn!(template = %template.name, error = &error as &dyn std::error::Error, "no process was kept");
             }
         }
-        if let Some(warm) = Warm::load(&place, thawing) {
+        if let Some(warm) = Warm::find(places, thawing) {
             template.warm.get_or_init(|| warm);
         }
     }
@@ -238,9 +238,9 @@ impl Maker {
         made.link().hold(true);
         made.machine().stop().await?;
         let frozen = made.machine().copy(u64::from(template.hardware.memory_mib) << 20).await?;
-        let (place, thawing) = (template.warm_place(thawing), thawing.clone());
+        let (places, thawing) = (template.baked.dir().to_owned(), thawing.clone());
         let disk = made.machine().dir().files().join(DISK);
-        let storing = move || warm::save_template(&place, &disk, &frozen, &thawing);
+        let storing = move || warm::save_template(&places, &disk, &frozen, &thawing);
         let stored = tokio::task::spawn_blocking(storing).await;
         stored.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(MakeError::Directory)
     }

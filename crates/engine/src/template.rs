@@ -16,10 +16,7 @@ use crate::create::DEFAULT_WORKSPACE;
 use crate::engine::Engine;
 use crate::made::{DISK, Maker, Source};
 use crate::network::default_key;
-use crate::warm::{Thawing, Warm};
-
-/// In a bake's directory, the beginning of the names of those that hold a process.
-const WARM: &str = "warm-";
+use crate::warm::Warm;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
@@ -57,6 +54,8 @@ pub(crate) struct Template {
     pub(crate) baked: Baked,
     /// The process that its machines go on as, once there is one.
     pub(crate) warm: OnceLock<Warm>,
+    /// Held while one is being made.
+    pub(crate) warming: tokio::sync::Mutex<()>,
 }
 
 /// One step of work that takes a while, for whoever waits.
@@ -127,11 +126,6 @@ impl Template {
             warm: None,
             cold: None,
         }
-    }
-
-    /// Where the process is kept that its machines go on as.
-    pub(crate) fn warm_place(&self, thawing: &Thawing) -> PathBuf {
-        self.baked.dir().join(format!("{WARM}{}", ContentId::of(thawing.fingerprint.as_bytes())))
     }
 }
 
@@ -204,12 +198,19 @@ impl Engine {
             .await
             .map_err(|source| TemplateError::Bake { name: name.to_owned(), source })?;
         let name = name.to_owned();
-        let template = Template { name, shape: shape.clone(), image, hardware, baked, warm: OnceLock::new() };
-        let thawing = self.maker.thawing.as_ref();
-        if let Some(warm) = thawing.and_then(|thawing| Warm::load(&template.warm_place(thawing), thawing)) {
-            template.warm.get_or_init(|| warm);
+        let (shape, warm) = (shape.clone(), OnceLock::new());
+        if let Some(found) = self.maker.thawing.as_ref().and_then(|thawing| Warm::find(baked.dir(), thawing)) {
+            warm.get_or_init(|| found);
         }
-        let template = Arc::new(template);
+        let template = Arc::new(Template {
+            name,
+            shape: shape.clone(),
+            image,
+            hardware,
+            baked,
+            warm,
+            warming: Default::default(),
+        });
         templates.insert(shape, template.clone());
         Ok(template)
     }

@@ -21,14 +21,19 @@ use sandling_vmm::thaw::{SavedProcess, Thaw};
 use serde::{Deserialize, Serialize};
 
 const RECORD: &str = "thaw.json";
+/// What the record is called of one that did not go on.
+const DISTRUSTED: &str = "distrusted.json";
+/// In a bake's directory, the beginning of the names of those that hold a process.
+const TEMPLATES: &str = "warm-";
 const PLAN: &str = "plan";
 const PROCESS: &str = "process";
-/// Beside a template's: the layer of guest memory, its map, and the disk.
+/// Beside a template's: the layer of guest memory and its map, called as in a snapshot, and the disk.
 const GUEST: &str = "pages";
 const GUEST_MAP: &str = "map";
 const OVERLAY: &str = "overlay.qcow2";
-/// In a machine's directory: the directory that it was thawed from.
+/// In a machine's directory: the directory that it was thawed from, and the map of guest memory from there.
 const THAWED: &str = "thawed";
+const THAWED_MAP: &str = "thawed.map";
 /// Nobody takes this long to write one.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 /// A process on so many files is stored as a whole again: opening them takes time, too.
@@ -56,8 +61,8 @@ struct Record {
 }
 
 impl Record {
-    fn read(dir: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(dir.join(RECORD)).ok()?).ok()
+    fn read(dir: &Path, name: &str) -> Option<Self> {
+        serde_json::from_slice(&fs::read(dir.join(name)).ok()?).ok()
     }
 }
 
@@ -71,7 +76,7 @@ pub(crate) struct Warm {
 impl Warm {
     /// The process in this directory, if it is of this boot and whole.
     pub(crate) fn load(dir: &Path, thawing: &Thawing) -> Option<Self> {
-        let mut record = Record::read(dir)?;
+        let mut record = Record::read(dir, RECORD)?;
         for (path, _) in &mut record.pages {
             *path = dir.join(&path);
         }
@@ -85,9 +90,14 @@ impl Warm {
             && self.record.pages.iter().all(|(path, bytes)| fs::metadata(path).is_ok_and(|file| file.len() == *bytes))
     }
 
-    /// Lets nobody go on as it any more.
+    /// One that is kept beside a bake, for machines of its template.
+    pub(crate) fn find(bake: &Path, thawing: &Thawing) -> Option<Self> {
+        template_dirs(bake).find_map(|dir| Self::load(&dir, thawing))
+    }
+
+    /// Lets nobody go on as it any more. Its files stay for those that do already.
     pub(crate) fn distrust(&self) {
-        let _ = fs::remove_file(self.dir.join(RECORD));
+        let _ = fs::rename(self.dir.join(RECORD), self.dir.join(DISTRUSTED));
     }
 
     /// What the machine in this directory was thawed from, if it was.
@@ -96,15 +106,20 @@ impl Warm {
         Self::load(Path::new(&from), thawing)
     }
 
-    /// Which part of guest memory the machine in this directory had from a template's layer, if it was thawed from one.
+    /// Which part of guest memory the machine in this directory had from where it was thawed, if it was.
     pub(crate) fn guest_of_machine(dir: &MachineDir) -> io::Result<MemoryMap> {
-        let Ok(from) = fs::read_to_string(dir.path().join(THAWED)) else { return Ok(MemoryMap::default()) };
-        MemoryMap::decode(&fs::read(Path::new(&from).join(GUEST_MAP))?).map_err(io::Error::other)
+        match fs::read(dir.path().join(THAWED_MAP)) {
+            Ok(map) => MemoryMap::decode(&map).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(MemoryMap::default()),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Writes down that the machine in this directory is thawed from here.
+    /// Writes down that the machine in this directory is thawed from here, and what only this place knows: it may be gone
+    /// before the machine is.
     pub(crate) fn mark(&self, machine: &Path) -> io::Result<()> {
         let text = self.dir.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+        fs::copy(self.dir.join(GUEST_MAP), machine.join(THAWED_MAP))?;
         fs::write(machine.join(THAWED), text)
     }
 
@@ -157,15 +172,12 @@ pub(crate) struct Pages {
     pages: Vec<(PathBuf, u64)>,
 }
 
-/// Stores a template's machine, which stands still on the bake alone, at a place of its own. If somebody else was faster,
-/// theirs is as good.
-pub(crate) fn save_template(place: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) -> io::Result<()> {
-    let work = place.with_extension(format!("{}.new", uuid::Uuid::new_v4().simple()));
-    fs::create_dir(&work)?;
-    let stored = store_template(&work, disk, frozen, thawing);
-    let published = stored.and_then(|()| sandling_image::publish_dir(&work, place));
-    let _ = fs::remove_dir_all(&work);
-    published.map(drop)
+/// Stores a template's machine, which stands still on the bake alone, beside the bake. Each has a place of its own, and
+/// none is ever replaced: machines stand on it.
+pub(crate) fn save_template(bake: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) -> io::Result<()> {
+    let place = bake.join(format!("{TEMPLATES}{}", uuid::Uuid::new_v4().simple()));
+    fs::create_dir(&place)?;
+    store_template(&place, disk, frozen, thawing).inspect_err(|_| drop(fs::remove_dir_all(&place)))
 }
 
 fn store_template(work: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) -> io::Result<()> {
@@ -180,28 +192,23 @@ fn store_template(work: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) 
     Warm::finish(work, pages, &guest.map, thawing)
 }
 
-/// Removes those beside `place` that no machine of this boot can stand on.
-pub(crate) fn sweep(place: &Path, thawing: &Thawing) {
-    let begins = place.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once('-'));
-    let (Some(parent), Some((begins, _))) = (place.parent(), begins) else { return };
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let (path, name) = (entry.path(), entry.file_name());
-        if path == place || !name.to_string_lossy().starts_with(begins) {
-            continue;
-        }
-        let old = |path: &Path| {
-            fs::metadata(path)
-                .and_then(|dir| dir.modified())
-                .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNFINISHED_FOR))
-        };
-        let gone = match Record::read(&path) {
+/// Removes those beside a bake that no machine of this boot can stand on.
+pub(crate) fn sweep(bake: &Path, thawing: &Thawing) {
+    for dir in template_dirs(bake) {
+        let age = fs::metadata(&dir).and_then(|dir| dir.modified()).ok().and_then(|at| at.elapsed().ok());
+        let gone = match Record::read(&dir, RECORD).or_else(|| Record::read(&dir, DISTRUSTED)) {
             Some(record) => !thawing.is_of_this_boot(&record.fingerprint),
-            None => old(&path),
+            None => age.is_some_and(|age| age > UNFINISHED_FOR),
         };
         if gone {
-            let _ = fs::remove_dir_all(path);
+            let _ = fs::remove_dir_all(dir);
         }
     }
+}
+
+fn template_dirs(bake: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(bake).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(TEMPLATES)).map(|entry| entry.path())
 }
 
 /// What a frozen machine's process leaves in a directory if it could not be stored.

@@ -221,6 +221,8 @@ static TABLE: Remembered = Remembered(UnsafeCell::new(Table::EMPTY));
 static PARKED: AtomicU32 = AtomicU32::new(0);
 /// Counted up when they may go on.
 static ROUND: AtomicU32 = AtomicU32::new(0);
+/// In which round they were asked: one that hears of it too late does not wait for the next.
+static ASKED: AtomicU32 = AtomicU32::new(0);
 
 fn copy(caller: c_int, tids: &[u8]) {
     let (address, bytes) = (ADDRESS.load(SeqCst), BYTES.load(SeqCst));
@@ -235,7 +237,9 @@ fn copy(caller: c_int, tids: &[u8]) {
         (*table).contexts[0].tid = syscall(SYS_GETTID) as u64;
         if save(&raw mut (*table).contexts[0]) == 0 {
             if syscall(SYS_CLONE, SIGCHLD as c_long, 0usize, 0usize, 0usize, 0usize) == 0 {
-                let place = [address, bytes, if parked { table as usize } else { 0 }];
+                let own = &(*table).contexts[0];
+                let whole = parked && *own.tid_place() == own.tid as u32;
+                let place = [address, bytes, if whole { table as usize } else { 0 }];
                 syscall(SYS_WRITE, caller as c_long, &raw const place, size_of_val(&place));
                 let mut word = [0u8];
                 syscall(SYS_READ, caller as c_long, &raw mut word, 1usize);
@@ -252,6 +256,7 @@ fn copy(caller: c_int, tids: &[u8]) {
 fn park_all(tids: &[u8]) -> bool {
     let table = TABLE.0.get();
     PARKED.store(0, SeqCst);
+    ASKED.store(ROUND.load(SeqCst), SeqCst);
     // SAFETY: nobody else looks at the table before the signals are sent; each structure is as large as the kernel's.
     unsafe {
         (*table).count = 1;
@@ -290,7 +295,10 @@ fn park_all(tids: &[u8]) -> bool {
 
 /// A thread that is to be remembered: it stands still until the copy is made.
 extern "C" fn park(_: c_int) {
-    let round = ROUND.load(SeqCst);
+    let round = ASKED.load(SeqCst);
+    if ROUND.load(SeqCst) != round {
+        return;
+    }
     let table = TABLE.0.get();
     // SAFETY: each thread writes to its own entry, and the others wait for it to be done. No call here touches `errno`.
     unsafe {

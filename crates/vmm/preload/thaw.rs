@@ -1,7 +1,7 @@
 //! Becomes a QEMU that was frozen: maps its memory, opens its descriptors, makes its threads, and lets them go on.
 //!
-//! What to do is in `/layers/thaw.plan`, as `u64` words; the caller wrote it (`memory/thaw.rs`) when it saved the
-//! process. This program is linked to an address that is nobody's, has no standard library, and runs on a stack of its
+//! What to do is in `/layers/thaw.plan`, as `u64` words; the caller wrote it (`src/thaw/plan.rs`) when it saved
+//! the process. This program is linked to an address that is nobody's, has no standard library, and runs on a stack of its
 //! own: everything that the kernel gave it may be covered by what it maps.
 
 #![no_std]

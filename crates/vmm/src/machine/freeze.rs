@@ -10,6 +10,7 @@ use super::command_line::{COPY_SOCKET, DISK};
 use super::connect::connect;
 use super::error::MachineError;
 use super::handle::Machine;
+use crate::accelerator::Accelerator;
 use crate::disk::copy_sparse;
 use crate::jail::FILES;
 use crate::memory::{FreezeTimes, Frozen, connect_copy};
@@ -77,9 +78,14 @@ impl Machine {
     pub async fn copy(&self, memory_bytes: u64) -> Result<Frozen, MachineError> {
         let stream = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect)?;
         let connection = connect_copy(stream).map_err(MachineError::Connect)?;
-        let original = self.pid();
-        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes));
+        let (original, remember) = (self.pid(), self.emulates());
+        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, remember));
         copying.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(MachineError::Process)
+    }
+
+    /// Only then is there anything translated in its process that is worth keeping.
+    fn emulates(&self) -> bool {
+        self.boundary.accelerator == Accelerator::Tcg
     }
 
     /// Lets a machine go on that would not. A copy has its disks open, and locked; what a copy that has just ended
@@ -117,8 +123,8 @@ impl Machine {
         });
         self.command("blockdev-snapshot-sync", overlay).await.map_err(FreezeError::Before)?;
         times.disk = begun.elapsed() - times.stop - times.state;
-        let original = self.pid();
-        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes));
+        let (original, remember) = (self.pid(), self.emulates());
+        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, remember));
         let copied = copying.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         times.copy = begun.elapsed() - times.stop - times.state - times.disk;
         copied.map_err(|error| FreezeError::After(MachineError::Process(error)))

@@ -19,6 +19,8 @@ use crate::qmp::{Event, Qmp};
 
 /// QEMU is up in some 50 ms; on a host with many others starting it may take its time.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
+/// A process that was kept answers in milliseconds, or whoever waits had better start another.
+const THAWED_LIMIT: Duration = Duration::from_secs(10);
 const LOAD_LIMIT: Duration = Duration::from_secs(60);
 const STATUS_LIMIT: Duration = Duration::from_secs(30);
 
@@ -68,7 +70,8 @@ impl Starting {
     /// The socket was bound before QEMU ran, so the connection is made at once and the greeting comes when it comes.
     async fn greet(&self) -> Result<Qmp, MachineError> {
         let stream = connect(&self.config.dir.keeper(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
-        Ok(Qmp::negotiate(stream, GREETING_LIMIT).await?)
+        let limit = if self.config.start.thaw().is_some() { THAWED_LIMIT } else { GREETING_LIMIT };
+        Ok(Qmp::negotiate(stream, limit).await?)
     }
 
     /// Does a step; if QEMU dies meanwhile, that is the error, with its last words.

@@ -25,6 +25,8 @@ const MOST_EXTENTS: usize = 16_000;
 /// A machine that stands on so many layers is saved on the base alone: opening files takes time, too.
 const FOLD_LAYERS: usize = if super::MOST_LAYERS < 12 { super::MOST_LAYERS } else { 12 };
 const BUFFER_BYTES: usize = 1 << 20;
+/// So many threads do not fit into the table in which they write themselves down; see `preload/context.rs`.
+const MOST_THREADS: usize = 64;
 
 /// How long the machine stood still, and for what.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,19 +72,22 @@ pub(crate) fn connect(connection: tokio::net::UnixStream) -> io::Result<UnixStre
 
 impl Frozen {
     /// Asks the machine's process for a copy of itself. Its guest must have been stopped.
-    pub(crate) fn take(mut connection: UnixStream, original: i32, bytes: u64) -> io::Result<Self> {
-        let remembered = threads(original)?;
+    /// Its threads are written down if that is wanted, and there are not too many.
+    pub(crate) fn take(mut connection: UnixStream, original: i32, bytes: u64, remember: bool) -> io::Result<Self> {
+        let mut remembered = if remember { threads(original)? } else { Vec::new() };
+        remembered.truncate(if remembered.len() < MOST_THREADS { MOST_THREADS } else { 0 });
         let words = std::iter::once(remembered.len() as u32).chain(remembered.iter().copied());
         let words: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
         connection.write_all(&words)?;
         let (pid, [address, told, mut table]) = receive(&connection)?;
-        if threads(original)? != remembered {
+        if remembered.is_empty() || threads(original)? != remembered {
             // One that came or went meanwhile would be missing, or be one too many.
             table = 0;
         }
         let process = open(format!("/proc/{pid}"), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         // The pid comes from the kernel, but could have been another's since; what is opened here cannot change.
-        if parent(&process)? != original || told != bytes {
+        let sensible = address.is_multiple_of(PAGE) && address.checked_add(bytes).is_some();
+        if parent(&process)? != original || told != bytes || !sensible {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the answer does not come from a copy of the machine",

@@ -6,7 +6,7 @@
 //! QEMU, carries the plan out and is that process from then on.
 //!
 //! ```text
-//!   QEMU, stopped ── copy ──▶ pages.00 (memory of the process)   guest memory's layers   plan
+//!   QEMU, stopped ── copy ──▶ thaw.00 (memory of the process)    guest memory's layers   plan
 //!                                      └───────────── mapped privately ──────┴────────────┘
 //!                             a new jail: thaw ──▶ the same threads, at the same addresses
 //! ```
@@ -30,6 +30,10 @@ use self::plan::Plan;
 use crate::memory::{LIBRARY, place};
 
 const PROGRAM: &[u8] = include_bytes!(env!("SANDLING_THAW"));
+
+/// Counted up when something changes that both the saving and the thawing of a process rely on: the order of the
+/// descriptors that a machine is born with, the names of layers.
+const FORMAT: u32 = 1;
 
 /// Where a machine's process comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,5 +65,5 @@ pub fn fingerprint(qemu: &Path) -> io::Result<String> {
     let qemu = fs::metadata(qemu)?;
     let modified = qemu.modified()?.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let ours = crate::memory::fingerprint(PROGRAM) ^ crate::memory::fingerprint(LIBRARY);
-    Ok(format!("{}-{}-{modified:x}-{ours:x}", boot.trim(), qemu.len()))
+    Ok(format!("{}-{}-{modified:x}-{ours:x}-{FORMAT}", boot.trim(), qemu.len()))
 }

@@ -25,6 +25,9 @@ const STACK_BYTES: u64 = 8 << 20;
 /// Holes up to this size are stored along: every extent is a mapping.
 const CLOSE_BYTES: u64 = 16 * PAGE;
 const BUFFER_BYTES: usize = 1 << 20;
+/// Far more than QEMU has, guest memory aside: what somebody who broke into it can make us store, and look through.
+const MOST_STORED_BYTES: u64 = 1 << 30;
+const MOST_MAPPED_BYTES: u64 = 8 << 30;
 
 /// What a saved process is put together with.
 pub(crate) struct Frame<'a> {
@@ -57,9 +60,16 @@ pub(crate) fn save(process: &OwnedFd, frame: &Frame<'_>, out: &mut impl Write) -
     let apart = |area: &&Area| !overlaps(&area.range, &frame.guest) && !overlaps(&area.range, &THAWS);
     // What thawed it was given a stack, too, which nobody is on any more.
     let was_thawed = areas.iter().any(|area| area.thawed_from().is_some());
+    if let Some(area) = areas.iter().find(|area| !was_thawed && overlaps(&area.range, &THAWS)) {
+        return Err(unknown("a mapping", &area.name));
+    }
     let left = |area: &&Area| was_thawed && area.name == "[stack]";
     let own = areas.iter().filter(|area| !is_kernels(area) && apart(area) && !left(area));
     let own: Vec<&Area> = own.collect();
+    let readable = own.iter().filter(|area| area.protection != 0).map(|area| area.range.end - area.range.start);
+    if readable.sum::<u64>() > MOST_MAPPED_BYTES {
+        return Err(too_large());
+    }
     let memory = open(process, "mem")?;
     let pagemap = open(process, "pagemap")?;
     let (mut thawed, mut extents) = (Vec::new(), Vec::new());
@@ -67,7 +77,13 @@ pub(crate) fn save(process: &OwnedFd, frame: &Frame<'_>, out: &mut impl Write) -
     for area in &own {
         let below = area.thawed_from().filter(|_| frame.pages > 0);
         for range in content(area, &pagemap, below.is_some())? {
-            store(&memory, range, frame.pages as u64, &mut at, &mut extents, out)?;
+            let extent = Extent { guest: range.start, bytes: range.end - range.start, layer: frame.pages as u64, at };
+            at += extent.bytes;
+            if at > MOST_STORED_BYTES {
+                return Err(too_large());
+            }
+            store(&memory, range, area.inode != 0, out)?;
+            extents.push(extent);
         }
         thawed.extend(below);
     }
@@ -78,6 +94,11 @@ pub(crate) fn save(process: &OwnedFd, frame: &Frame<'_>, out: &mut impl Write) -
     let guest = areas.iter().filter(|area| overlaps(&area.range, &frame.guest));
     let guest_files: Vec<u64> = guest.map(|area| area.inode).filter(|inode| *inode != 0).collect();
     plan.descriptors = descriptors(process, frame, &guest_files)?;
+    // One that has ended meanwhile has no memory, and no descriptors; what was read of it may be half of it.
+    memory.read_exact_at(&mut [0; 8], frame.table)?;
+    if plan.descriptors.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     Ok(SavedProcess { plan, guest: frame.guest.clone(), closed: frame.closed, stored_bytes: at })
 }
 
@@ -144,34 +165,28 @@ fn content(area: &Area, pagemap: &File, is_thawed: bool) -> io::Result<Vec<Range
     Ok(ranges)
 }
 
-fn store(
-    memory: &File,
-    range: Range<u64>,
-    layer: u64,
-    at: &mut u64,
-    extents: &mut Vec<Extent>,
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn store(memory: &File, range: Range<u64>, of_file: bool, out: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES.min((range.end - range.start) as usize)];
     let mut from = range.start;
-    let begun = *at;
     while from < range.end {
         let length = ((range.end - from) as usize).min(buffer.len());
-        // What lies behind the end of a mapped file cannot be read, and is nothing.
-        if memory.read_exact_at(&mut buffer[..length], from).is_err() {
-            for page in buffer[..length].chunks_mut(PAGE as usize).zip(0u64..) {
-                let (page, number) = page;
-                if memory.read_exact_at(page, from + number * PAGE).is_err() {
-                    page.fill(0);
-                }
-            }
+        match memory.read_exact_at(&mut buffer[..length], from) {
+            Err(_) if of_file => read_by_pages(memory, from, &mut buffer[..length]),
+            read => read?,
         }
         out.write_all(&buffer[..length])?;
-        *at += length as u64;
         from += length as u64;
     }
-    extents.push(Extent { guest: range.start, bytes: range.end - range.start, layer, at: begun });
     Ok(())
+}
+
+/// What lies behind the end of a mapped file cannot be read, and is nothing.
+fn read_by_pages(memory: &File, from: u64, buffer: &mut [u8]) {
+    for (page, number) in buffer.chunks_mut(PAGE as usize).zip(0u64..) {
+        if memory.read_exact_at(page, from + number * PAGE).is_err() {
+            page.fill(0);
+        }
+    }
 }
 
 fn areas(process: &OwnedFd) -> io::Result<Vec<Area>> {
@@ -185,7 +200,7 @@ fn area(line: &str) -> Option<Area> {
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let range = u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?;
-    let permissions = words.next()?;
+    let permissions = words.next().filter(|permissions| permissions.ends_with('p'))?;
     let rights = [('r', READ), ('w', WRITE), ('x', EXECUTE)];
     let protection = rights.iter().filter(|(right, _)| permissions.contains(*right)).map(|(_, bit)| bit).sum();
     let at = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -279,6 +294,10 @@ pub(crate) fn threads(pid: i32) -> io::Result<Vec<u32>> {
 
 fn open(process: &OwnedFd, name: &str) -> io::Result<File> {
     Ok(File::from(openat(process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
+}
+
+fn too_large() -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, "the process is larger than a QEMU is")
 }
 
 fn unknown(what: &str, text: &str) -> io::Error {
