@@ -25,6 +25,8 @@ command -v npm >/dev/null || install_packages npm
 
 step "format and lints"
 cargo fmt --all --check
+# These two are no crates, so cargo does not know of them.
+rustfmt --edition 2024 --check crates/vmm/preload/{preload,thaw}.rs
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 step "build"

@@ -221,16 +221,27 @@ impl Maker {
         }
     }
 
+    /// The same machine with a new session to its guest; if there is none to be had, it is ended.
+    async fn reconnect(&self, mut made: Made) -> Result<Made, MakeError> {
+        let (id, dir) = (made.id.clone(), std::mem::take(&mut made.dir));
+        // The old connection first: QEMU serves one at a time.
+        let machine = made.into_live().machine;
+        match self.greet(&machine).await {
+            Ok(link) => Ok(Made { id, live: Some(Live { machine, link }), dir }),
+            Err(error) => {
+                end_and_remove(&machine, &dir).await;
+                Err(error)
+            }
+        }
+    }
+
     /// Keeps the process of a machine of this template, restored and exercised, for others to go on as.
-    pub(crate) async fn keep_process(&self, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
-        let mut made = self.restore(&template.cold_source(self)).await?;
+    async fn keep_process(&self, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
+        let made = self.restore(&template.cold_source(self)).await?;
         let languages = template.warm_languages();
         exercise(made.link(), &languages).await?;
         // Whoever goes on as it connects anew.
-        let machine = made.live.take().expect("just made").machine;
-        let link = Link::greet(machine.connect_control().await?).await.map_err(MakeError::Socket)?;
-        let link = link.answered(ANSWER_WITHIN).await?;
-        made.live = Some(Live { machine, link });
+        let made = self.reconnect(made).await?;
         exercise(made.link(), &languages).await?;
         let ordinary = ["/bin/sh", "-c", ORDINARY].map(str::to_owned).to_vec();
         run_once(made.link(), "exercise-ordinary", Program::Argv(ordinary), b"").await?;

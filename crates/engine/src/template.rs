@@ -198,7 +198,7 @@ impl Engine {
             .await
             .map_err(|source| TemplateError::Bake { name: name.to_owned(), source })?;
         let name = name.to_owned();
-        let (shape, warm) = (shape.clone(), OnceLock::new());
+        let warm = OnceLock::new();
         if let Some(found) = self.maker.thawing.as_ref().and_then(|thawing| Warm::find(baked.dir(), thawing)) {
             warm.get_or_init(|| found);
         }

@@ -219,7 +219,7 @@ pub(crate) fn forget(dir: &Path) {
 }
 
 /// Machines run as other users.
-pub(crate) fn readable(path: &Path) -> io::Result<()> {
+fn readable(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o444))
 }

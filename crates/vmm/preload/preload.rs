@@ -263,8 +263,12 @@ fn park_all(tids: &[u8]) -> bool {
         for (signal, action) in (*table).actions.iter_mut().enumerate() {
             syscall(SYS_RT_SIGACTION, signal as c_long + 1, 0usize, &raw mut *action, 8usize);
         }
-        let parking =
-            Action { handler: park as *const () as usize, flags: SA_RESTORER | SA_RESTART, restorer: after_signal as *const () as usize, mask: !0 };
+        let parking = Action {
+            handler: park as *const () as usize,
+            flags: SA_RESTORER | SA_RESTART,
+            restorer: after_signal as *const () as usize,
+            mask: !0,
+        };
         syscall(SYS_RT_SIGACTION, PARKING_SIGNAL, &raw const parking, 0usize, 8usize);
         for tid in tids.chunks_exact(4) {
             let number = u32::from_ne_bytes([tid[0], tid[1], tid[2], tid[3]]);
@@ -287,7 +291,10 @@ fn park_all(tids: &[u8]) -> bool {
                 return contexts[1..=wanted as usize].iter().all(whole);
             }
             let limit = [0usize, PARKING_PATIENCE_NS];
-            call(SYS_FUTEX as usize, [PARKED.as_ptr() as usize, FUTEX_WAIT, so_far as usize, limit.as_ptr() as usize, 0, 0]);
+            call(
+                SYS_FUTEX as usize,
+                [PARKED.as_ptr() as usize, FUTEX_WAIT, so_far as usize, limit.as_ptr() as usize, 0, 0],
+            );
         }
     }
     false
