@@ -238,11 +238,17 @@ impl Maker {
     /// Keeps the process of a machine of this template, restored and exercised, for others to go on as.
     async fn keep_process(&self, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
         let made = self.restore(&template.cold_source(self)).await?;
-        let languages = template.warm_languages();
-        exercise(made.link(), &languages).await?;
+        exercise(made.link(), &template.warm_languages()).await?;
         // Whoever goes on as it connects anew.
         let made = self.reconnect(made).await?;
-        exercise(made.link(), &languages).await?;
+        let kept = self.keep_process_of(&made, template, thawing).await;
+        // Not by dropping it: the program may be about to end.
+        made.discard().await;
+        kept
+    }
+
+    async fn keep_process_of(&self, made: &Made, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
+        exercise(made.link(), &template.warm_languages()).await?;
         let ordinary = ["/bin/sh", "-c", ORDINARY].map(str::to_owned).to_vec();
         run_once(made.link(), "exercise-ordinary", Program::Argv(ordinary), b"").await?;
         identify(made.link(), &made.id, None, template.pids()).await?;

@@ -58,6 +58,9 @@ struct Record {
     fingerprint: String,
     /// The files of pages, the lowest first, and how large each is. Its own, the last, is named as in its directory.
     pages: Vec<(PathBuf, u64)>,
+    /// Of a template's: what lies beside it, and how large that is.
+    #[serde(default)]
+    beside: Vec<(PathBuf, u64)>,
 }
 
 impl Record {
@@ -77,7 +80,7 @@ impl Warm {
     /// The process in this directory, if it is of this boot and whole.
     pub(crate) fn load(dir: &Path, thawing: &Thawing) -> Option<Self> {
         let mut record = Record::read(dir, RECORD)?;
-        for (path, _) in &mut record.pages {
+        for (path, _) in record.pages.iter_mut().chain(&mut record.beside) {
             *path = dir.join(&path);
         }
         let warm = Self { dir: dir.to_owned(), record };
@@ -86,8 +89,9 @@ impl Warm {
 
     /// A machine would not notice that the end of a file is missing until it runs into it.
     pub(crate) fn is_whole(&self) -> bool {
+        let mut files = self.record.pages.iter().chain(&self.record.beside);
         self.dir.join(RECORD).exists()
-            && self.record.pages.iter().all(|(path, bytes)| fs::metadata(path).is_ok_and(|file| file.len() == *bytes))
+            && files.all(|(path, bytes)| fs::metadata(path).is_ok_and(|file| file.len() == *bytes))
     }
 
     /// One that is kept beside a bake, for machines of its template.
@@ -154,14 +158,14 @@ impl Warm {
         drop(out.into_inner()?);
         readable(&path)?;
         pages.push((PROCESS.into(), process.stored_bytes));
-        Ok(Pages { process, pages })
+        Ok(Pages { process, pages, beside: Vec::new() })
     }
 
     /// Makes it whole: from now on it can be thawed, over guest memory that was saved with this map.
     pub(crate) fn finish(dir: &Path, stored: Pages, guest: &MemoryMap, thawing: &Thawing) -> io::Result<()> {
         fs::write(dir.join(PLAN), stored.process.plan(guest))?;
         readable(&dir.join(PLAN))?;
-        let record = Record { fingerprint: thawing.fingerprint.clone(), pages: stored.pages };
+        let record = Record { fingerprint: thawing.fingerprint.clone(), pages: stored.pages, beside: stored.beside };
         fs::write(dir.join(RECORD), serde_json::to_vec(&record)?)
     }
 }
@@ -170,6 +174,7 @@ impl Warm {
 pub(crate) struct Pages {
     process: SavedProcess,
     pages: Vec<(PathBuf, u64)>,
+    beside: Vec<(PathBuf, u64)>,
 }
 
 /// Stores a template's machine, which stands still on the bake alone, beside the bake. Each has a place of its own, and
@@ -188,8 +193,11 @@ fn store_template(work: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) 
     for name in [GUEST, GUEST_MAP] {
         readable(&work.join(name))?;
     }
-    let pages = Warm::save_pages(work, frozen, None, &[])?;
-    Warm::finish(work, pages, &guest.map, thawing)
+    let mut stored = Warm::save_pages(work, frozen, None, &[])?;
+    for name in [GUEST, GUEST_MAP, OVERLAY] {
+        stored.beside.push((name.into(), fs::metadata(work.join(name))?.len()));
+    }
+    Warm::finish(work, stored, &guest.map, thawing)
 }
 
 /// Removes those beside a bake that no machine of this boot can stand on.
@@ -222,4 +230,29 @@ pub(crate) fn forget(dir: &Path) {
 fn readable(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o444))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_whole_and_of_this_boot_is_thawed() {
+        let dir = tempfile::tempdir().unwrap();
+        let thawing = Thawing { program: PathBuf::new(), fingerprint: "this".to_owned() };
+        let file = |name: &str, bytes: usize| fs::write(dir.path().join(name), vec![1; bytes]).unwrap();
+        let sized = |name: &str| vec![(PathBuf::from(name), 10)];
+        let record = Record { fingerprint: "this".to_owned(), pages: sized(PROCESS), beside: sized(GUEST) };
+        fs::write(dir.path().join(RECORD), serde_json::to_vec(&record).unwrap()).unwrap();
+        for (process, guest, whole) in [(10, 10, true), (9, 10, false), (10, 9, false), (10, 10, true)] {
+            file(PROCESS, process);
+            file(GUEST, guest);
+            assert_eq!(Warm::load(dir.path(), &thawing).is_some(), whole, "{process} and {guest} bytes");
+        }
+        let other = Thawing { fingerprint: "another".to_owned(), ..thawing.clone() };
+        assert!(Warm::load(dir.path(), &other).is_none());
+        let warm = Warm::load(dir.path(), &thawing).unwrap();
+        warm.distrust();
+        assert!(!warm.is_whole() && Warm::load(dir.path(), &thawing).is_none());
+    }
 }
