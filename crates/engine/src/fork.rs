@@ -92,6 +92,10 @@ pub struct Receipt {
     /// Pages of the parent that all children share, and were stored once for them.
     pub stored_bytes: u64,
     pub disk_bytes: u64,
+    /// Pages of the child's memory that it shares with its parent and siblings, and those that it has written by the
+    /// time it is handed out.
+    pub pages_shared: u64,
+    pub pages_copied: u64,
     /// How long the parent stood still, and for what.
     pub pause_ms: f64,
     pub prepare_ms: f64,
@@ -196,6 +200,8 @@ impl Engine {
             volumes: None,
         };
         let (sandbox, clock) = self.restore_snapshot(snapshot, born, env.as_ref(), "forked").await?;
+        let restored = begun.elapsed();
+        let pages = sandbox.guest_pages().await?;
         let receipt = Receipt {
             parent: parent.id.clone(),
             snapshot: snapshot.id.to_string(),
@@ -204,6 +210,8 @@ impl Engine {
             clock_error_ms: ms(clock.0),
             stored_bytes: snapshot.memory_bytes,
             disk_bytes: snapshot.disk_bytes,
+            pages_shared: pages.shared,
+            pages_copied: pages.copied,
             pause_ms: ms(times.freeze.pause),
             prepare_ms: ms(times.prepare),
             stop_ms: ms(times.freeze.stop),
@@ -211,7 +219,7 @@ impl Engine {
             disk_ms: ms(times.freeze.disk),
             copy_ms: ms(times.freeze.copy),
             write_ms: ms(times.write),
-            restore_ms: ms(begun.elapsed()),
+            restore_ms: ms(restored),
         };
         Ok(Fork { sandbox, receipt })
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sandling_protocol::{Request, Response, Usage};
 use sandling_vmm::boundary::Boundary;
-use sandling_vmm::machine::{Machine, MachineError, Usage as HostUsage};
+use sandling_vmm::machine::{GuestPages, Machine, MachineError, Usage as HostUsage};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -374,13 +374,8 @@ impl Sandbox {
 
     /// What it has used so far, seen from the host and from within.
     pub async fn usage(&self) -> Result<SandboxUsage, UseError> {
-        let phase = self.phase.borrow().clone();
-        let (live, runs) = match phase {
-            Phase::Running(live) => (live, !*self.stalled.borrow()),
-            Phase::Paused(live) => (live, false),
-            Phase::Hibernated => return Err(Refused::Hibernated.into()),
-            Phase::Ended(reason) => return Err(UseError::Ended(reason)),
-        };
+        let runs = matches!(*self.phase.borrow(), Phase::Running(_)) && !*self.stalled.borrow();
+        let live = self.in_memory()?;
         let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
         let (pid, network) = (live.machine.pid(), self.network_counts());
         if !runs {
@@ -389,6 +384,21 @@ impl Sandbox {
         match live.link.call(Request::Usage).await? {
             Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest), network }),
             _ => Err(LinkError::Unexpected.into()),
+        }
+    }
+
+    /// How much of its memory it shares, and how much is its own by now.
+    pub(crate) async fn guest_pages(&self) -> Result<GuestPages, UseError> {
+        let pages = self.in_memory()?.machine.guest_pages().await;
+        pages.map_err(|error| LinkError::Closed(error.to_string()).into())
+    }
+
+    /// Its machine, also while that stands still.
+    fn in_memory(&self) -> Result<Arc<Live>, UseError> {
+        match &*self.phase.borrow() {
+            Phase::Running(live) | Phase::Paused(live) => Ok(live.clone()),
+            Phase::Hibernated => Err(Refused::Hibernated.into()),
+            Phase::Ended(reason) => Err(UseError::Ended(reason.clone())),
         }
     }
 
@@ -405,13 +415,7 @@ impl Sandbox {
     /// At most `limit` bytes of the console from `offset` on, and where to go on. An offset that the console no
     /// longer reaches back to, because it began anew, starts over.
     pub async fn console_from(&self, offset: u64, limit: usize) -> Result<(Vec<u8>, u64), UseError> {
-        let phase = self.phase.borrow().clone();
-        let live = match phase {
-            Phase::Running(live) | Phase::Paused(live) => live,
-            Phase::Hibernated => return Err(Refused::Hibernated.into()),
-            Phase::Ended(reason) => return Err(UseError::Ended(reason)),
-        };
-        let all = tokio::fs::read(live.machine.dir().console_log()).await.unwrap_or_default();
+        let all = tokio::fs::read(self.in_memory()?.machine.dir().console_log()).await.unwrap_or_default();
         let from = usize::try_from(offset).ok().filter(|from| *from <= all.len()).unwrap_or(0);
         let until = from.saturating_add(limit).min(all.len());
         Ok((all[from..until].to_vec(), until as u64))

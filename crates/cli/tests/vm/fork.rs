@@ -55,6 +55,9 @@ async fn a_fork_has_everything_of_its_parent_and_the_parent_goes_on() {
     let receipt = &forks[0].receipt;
     assert_eq!((&receipt.parent, receipt.reseeded), (parent.id(), true));
     assert!(receipt.clock_error_ms < 50.0 && receipt.stored_bytes > 0, "{receipt:?}");
+    let memory_pages = u64::from(parent.info().memory_mib) << 8;
+    assert_eq!(receipt.pages_shared + receipt.pages_copied, memory_pages, "{receipt:?}");
+    assert!(receipt.pages_copied > 0 && receipt.pages_copied < receipt.pages_shared, "{receipt:?}");
     println!("{receipt:?}");
     shell(&parent, "echo the parent > /root/later").await;
     let mut seen = BTreeSet::new();

@@ -29,6 +29,6 @@ pub use freeze::{Afterwards, FreezeError};
 pub use handle::Machine;
 pub use plug::{Plug, PlugAccess, PlugSource};
 pub use record::Orphan;
-pub use usage::Usage;
+pub use usage::{GuestPages, Usage};
 
 pub use crate::jail::{Layer, MachineDir};

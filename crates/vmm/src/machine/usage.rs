@@ -1,6 +1,6 @@
 //! What a machine uses of the host, read from its processes and files.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use super::error::MachineError;
 use super::handle::Machine;
+use crate::jail::MEMORY;
+use crate::memory::pages::{PAGE, written};
 use crate::process::stat_fields;
 
 /// What QEMU has used, and holds now.
@@ -22,7 +24,23 @@ pub struct Usage {
     pub disk_bytes: u64,
 }
 
+/// The pages of a guest's memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GuestPages {
+    /// Those of the files that it was restored from, which others may have mapped, too.
+    pub shared: u64,
+    /// Those that it has written since.
+    pub copied: u64,
+}
+
 impl Machine {
+    /// How much of its memory is its own by now.
+    pub async fn guest_pages(&self) -> Result<GuestPages, MachineError> {
+        let pid = self.pid();
+        let read = tokio::task::spawn_blocking(move || guest_pages(pid, MEMORY));
+        read.await.map_err(io::Error::other).flatten().map_err(MachineError::Process)
+    }
+
     /// What the machine uses now.
     pub async fn usage(&self) -> Result<Usage, MachineError> {
         let (pid, files) = (self.pid(), self.dir().files());
@@ -39,6 +57,22 @@ fn read(pid: i32, files: &Path) -> io::Result<Usage> {
         pss_bytes: field_kib(&memory, "Pss:") * 1024,
         disk_bytes: disk_bytes(files)?,
     })
+}
+
+/// Guest memory is what the process maps of the file with this name, and of its layers, whose names begin with it.
+fn guest_pages(pid: i32, memory: &str) -> io::Result<GuestPages> {
+    let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+    let mut pages = GuestPages::default();
+    for line in fs::read_to_string(format!("/proc/{pid}/maps"))?.lines().filter(|line| line.contains(memory)) {
+        let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let number = |text: &str| u64::from_str_radix(text, 16).map_err(io::Error::other);
+        let (start, end) = bounds.ok_or(io::ErrorKind::InvalidData)?;
+        let (start, bytes) = (number(start)?, number(end)? - number(start)?);
+        let own: u64 = written(&pagemap, start, bytes)?.iter().map(|range| range.end - range.start).sum();
+        pages.copied += own / PAGE;
+        pages.shared += (bytes - own) / PAGE;
+    }
+    Ok(pages)
 }
 
 fn cpu(pid: i32) -> io::Result<Duration> {
@@ -76,5 +110,20 @@ mod tests {
         let usage = read(std::process::id() as i32, dir.path()).unwrap();
         assert!(usage.rss_bytes > 1 << 20 && usage.pss_bytes <= usage.rss_bytes, "{usage:?}");
         assert!((98_304..200_000).contains(&usage.disk_bytes), "{usage:?}");
+    }
+    #[test]
+    fn a_page_that_was_written_is_no_longer_shared() {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let file = tempfile::Builder::new().prefix("guest-pages").tempfile().unwrap();
+        file.as_file().set_len(16 * PAGE).unwrap();
+        let flags = ProtFlags::READ | ProtFlags::WRITE;
+        let mapped =
+            unsafe { mmap(std::ptr::null_mut(), 16 * PAGE as usize, flags, MapFlags::PRIVATE, &file, 0) }.unwrap();
+        let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), 16 * PAGE as usize) };
+        assert_eq!(bytes[0], 0);
+        bytes[5 * PAGE as usize] = 1;
+        bytes[9 * PAGE as usize] = 1;
+        let pages = guest_pages(std::process::id() as i32, file.path().to_str().unwrap()).unwrap();
+        assert_eq!(pages, GuestPages { shared: 14, copied: 2 });
     }
 }
