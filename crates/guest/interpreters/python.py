@@ -31,6 +31,11 @@ CONTROL_FD = 3
 # Above what user code gets for its own files and what careless code closes.
 PRIVATE_FD = 100
 SCRIPT_NAME = "<main>"
+REHEARSED = "import random\nprint(end='')\nx = [str(random.random()) for _ in range(3)]"
+
+# Straight to the scanner: what `json.loads` does around it costs more than a short line.
+scan = json.JSONDecoder().scan_once
+encode = json.JSONEncoder(ensure_ascii=False).encode
 
 # What `replace_environment` was last given.
 replaced_environment = None
@@ -63,7 +68,7 @@ class Control:
         self._partial += data
         if b"\n" in data:
             *lines, self._partial = self._partial.split(b"\n")
-            self._messages += map(json.loads, lines)
+            self._messages += [scan(line.decode(), 0)[0] for line in lines]
         return data
 
     def take(self, word):
@@ -74,8 +79,12 @@ class Control:
 
     def send(self, *messages):
         # A lone surrogate is no valid JSON for the peer, however it is written down.
-        text = "".join([json.dumps(message, ensure_ascii=False) + "\n" for message in messages])
+        text = "".join([encode(message) + "\n" for message in messages])
         self.socket.sendall(text.encode("utf-8", "replace"))
+
+    def send_end(self, status):
+        """What `send` would make of it, without the cost."""
+        self.socket.sendall(b'{"ended":%d}\n' % status)
 
     def move(self, fd):
         """Goes on, if it does not already, under a private descriptor that programs started from here do not get."""
@@ -99,7 +108,7 @@ def zygote():
         return
     failed_imports = warm(request["imports"])
     python_packages.note()
-    control.send({"ready": True, "failed_imports": failed_imports})
+    control.send({"ready": True, "failed_imports": failed_imports, **python_packages.noted()})
     gc.collect()
     gc.freeze()
     pool = os.urandom(32)
@@ -171,25 +180,32 @@ def be_spare(control, fds, pool, rehearsing):
     own_control = Control(CONTROL_FD)
     own_control.move(PRIVATE_FD)
     if rehearsing is not None:
-        rehearse(own_control, rehearsing)
+        rehearse(rehearsing)
     become(own_control)
 
 
-def rehearse(control, environment):
+def rehearse(environment):
     """Does once what activation and small code do, so that the memory they write to is the spare's own by then. Takes
     on the environment that it will most likely be given."""
     import python_context
 
+    here, there = socket.socketpair()
+    there.sendall(json.dumps({"become": "script", "code": REHEARSED, "args": [], "env": environment}).encode() + b"\n")
+    control = Control(here.detach())
+    message = control.receive()
     open_standard_streams()
-    replace_environment(json.loads(json.dumps(environment)))
-    fresh_authkey()
-    python_packages.changed_folders(environment.get("HOME"))
+    take_identity(message)
+    last_import = next(reversed(sys.modules))
+    run_script(message["code"], fresh_main().__dict__)
+    python_context.Context(control, fresh_main(), reseed, open_standard_streams).run(0, "x = 1\nx + 1")
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    run_script("import random\nprint(end='')\nx = [str(random.random()) for _ in range(3)]", fresh_main().__dict__)
-    context = python_context.Context(control, fresh_main(), reseed, open_standard_streams)
-    json.dumps(python_context.python_results.bundle(context.evaluate("<cell 0>", "x = 1\nx + 1")))
     flush()
+    take_down(last_import)
+    control.send_end(0)
+    for end in (control.socket, there):
+        end.close()
     gc.collect()
+    gc.freeze()
 
 
 def become(control):
@@ -212,7 +228,7 @@ def become(control):
     except OSError as problem:
         control.send({"failed": str(problem)})
         os._exit(1)
-    if python_packages.loaded_are_replaced(message["env"].get("HOME")):
+    if message.get("packages_changed", True) and python_packages.loaded_are_replaced(os.environ.get("HOME")):
         start_over(control, message)
     last_import = next(reversed(sys.modules))
     main = fresh_main()
@@ -239,10 +255,10 @@ def start_over(control, message):
     """Goes on as a new interpreter, which loads what is installed now and is told the same."""
     os.dup2(control.socket.fileno(), CONTROL_FD)
     told = os.memfd_create("activation", 0)
-    os.write(told, json.dumps(message).encode())
+    os.write(told, json.dumps({**message, "env": dict(os.environ)}).encode())
     os.lseek(told, 0, os.SEEK_SET)
     command = [sys.executable, os.path.join(DRIVER_FOLDER, "python.py"), message["become"], str(told)]
-    environment = {name: value for name, value in message["env"].items() if name in ("HOME", "LANG", "PATH")}
+    environment = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
     os.execve(sys.executable, command, {"LANG": "C.UTF-8", **environment})
 
 
@@ -255,7 +271,7 @@ def end_reporter(control):
     def report_end(status):
         if os.getpid() == process and control.socket.fileno() >= 0:
             try:
-                control.send({"ended": status})
+                control.send_end(status)
             except OSError:  # The agent has gone, or the script closed what it did not open.
                 pass
 
@@ -294,7 +310,8 @@ def take_identity(message):
         os.setuid(uid)
     if message.get("cwd") is not None:
         os.chdir(message["cwd"])
-    replace_environment(message["env"])
+    if message["env"] is not None:
+        replace_environment(message["env"])
     fresh_authkey()
 
 
@@ -361,11 +378,7 @@ def end(status, last_import, report_end=None):
             except BaseException as problem:
                 report(problem)
     flushed = flush()
-    sys.last_type = sys.last_value = sys.last_traceback = None
-    # From the newest back, because to look at each of the zygote's would be to write to each one's page.
-    for name in [*takewhile(lambda name: name != last_import, reversed(sys.modules)), "__main__"]:
-        del sys.modules[name]
-    gc.collect()  # Closes the user's files and runs their `__del__`.
+    take_down(last_import)
     if not flush() or not flushed:
         status = status or 120
     if report_end is not None:
@@ -375,6 +388,17 @@ def end(status, last_import, report_end=None):
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
+
+
+def take_down(last_import):
+    """Lets go of what was loaded since `last_import`, and of `__main__`."""
+    sys.last_type = sys.last_value = sys.last_traceback = None
+    # From the newest back, because to look at each of the zygote's would be to write to each one's page.
+    for name in [*takewhile(lambda name: name != last_import, reversed(sys.modules)), "__main__"]:
+        sys.modules.pop(name, None)
+    # Closes the user's files and runs their `__del__`. What has not been through a collection of the middle
+    # generation is in the young ones, and a whole collection costs more.
+    gc.collect(2 if gc.get_count()[2] else 1)
 
 
 def nothing_waits_for_the_end():

@@ -9,6 +9,7 @@ from importlib.machinery import PathFinder
 _folders = {}
 _loaded = {}
 _shared_folders = site.getsitepackages()
+_OWN_FOLDER = ".local/lib/python%d.%d/site-packages" % sys.version_info[:2]
 
 
 def note():
@@ -18,6 +19,11 @@ def note():
         origin = getattr(getattr(module, "__spec__", None), "origin", None)
         if "." not in name and origin is not None and origin.startswith(tuple(_folders)):
             _loaded[name] = (origin, _modified(origin))
+
+
+def noted():
+    """What the peer needs to see for itself whether anything has come since."""
+    return {"folders": list(_folders.items()), "own_folder": _OWN_FOLDER}
 
 
 def loaded_are_replaced(home):
@@ -43,8 +49,7 @@ def changed_folders(home):
 
 
 def _site_folders(home):
-    version = "python%d.%d" % sys.version_info[:2]
-    own = [os.path.join(home, ".local", "lib", version, "site-packages")] if home else []
+    own = [os.path.join(home, _OWN_FOLDER)] if home else []
     return own + _shared_folders
 
 

@@ -5,6 +5,7 @@ Only modules that are loaded already are touched; one that is imported later see
 that user code made for itself.
 """
 
+import _random
 import _thread
 import os
 import sys
@@ -24,7 +25,9 @@ def reseed(entropy):
 
 
 def _reseed_random(module, seed):
-    module.seed(seed)
+    # What `random.seed` does with bytes, but for a hash over them: these are random already.
+    _random.Random.seed(module._inst, int.from_bytes(seed, "little"))
+    module._inst.gauss_next = None
 
 
 def _reseed_numpy(module, seed):

@@ -205,6 +205,7 @@ impl Agent {
     fn on_timer(&mut self, timer: Timer) {
         match timer {
             Timer::ExecDeadline(key) => self.exec_deadline(key),
+            Timer::ListenToExec(key) => self.listen_to_exec(key),
             Timer::TerminalGrace(key) => self.finish_exec(key),
             Timer::Runaways => self.cgroups.kill_runaways(),
             Timer::CellDeadline(context, cell) => self.cell_deadline(context, cell),

@@ -25,6 +25,8 @@ struct Queue {
     session: u64,
     frames: VecDeque<Vec<u8>>,
     bytes: usize,
+    /// Something in it is wanted now.
+    hurry: bool,
     /// Streams that workers have ended.
     ended: Vec<StreamId>,
     /// Workers that wait for room.
@@ -60,6 +62,13 @@ impl Outbox {
 
     /// Adds a message from the agent's own thread.
     pub fn push(&self, session: u64, message: &ToHost, body: &[u8]) -> Result<(), SessionOver> {
+        self.push_unhurried(session, message, body)?;
+        self.hurry();
+        Ok(())
+    }
+
+    /// Adds a message that goes with the next one, or when somebody says so.
+    pub fn push_unhurried(&self, session: u64, message: &ToHost, body: &[u8]) -> Result<(), SessionOver> {
         let frame = encode(message, body);
         let mut queue = self.lock();
         if queue.session != session {
@@ -67,6 +76,11 @@ impl Outbox {
         }
         queue.add(frame);
         Ok(())
+    }
+
+    /// What waits is to be sent now.
+    pub fn hurry(&self) {
+        self.lock().hurry = true;
     }
 
     /// Adds a message from a worker, waiting until there is room.
@@ -85,6 +99,7 @@ impl Outbox {
             queue.ended.push(*stream);
         }
         queue.add(frame);
+        queue.hurry = true;
         drop(queue);
         // Fails only if the counter is full, and then the agent is being woken already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -100,12 +115,14 @@ impl Outbox {
     /// Moves whole frames to `out`, about as many as one write to the channel takes.
     pub fn drain_into(&self, out: &mut Vec<u8>, about: usize) {
         let mut queue = self.lock();
-        while out.len() < about
+        while queue.hurry
+            && out.len() < about
             && let Some(frame) = queue.frames.pop_front()
         {
             queue.bytes -= frame.len();
             out.extend_from_slice(&frame);
         }
+        queue.hurry &= !queue.frames.is_empty();
         if queue.waiting > 0 && queue.bytes < ROOM {
             self.room.notify_all();
         }
@@ -155,6 +172,22 @@ mod tests {
         outbox.begin(2);
         assert_eq!(worker.join().unwrap(), Err(SessionOver));
         assert!(outbox.has_room());
+    }
+
+    #[test]
+    fn what_is_not_urgent_goes_with_what_is() {
+        let outbox = Outbox::new().unwrap();
+        outbox.begin(1);
+        outbox.push_unhurried(1, &hello(), &[]).unwrap();
+        let mut out = Vec::new();
+        outbox.drain_into(&mut out, 1000);
+        assert_eq!(out.len(), 0);
+        outbox.push(1, &hello(), &[]).unwrap();
+        outbox.drain_into(&mut out, 1000);
+        assert_eq!(out.len(), 2 * encode(&hello(), &[]).len());
+        outbox.push_unhurried(1, &hello(), &[]).unwrap();
+        outbox.drain_into(&mut out, 1000);
+        assert_eq!(out.len(), 2 * encode(&hello(), &[]).len());
     }
 
     #[test]

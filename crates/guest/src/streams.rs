@@ -98,6 +98,11 @@ impl Streams {
         self.say(&ToHost::Event { stream, event }, &[]);
     }
 
+    /// An event that goes with whatever is sent next.
+    pub fn unhurried_event(&self, stream: StreamId, event: Event) {
+        let _ = self.outbox.push_unhurried(self.session, &ToHost::Event { stream, event }, &[]);
+    }
+
     /// Ends a stream.
     pub fn end(&mut self, stream: StreamId, result: Result<Response, Failure>) {
         if self.open.remove(&stream).is_some() {

@@ -12,6 +12,8 @@ use sandling_protocol::Language;
 pub enum Timer {
     /// A command's time is up.
     ExecDeadline(u64),
+    /// A command has run for a while; its output is looked for from now on.
+    ListenToExec(u64),
     /// A command has ended; its terminal had time to hand over the rest.
     TerminalGrace(u64),
     /// A command was ended a moment ago; look what is left of it.

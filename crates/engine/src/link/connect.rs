@@ -73,7 +73,7 @@ impl Link {
     /// Opens a stream.
     pub fn open(&self, request: Request, body: &[u8]) -> Result<Stream, LinkError> {
         let (id, incoming, send_window) = self.inner.table.open().map_err(LinkError::Closed)?;
-        let stream = Stream { id, link: self.inner.clone(), incoming, send_window, ended: false };
+        let stream = Stream { id, link: self.inner.clone(), incoming, send_window, owed: 0, ended: false };
         self.inner.post(&ToGuest::Open { stream: id, request }, body)?;
         Ok(stream)
     }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use sandling_protocol::{CHUNK, Event, Outcome, Part, Response, StreamId, ToGuest};
+use sandling_protocol::{CHUNK, Event, Outcome, Part, Response, StreamId, ToGuest, WINDOW};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::LinkError;
 use super::connect::Inner;
+
+/// Credit is given in portions: each wakes the guest, which always has the rest of its window.
+const CREDIT_PORTION: usize = WINDOW / 4;
 
 /// What a stream brings.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub struct Stream {
     pub(super) link: Arc<Inner>,
     pub(super) incoming: mpsc::Receiver<Incoming>,
     pub(super) send_window: Arc<Semaphore>,
+    /// Bytes taken for which no credit was given yet.
+    pub(super) owed: usize,
     pub(super) ended: bool,
 }
 
@@ -33,9 +38,13 @@ impl Stream {
             return Err(LinkError::Closed(self.link.reason()));
         };
         match &message {
-            Incoming::Data { bytes, .. } if !bytes.is_empty() => {
-                self.link.table.consumed(self.id, bytes.len());
-                self.link.post(&ToGuest::Credit { stream: self.id, bytes: bytes.len() as u32 }, &[])?;
+            Incoming::Data { bytes, .. } => {
+                self.owed += bytes.len();
+                if self.owed >= CREDIT_PORTION {
+                    let owed = std::mem::take(&mut self.owed);
+                    self.link.table.consumed(self.id, owed);
+                    self.link.post(&ToGuest::Credit { stream: self.id, bytes: owed as u32 }, &[])?;
+                }
             }
             Incoming::End(_) => self.ended = true,
             _ => {}

@@ -10,7 +10,8 @@ from support import ENVIRONMENT, InterpreterTest, Process
 class ZygoteTest(InterpreterTest):
     def test_imports_are_done_before_it_is_ready_and_failures_are_named(self):
         zygote = self.zygote(["colorsys", "no_such_module", "xml.dom.minidom", "os.path.nothing"])
-        self.assertEqual(zygote.ready, {"ready": True, "failed_imports": ["no_such_module", "os.path.nothing"]})
+        self.assertTrue(zygote.ready["ready"])
+        self.assertEqual(zygote.ready["failed_imports"], ["no_such_module", "os.path.nothing"])
         spare = self.opened(zygote.fork())
         spare.run_script("import sys; print([name in sys.modules for name in ('colorsys', 'xml.dom.minidom')])")
         self.assertEqual(spare.stdout, b"[True, True]\n")

@@ -154,7 +154,7 @@ fn set_reading(poller: &Poller, exec: &Exec) {
         // Taken out altogether: epoll reports a hang-up even to those who wait for nothing.
         if exec.held_up {
             poller.remove(fd);
-        } else {
+        } else if !exec.unheard {
             let _ = poller.add(fd, source, Interest::Read);
         }
     }

@@ -20,6 +20,10 @@ use crate::sys::launch::launch;
 use crate::sys::poller::{Interest, Source};
 use crate::timers::Timer;
 
+/// How long a command runs before its output is looked for. Most are over by then, and then all that there is to
+/// say of them goes in one message: to be woken for each part, and the host for each message, takes longer than they do.
+const UNHEARD: Duration = Duration::from_millis(15);
+
 /// Our ends of a command's descriptors.
 pub struct Ends {
     pub pipes: Pipes,
@@ -103,6 +107,7 @@ impl Agent {
 
     fn record(&mut self, key: u64, spec: &ExecSpec, code: &[u8], started: Started) -> Result<(), Failure> {
         let Started { pid, ends: Ends { pipes, stdin }, cgroup, interpreter } = started;
+        let unheard = matches!(pipes, Pipes::Apart { .. });
         let exec = Exec {
             key,
             id: spec.id.clone(),
@@ -119,11 +124,15 @@ impl Agent {
             exit: None,
             output_end: 0,
             viewers: Vec::new(),
+            unheard,
             held_up: false,
             interpreter,
         };
-        let watched = watch(&self.poller, &exec);
+        let watched = if unheard { Ok(()) } else { watch(&self.poller, &exec) };
         self.execs.insert(exec);
+        if unheard {
+            self.timers.set(UNHEARD, Timer::ListenToExec(key));
+        }
         if let Some(pid) = pid {
             self.children.insert(pid, Owner::Exec(key));
         }
@@ -140,13 +149,28 @@ impl Agent {
         };
         exec.viewers.push(stream);
         let position = from.min(exec.output.log.end());
-        if let Some(pid) = exec.pid {
-            self.streams.event(stream, Event::Started { pid, existing });
+        match exec.pid {
+            Some(pid) if exec.unheard => self.streams.unhurried_event(stream, Event::Started { pid, existing }),
+            Some(pid) => self.streams.event(stream, Event::Started { pid, existing }),
+            None => {}
         }
         if let Some(open) = self.streams.get(stream) {
             open.kind = Kind::Viewer { exec: key, position, existing };
         }
         self.pump_viewer(stream);
+    }
+
+    /// A command goes on for longer than most.
+    pub fn listen_to_exec(&mut self, key: u64) {
+        self.streams.outbox.hurry();
+        let Some(exec) = self.execs.get(key) else {
+            return;
+        };
+        exec.unheard = false;
+        if !exec.held_up {
+            // Our own descriptors, not known to epoll yet: this fails only without memory, and then its end is heard.
+            let _ = watch(&self.poller, exec);
+        }
     }
 
     /// A command's interpreter is there.

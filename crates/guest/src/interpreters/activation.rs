@@ -11,6 +11,15 @@ use crate::failure::failure;
 const READ_AT_START: [&str; 2] = ["NODE_OPTIONS", "NODE_PATH"];
 const PYTHON_TOLD_LATER: [&str; 3] = ["PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"];
 
+/// What a spare need not be told.
+#[derive(Default)]
+pub struct Knows {
+    /// It has taken on this environment already.
+    pub environment: bool,
+    /// Nothing was installed since its zygote looked.
+    pub packages: bool,
+}
+
 /// Code to run once.
 pub struct Script {
     pub language: Language,
@@ -24,9 +33,9 @@ impl Script {
         Ok(Self { language, code: code.to_owned(), args: args.to_vec() })
     }
 
-    pub fn activation(&self, setting: &Setting) -> Vec<u8> {
+    pub fn activation(&self, setting: &Setting, knows: &Knows) -> Vec<u8> {
         let script = Some((self.code.as_str(), self.args.as_slice()));
-        line(setting, "script", script)
+        line(setting, knows, "script", script)
     }
 }
 
@@ -34,8 +43,8 @@ pub fn text_of(code: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(code).map_err(|_| failure(FailureKind::Invalid, "the code is not UTF-8"))
 }
 
-pub fn context_activation(setting: &Setting) -> Vec<u8> {
-    line(setting, "context", None)
+pub fn context_activation(setting: &Setting, knows: &Knows) -> Vec<u8> {
+    line(setting, knows, "context", None)
 }
 
 /// Whether these variables only work for an interpreter that is started with them.
@@ -55,7 +64,9 @@ struct Activation<'a> {
     args: Option<&'a [String]>,
     /// A script's end is told before its process has been taken down, which takes longer than many scripts.
     report_end: bool,
-    env: &'a Variables,
+    /// Absent: it has it.
+    env: Option<&'a Variables>,
+    packages_changed: bool,
     cwd: &'a str,
     uid: u32,
     gid: u32,
@@ -64,14 +75,15 @@ struct Activation<'a> {
     entropy: Option<&'a str>,
 }
 
-fn line(setting: &Setting, r#become: &str, script: Option<(&str, &[String])>) -> Vec<u8> {
+fn line(setting: &Setting, knows: &Knows, r#become: &str, script: Option<(&str, &[String])>) -> Vec<u8> {
     let ids = &setting.user.ids;
     let activation = Activation {
         r#become,
         code: script.map(|(code, _)| code),
         args: script.map(|(_, args)| args),
         report_end: script.is_some(),
-        env: &setting.variables,
+        env: Some(&setting.variables).filter(|_| !knows.environment),
+        packages_changed: !knows.packages,
         cwd: &setting.directory,
         uid: ids.uid,
         gid: ids.gid,
@@ -98,7 +110,7 @@ mod tests {
     fn an_activation_is_one_line() {
         let setting = Setting::ours(Variables::from([("A".into(), "b\nc".into())]));
         let script = Script::new(Language::Python, b"print('\n')", &["x".into()]).unwrap();
-        let line = script.activation(&setting);
+        let line = script.activation(&setting, &Knows::default());
         assert!(!line.contains(&b'\n'));
         let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(

@@ -119,7 +119,8 @@ impl Agent {
             Some(interpreter) => self.take_over(key, interpreter)?,
             None => self.start_cold_context(key, spec.language, &setting)?,
         };
-        self.tell(interpreter, &context_activation(&setting));
+        let knows = self.knows(interpreter, &setting);
+        self.tell(interpreter, &context_activation(&setting, &knows));
         if let Some(context) = self.contexts.get(key) {
             context.interpreter = Some(interpreter);
             context.cwd = setting.directory.clone();

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use sandling_protocol::{Failure, FailureKind, Language, Response, StreamId};
 
+use super::activation::Knows;
 use super::control::Control;
 use super::drivers::Mode;
 use super::message::Message;
+use super::packages::Packages;
 use super::table::{Interpreter, Role, Streams};
 use crate::agent::{Agent, Owner};
 use crate::environment::{Variables, compose};
@@ -51,6 +53,7 @@ pub struct Lane {
     zygote: Option<u64>,
     zygote_ready: bool,
     failed_imports: Vec<String>,
+    packages: Packages,
     /// A spare that nobody has claimed.
     spare: Option<u64>,
     /// It has done all it can before it is claimed.
@@ -156,6 +159,17 @@ impl Agent {
         self.make_spare(language, Haste::SomebodyWaits).ok()
     }
 
+    /// What an interpreter that somebody has claimed need not be told for this.
+    pub fn knows(&mut self, key: u64, setting: &Setting) -> Knows {
+        let Some(interpreter) = self.interpreters.get(key) else {
+            return Knows::default();
+        };
+        let environment = interpreter.rehearsed.as_ref() == Some(&setting.variables);
+        let lane = interpreter.language;
+        let packages = self.interpreters.lanes.get(&lane).is_some_and(|lane| lane.packages.are_as_noted(setting));
+        Knows { environment, packages }
+    }
+
     fn make_spare(&mut self, language: Language, haste: Haste) -> Result<u64, Failure> {
         match language {
             Language::Node => self.start_spare(language),
@@ -202,7 +216,9 @@ impl Agent {
         self.poller.add(control.fd(), Source::Control(key), Interest::Read).map_err(|error| unusable(&error))?;
         self.children.insert(pid, Owner::Interpreter(key));
         let streams = Some(streams);
-        self.interpreters.insert(Interpreter { key, language, role, pid: Some(pid), control, streams, cgroup });
+        let rehearsed = None;
+        let interpreter = Interpreter { key, language, role, pid: Some(pid), control, streams, cgroup, rehearsed };
+        self.interpreters.insert(interpreter);
         Ok(key)
     }
 
@@ -232,7 +248,8 @@ impl Agent {
         let cgroup = self.cgroups.take();
         let control = Control::held(ours);
         let streams = Some(streams);
-        let interpreter = Interpreter { key, language, role: Role::Spare, pid: None, control, streams, cgroup };
+        let role = Role::Spare;
+        let interpreter = Interpreter { key, language, role, pid: None, control, streams, cgroup, rehearsed: rehearse };
         self.interpreters.insert(interpreter);
         Ok(key)
     }
@@ -249,6 +266,7 @@ impl Agent {
                 if let Some(lane) = self.interpreters.lanes.get_mut(&language) {
                     lane.zygote_ready = true;
                     lane.failed_imports = message.failed_imports.clone();
+                    lane.packages = Packages::new(message);
                 }
                 self.refill_or_say(language);
             }

@@ -1,5 +1,7 @@
 //! What drivers say, one line each.
 
+use std::path::PathBuf;
+
 use sandling_protocol::Traceback;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,6 +14,12 @@ pub struct Message<'a> {
     pub ready: bool,
     #[serde(default)]
     pub failed_imports: Vec<String>,
+    /// Where packages are that a zygote may have loaded, and when each folder was last changed, in nanoseconds.
+    #[serde(default)]
+    pub folders: Vec<(PathBuf, Option<i64>)>,
+    /// Where a user has packages of his own, below his home.
+    #[serde(default)]
+    pub own_folder: Option<PathBuf>,
     /// A zygote has forked a spare, or a spare says who it is.
     #[serde(default)]
     pub pid: Option<u32>,
@@ -54,6 +62,8 @@ mod tests {
     fn every_line_of_the_contract_is_understood() {
         let read = |line| serde_json::from_str::<Message>(line).unwrap();
         assert!(read(r#"{"ready":true,"failed_imports":["x"]}"#).ready);
+        let ready = read(r#"{"ready":true,"folders":[["/a",1700000000000000001],["/b",null]],"own_folder":"lib"}"#);
+        assert_eq!(ready.folders, [("/a".into(), Some(1_700_000_000_000_000_001)), ("/b".into(), None)]);
         assert_eq!(read(r#"{"pid": 7}"#).pid, Some(7));
         assert_eq!(read(r#"{"failed":"no such directory"}"#).failed.unwrap(), "no such directory");
         assert_eq!(read(r#"{"ended":-2}"#).ended, Some(-2));

@@ -11,6 +11,7 @@ mod control;
 mod drivers;
 mod lane;
 mod message;
+mod packages;
 mod script;
 mod table;
 mod watch;

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use sandling_protocol::{Failure, FailureKind, Language, Stdin as StdinSpec, TerminalSize};
 
-use super::activation::{Script, needs_fresh_start};
+use super::activation::{Knows, Script, needs_fresh_start};
 use super::control::Control;
 use super::drivers::Mode;
 use super::table::{Interpreter, Role, Streams};
@@ -53,7 +53,8 @@ impl Agent {
         if let Some(pid) = pid {
             self.children.insert(pid, Owner::Exec(exec));
         }
-        self.tell(key, &script.activation(setting));
+        let knows = self.knows(key, setting);
+        self.tell(key, &script.activation(setting, &knows));
         let pipes = Pipes::Apart { stdout: Some(stdout), stderr: Some(stderr) };
         Some(Started { pid, ends: Ends { pipes, stdin }, cgroup, interpreter: Some(key) })
     }
@@ -73,7 +74,7 @@ impl Agent {
             .start_program(&plan, &ours_setting, terminal, stdin)
             .map_err(|failure| unsupported_if_missing(failure, &plan))?;
         let key = self.add_cold(script.language, Role::Script { exec }, started.pid, ours)?;
-        self.tell(key, &script.activation(setting));
+        self.tell(key, &script.activation(setting, &Knows::default()));
         started.interpreter = Some(key);
         Ok(started)
     }
@@ -104,7 +105,16 @@ impl Agent {
             .add(&control, Source::Control(key), Interest::Read)
             .map_err(|error| io_failure("an interpreter", &error))?;
         let control = Control::new(control);
-        self.interpreters.insert(Interpreter { key, language, role, pid, control, streams: None, cgroup: None });
+        self.interpreters.insert(Interpreter {
+            key,
+            language,
+            role,
+            pid,
+            control,
+            streams: None,
+            cgroup: None,
+            rehearsed: None,
+        });
         Ok(key)
     }
 }

@@ -8,6 +8,7 @@ use sandling_protocol::{Language, StreamId};
 use super::control::Control;
 use super::lane::Lane;
 use crate::cgroup::Cgroup;
+use crate::environment::Variables;
 
 #[derive(Default)]
 pub struct Interpreters {
@@ -26,6 +27,8 @@ pub struct Interpreter {
     /// Our ends of its standard streams, until somebody takes them.
     pub streams: Option<Streams>,
     pub cgroup: Option<Cgroup>,
+    /// The environment that it has taken on ahead.
+    pub rehearsed: Option<Variables>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
