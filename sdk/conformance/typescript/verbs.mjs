@@ -249,7 +249,10 @@ const ofTheMachine = {
   diff: (sandbox, { since, ...given }) => sandbox.diff(since, given),
   diff_patch: async (sandbox, { since, ...given }) => ({ text: await sandbox.diffPatch(since, given) }),
   diff_tar: async (sandbox, { since, ...given }) => ({ bytes: (await sandbox.diffTar(since, given)).length }),
-  "context.fork": (sandbox, { id, count }) => sandbox.forkContext(id, { count }),
+  "context.fork": async (sandbox, { id, count }) => {
+    const context = (await sandbox.contexts.list()).find((context) => context.id === id);
+    return context ? context.fork(count) : sandbox.forkContext(id, { count });
+  },
   explore: async (sandbox, { candidates }) => {
     const { winner, winnerOutcome, reaped } = await sandbox.explore(candidates);
     return { winner, winner_label: winnerOutcome.label, files_changed: winnerOutcome.filesChanged, reaped };

@@ -55,7 +55,7 @@ export class Sandbox {
     this.#requests = new SandboxRequests(client.transport, info.id);
     this.filesystem = this.files = new Filesystem(this.#requests);
     this.commands = new Commands(this.#requests);
-    this.contexts = new Contexts(this.#requests);
+    this.contexts = new Contexts(this.#requests, this);
     this.checkpoints = new Checkpoints(this);
     this.network = new SandboxNetwork(this.#requests);
     this.secrets = new SandboxSecrets(this.network);
