@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict
+from typing import Dict, Iterator
 
 import pytest
 
@@ -25,22 +25,22 @@ def run(code: str, **more: str) -> None:
 
 
 @pytest.fixture
-def where(client: Client) -> Dict[str, str]:
+def where(client: Client) -> Iterator[Dict[str, str]]:
     endpoint = client._transport.located()
-    return {"url": endpoint.url, "token": endpoint.token}
+    before = {sandbox.id for sandbox in client.sandboxes.list()}
+    yield {"url": endpoint.url, "token": endpoint.token}
+    assert {sandbox.id for sandbox in client.sandboxes.list()} == before, "something was left behind"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_with_the_import_changed(example: Path, client: Client, where: Dict[str, str]) -> None:
+def test_with_the_import_changed(example: Path, where: Dict[str, str]) -> None:
     code = example.read_text().replace("from pandastack import", "from sandling import")
     run(code, SANDLING_API=where["url"], SANDLING_TOKEN=where["token"])
-    assert client.sandboxes.list() == [], "something was left behind"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_as_it_is(example: Path, client: Client, where: Dict[str, str]) -> None:
+def test_as_it_is(example: Path, where: Dict[str, str]) -> None:
     """So that an example is one: PandaStack's own client runs it, too."""
     if importlib.util.find_spec("pandastack") is None:
         pytest.skip("there is no module pandastack")
     run(example.read_text(), PANDASTACK_API=where["url"], PANDASTACK_API_KEY=where["token"])
-    assert client.sandboxes.list() == [], "something was left behind"
