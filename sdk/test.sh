@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks and tests the SDKs: style, types, that generated files are current, units, agent frameworks.
+# Checks and tests the SDKs: style, types, that generated files and docs/reference are current, units, agent frameworks.
 #
 #   sdk/test.sh [SANDLING]
 #
@@ -16,10 +16,12 @@ venv=${CARGO_TARGET_DIR:-$here/../target}/sdk-test
 export PATH=$venv/bin:$PATH
 (
   cd "$here/python"
-  ruff check src scripts tests ../bench ../conformance
-  ruff format --check --quiet src scripts tests ../bench ../conformance
+  ruff check src scripts tests ../bench ../conformance ../../scripts/reference
+  ruff format --check --quiet src scripts tests ../bench ../conformance ../../scripts/reference
   python scripts/generate_sync.py --check
   mypy
+  # Of the oldest Python that it is for, mypy knows nothing any more.
+  vermin --quiet --no-tips --violations --target=3.9- src
   python -m pytest -rs
 )
 (
@@ -28,3 +30,4 @@ export PATH=$venv/bin:$PATH
   npm run --silent check
   npm test --silent
 )
+[ -z "${SANDLING_BINARY:-}" ] || python "$here/../scripts/reference" --check "$SANDLING_BINARY"

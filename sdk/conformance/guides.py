@@ -22,7 +22,8 @@ import sandling
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent.parent / "docs"
-GUIDES = [*(DOCS / name for name in ("quickstart.md", "sdk.md", "agent.md")), *sorted(DOCS.glob("guides/*.md"))]
+NAMED = ("../README.md", "quickstart.md", "sdk.md", "agent.md")
+GUIDES = [*(DOCS / name for name in NAMED), *sorted(DOCS.glob("guides/*.md"))]
 BLOCK_WITHIN = 300
 
 

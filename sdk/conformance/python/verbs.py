@@ -133,6 +133,24 @@ simple("tokens.revoke", lambda client, prefix: client.tokens.revoke(prefix))
 simple("snapshots.list", lambda client: client.snapshots.list())
 simple("snapshots.get", lambda client, id: client.snapshots.get(id))
 simple("snapshots.delete", lambda client, id: client.snapshots.delete(id))
+simple("secrets.set", lambda client, **arguments: client.secrets.set(**arguments))
+simple("secrets.list", lambda client: client.secrets.list())
+simple("secrets.remove", lambda client, name: client.secrets.remove(name))
+simple("sandbox.secrets", lambda sandbox: sandbox.secrets.list())
+simple("sandbox.grant", lambda sandbox, name: sandbox.secrets.grant(name))
+simple("sandbox.revoke", lambda sandbox, name: sandbox.secrets.revoke(name))
+simple("network.get", lambda sandbox: sandbox.network.get())
+simple("network.set", lambda sandbox, **arguments: sandbox.network.set(**arguments))
+simple("network.allow", lambda sandbox, entry: sandbox.network.allow(entry))
+simple("network.deny", lambda sandbox: sandbox.network.deny())
+simple("network.usage", lambda sandbox: sandbox.network.usage())
+simple("network.events", lambda sandbox: sandbox.network.events())
+simple("network_default.get", lambda client, **arguments: client.network.get(**arguments))
+simple("network_default.set", lambda client, **arguments: client.network.set(**arguments))
+simple(
+    "network_default.clear",
+    lambda client, **arguments: client.network.clear(**arguments),
+)
 simple("volume.delete", lambda client, name: client.volumes.delete(name))
 simple("fork", lambda sandbox, **arguments: sandbox.fork(**arguments))
 simple("fork_many", lambda sandbox, count: sandbox.fork(count))
@@ -164,6 +182,23 @@ async def volume(runner: Any, client: Any, name: str, size_gb: float) -> Any:
     again = await settle(runner.volume_class.get_or_create(name, size_gb, client=client))
     assert again.name == made.name
     return {"name": made.name, "size_mb": made.size_mb}
+
+
+@verb("volume.clone")
+async def clone_volume(runner: Any, client: Any, name: str, copy: str) -> Any:
+    made = await settle((await settle(runner.volume_class.get(name, client=client))).clone(copy))
+    return {"name": made.name, "size_mb": made.size_mb}
+
+
+@verb("volume.snapshot")
+async def snapshot_volume(runner: Any, client: Any, name: str, copy: str) -> Any:
+    made = await settle((await settle(runner.volume_class.get(name, client=client))).snapshot(copy))
+    return {"name": made.name, "size_mb": made.size_mb}
+
+
+@verb("network.follow")
+async def follow_network(_: Any, sandbox: Any, name: str) -> Any:
+    return plain(await first(sandbox.network.follow_events(tail=100), lambda event: event.name == name))
 
 
 async def _streamed(stream: Any) -> Any:
@@ -364,7 +399,16 @@ async def snapshot(_: Any, sandbox: Any) -> Any:
 
 
 simple("checkpoint", lambda sandbox, name: sandbox.checkpoint(name))
-simple("name_checkpoint", lambda sandbox, checkpoint, name: sandbox.name_checkpoint(checkpoint, name))
+simple(
+    "name_checkpoint",
+    lambda sandbox, checkpoint, name: sandbox.name_checkpoint(checkpoint, name),
+)
+simple("checkpoints.list", lambda sandbox: sandbox.checkpoints.list())
+simple("checkpoints.create", lambda sandbox, name: sandbox.checkpoints.create(name))
+simple(
+    "checkpoints.name",
+    lambda sandbox, checkpoint, name: sandbox.checkpoints.name(checkpoint, name),
+)
 simple("diff", lambda sandbox, **arguments: sandbox.diff(**arguments))
 
 

@@ -98,7 +98,15 @@ const ofTheServer = {
     assert.equal((await Volume.getOrCreate(name, size_gb, client)).name, made.name);
     return { name: made.name, size_mb: made.sizeMb };
   },
+  "volume.clone": async (client, { name, copy }) => (await Volume.get(name, client)).clone(copy),
+  "volume.snapshot": async (client, { name, copy }) => (await Volume.get(name, client)).snapshot(copy),
   "volume.delete": (client, { name }) => client.volumes.delete(name),
+  "secrets.set": (client, { name, value, hosts }) => client.secrets.set(name, value, { hosts }),
+  "secrets.list": (client) => client.secrets.list(),
+  "secrets.remove": (client, { name }) => client.secrets.remove(name),
+  "network_default.get": (client, of) => client.network.get(of),
+  "network_default.set": (client, { template, ...given }) => client.network.set(options(given), { template }),
+  "network_default.clear": (client, of) => client.network.clear(of),
 };
 
 const ofCommands = {
@@ -227,22 +235,41 @@ const ofTheMachine = {
     const answer = await fetch((await sandbox.preview(port)).pathUrl + path);
     return { status: answer.status, text: await answer.text() };
   },
-  fork: (sandbox, given) => sandbox.fork(given),
+  fork: (sandbox, given) => sandbox.fork(options(given)),
   fork_many: (sandbox, { count }) => sandbox.fork(count),
   promote: (sandbox, given) => sandbox.promote(options(given)),
   snapshot: (sandbox) => sandbox.snapshot(),
   timeline: (sandbox) => sandbox.timeline(),
   checkpoint: (sandbox, { name }) => sandbox.checkpoint(name),
   name_checkpoint: (sandbox, { checkpoint, name }) => sandbox.nameCheckpoint(checkpoint, name),
+  "checkpoints.list": async (sandbox) => (await sandbox.checkpoints.list()).checkpoints,
+  "checkpoints.create": (sandbox, { name }) => sandbox.checkpoints.create(name),
+  "checkpoints.name": (sandbox, { checkpoint, name }) => sandbox.checkpoints.name(checkpoint, name),
   rewind: async (sandbox, { to }) => ({ was: await sandbox.rewind(to) }),
   diff: (sandbox, { since, ...given }) => sandbox.diff(since, given),
   diff_patch: async (sandbox, { since, ...given }) => ({ text: await sandbox.diffPatch(since, given) }),
   diff_tar: async (sandbox, { since, ...given }) => ({ bytes: (await sandbox.diffTar(since, given)).length }),
-  "context.fork": (sandbox, { id, count }) => sandbox.forkContext(id, { count }),
+  "context.fork": async (sandbox, { id, count }) => {
+    const context = (await sandbox.contexts.list()).find((context) => context.id === id);
+    return context ? context.fork(count) : sandbox.forkContext(id, { count });
+  },
   explore: async (sandbox, { candidates }) => {
     const { winner, winnerOutcome, reaped } = await sandbox.explore(candidates);
     return { winner, winner_label: winnerOutcome.label, files_changed: winnerOutcome.filesChanged, reaped };
   },
 };
 
-export const VERBS = { ...ofTheServer, ...ofCommands, ...ofFiles, ...ofTheMachine };
+const ofTheNetwork = {
+  "network.get": (sandbox) => sandbox.network.get(),
+  "network.set": (sandbox, given) => sandbox.network.set(options(given)),
+  "network.allow": (sandbox, { entry }) => sandbox.network.allow(entry),
+  "network.deny": (sandbox) => sandbox.network.deny(),
+  "network.usage": (sandbox) => sandbox.network.usage(),
+  "network.events": (sandbox) => sandbox.network.events(),
+  "network.follow": (sandbox, { name }) => first(sandbox.network.followEvents(100), (event) => event.name === name),
+  "sandbox.secrets": (sandbox) => sandbox.secrets.list(),
+  "sandbox.grant": (sandbox, { name }) => sandbox.secrets.grant(name),
+  "sandbox.revoke": (sandbox, { name }) => sandbox.secrets.revoke(name),
+};
+
+export const VERBS = { ...ofTheServer, ...ofTheNetwork, ...ofCommands, ...ofFiles, ...ofTheMachine };

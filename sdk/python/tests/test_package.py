@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import sandling
+from sandling.toolkit import SPECS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,3 +46,22 @@ def test_an_option_that_does_not_exist_is_refused() -> None:
             assert "flavour" in str(error)
         else:
             raise AssertionError("it was taken")
+
+
+def test_tools_have_the_words_of_the_command_line() -> None:
+    source = (ROOT.parent.parent / "crates" / "tools" / "src" / "spec.rs").read_text()
+    listed = source[source.index("pub const SPECS") : source.index("/// A model's call")]
+    # Rust joins a string's lines without the blanks that begin them.
+    words = re.sub(r"\\\n\s+", "", listed)
+    found = re.findall(r'name: "(\w+)",\s+description: "(.*?)",\s+arguments: &\[(.*?)\],\s+required', words, re.DOTALL)
+    told = {
+        name: (about, re.findall(r'\(\s*"(\w+)",\s*"(\w+)",\s*"(.*?)",?\s*\)', arguments))
+        for name, about, arguments in found
+    }
+    assert told == {
+        spec.name: (
+            spec.description,
+            [(name, about["type"], about["description"]) for name, about in spec.properties.items()],
+        )
+        for spec in SPECS.values()
+    }

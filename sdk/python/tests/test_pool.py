@@ -186,3 +186,21 @@ def test_a_run_is_reported_advised_and_recorded(colour: Colour, server: FakeServ
     assert records[0]["sandbox_id"] != records[1]["sandbox_id"]
     assert log.stat().st_mode & 0o077 == 0
     assert machines.alive == set()
+
+
+def test_a_run_that_wants_other_memory_has_a_machine_of_that_size(colour: Colour, server: FakeServer) -> None:
+    machines = Machines(server)
+
+    async def work() -> None:
+        pool = pool_of(colour, server, 1, config=ExecutionConfig(memory_mb=512), max_busy=1)
+        await settle(pool.start())
+        await until_ready(pool, 1)
+        await settle(pool.run("1", config=ExecutionConfig(memory_mb=2048)))
+        assert [body["memory_mb"] for body in machines.made] == [512, 2048]
+        assert machines.alive == {"m1"} and pool.status().busy == 0 and pool.status().served == 1
+        await settle(pool.run("1", config=ExecutionConfig(memory_mb=512)))
+        await settle(pool.run("1", config=ExecutionConfig()))
+        await settle(pool.close())
+
+    colour.run(work)
+    assert 2048 not in [body["memory_mb"] for body in machines.made[2:]] and not machines.alive

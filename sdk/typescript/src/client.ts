@@ -8,9 +8,11 @@ import { ConnectionError, SandlingError } from "./errors.js";
 import { ensureLocalServer } from "./local.js";
 import type { Event, SnapshotInfo, Token, VolumeInfo } from "./models.js";
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
+import { NetworkDefaults } from "./network.js";
 import type { CreateOptions } from "./options.js";
 import { DEFAULT_BUDGET_SECONDS, delaySeconds } from "./retry.js";
 import { Sandbox } from "./sandbox.js";
+import { Secrets } from "./secrets.js";
 import { Templates } from "./templates.js";
 import { Transport } from "./transport.js";
 
@@ -45,6 +47,8 @@ export class Client {
   readonly volumes: Volumes;
   readonly templates: Templates;
   readonly tokens: Tokens;
+  readonly secrets: Secrets;
+  readonly network: NetworkDefaults;
   readonly #options: ClientOptions;
 
   constructor(options: ClientOptions = {}) {
@@ -56,6 +60,8 @@ export class Client {
     this.volumes = new Volumes(this.transport);
     this.templates = new Templates(this.transport);
     this.tokens = new Tokens(this.transport);
+    this.secrets = new Secrets(this.transport);
+    this.network = new NetworkDefaults(this.transport);
   }
 
   /** Whom the token stands for. */

@@ -18,8 +18,8 @@ export class CodeContext {
     requests: SandboxRequests,
     readonly id: string,
     readonly language: string,
-    /** The sandbox that a fork of a context is in. */
-    readonly sandbox?: Sandbox,
+    /** The sandbox that it is in. */
+    readonly sandbox: Sandbox,
   ) {
     this.#requests = requests;
   }
@@ -44,6 +44,11 @@ export class CodeContext {
   /** Gives it a new interpreter, without variables. */
   async restart(): Promise<void> {
     await this.#request("POST", "/restart");
+  }
+
+  /** Copies of it, each in a sandbox of its own (`sandbox`), where it goes on with its variables. */
+  fork(count = 1, options: { metadata?: Record<string, string> } = {}): Promise<CodeContext[]> {
+    return this.sandbox.forkContext(this.id, { count, ...options });
   }
 
   /** Ends it. One that is already gone is no error. */
@@ -73,9 +78,11 @@ export interface ContextOptions {
 /** The contexts of a sandbox. */
 export class Contexts {
   readonly #requests: SandboxRequests;
+  readonly #sandbox: Sandbox;
 
-  constructor(requests: SandboxRequests) {
+  constructor(requests: SandboxRequests, sandbox: Sandbox) {
     this.#requests = requests;
+    this.#sandbox = sandbox;
   }
 
   /** Starts an interpreter: `python` or `node`. */
@@ -91,7 +98,7 @@ export class Contexts {
 
   #context(data: unknown): CodeContext {
     const { id, language } = data as { id: string; language: string };
-    return new CodeContext(this.#requests, id, language);
+    return new CodeContext(this.#requests, id, language, this.#sandbox);
   }
 }
 

@@ -2,6 +2,7 @@
 
 import "./dispose.js";
 
+export { Checkpoints } from "./checkpoints.js";
 export * from "./client.js";
 export { home } from "./config.js";
 export * from "./contexts.js";
@@ -11,8 +12,12 @@ export type { BranchOutcome, Candidate, ExploreOptions, ExploreResult } from "./
 export * from "./filesystem.js";
 export { ensureLocalServer, stopLocalServer } from "./local.js";
 export * from "./models.js";
+export { NetworkDefaults, SandboxNetwork } from "./network.js";
+export type { GrantedSecret, Network, NetworkDefault, NetworkEvent, NetworkLimits, NetworkMode } from "./network.js";
+export type { NetworkOptions, NetworkUsage } from "./network.js";
 export type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes, VolumeMount } from "./options.js";
 export { type DiffOptions, type Moment, Sandbox } from "./sandbox.js";
+export { SandboxSecrets, Secret, type SecretInfo, Secrets } from "./secrets.js";
 export { type BuildOptions, Template, Templates } from "./templates.js";
 export { Terminal, type TerminalOptions } from "./terminal.js";
 export { VERSION } from "./version.js";

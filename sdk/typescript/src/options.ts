@@ -1,6 +1,7 @@
 /** What can be asked for, and the request bodies it becomes. No I/O. */
 
 import { toWire, type Wire } from "./naming.js";
+import { networkBody, type NetworkOptions } from "./network.js";
 
 /** What is made when nobody says otherwise. */
 export const DEFAULT_TEMPLATE = "code-interpreter";
@@ -13,6 +14,8 @@ export interface ForkOptions {
   metadata?: Record<string, string>;
   /** To be said if the sandbox has volumes. */
   volumes?: OnVolumes;
+  /** They have its network policy in any case, and its secrets only with this. */
+  inheritSecrets?: boolean;
 }
 
 /** A volume, where a sandbox is to see it. */
@@ -48,23 +51,7 @@ export interface CreateOptions {
   checkpointsKept?: number;
   /** What it may reach, such as `{ allow: ["pypi"], secrets: ["API_KEY"] }`; the
    * template's or the workspace's default if absent, else nothing. */
-  network?: {
-    mode?: "deny" | "allow" | "open" | "learn";
-    allow?: string[];
-    tls?: "sealed" | "inspected";
-    /** Less than the server allows. */
-    limits?: {
-      sentBytes?: number;
-      sentBytesPerSecond?: number;
-      receivedBytesPerSecond?: number;
-      connections?: number;
-      dnsQueriesPerSecond?: number;
-    };
-    secrets?: string[];
-    /** Its sandboxes reach each other, as `HOSTNAME.internal` and `ID.internal`. */
-    group?: string;
-    hostname?: string;
-  };
+  network?: NetworkOptions;
   volumes?: VolumeMount[];
   /** Stops waiting for capacity when it is aborted. */
   signal?: AbortSignal;
@@ -97,7 +84,7 @@ export function createBody(options: CreateOptions): Wire {
   const { signal: _, volumes, template, network, ...rest } = options;
   const body = toWire({ template: template ?? DEFAULT_TEMPLATE, ...rest });
   if (volumes) body["volumes"] = volumes.map((volume) => toWire({ readOnly: false, ...volume }));
-  if (network) body["network"] = { ...network, limits: network.limits && toWire(network.limits) };
+  if (network) body["network"] = networkBody(network);
   return body;
 }
 

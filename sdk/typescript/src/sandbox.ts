@@ -1,5 +1,6 @@
 /** A sandbox: one virtual machine of your own. */
 
+import { Checkpoints } from "./checkpoints.js";
 import { type Client, getDefaultClient } from "./client.js";
 import { CodeContext, Contexts } from "./contexts.js";
 import { CommandFailed, NotFoundError } from "./errors.js";
@@ -9,9 +10,11 @@ import { Filesystem } from "./filesystem.js";
 import type { Event, ExecResult, GuestMetrics, Lifecycle, Metrics, Preview, Promotion } from "./models.js";
 import type { Checkpoint, Diff, FileDiff, SandboxInfo, SnapshotInfo, Timeline } from "./models.js";
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
+import { SandboxNetwork } from "./network.js";
 import { codeBody, createBody, execBody } from "./options.js";
 import type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes } from "./options.js";
 import { SandboxRequests } from "./requests.js";
+import { SandboxSecrets } from "./secrets.js";
 import { Terminal, type TerminalOptions } from "./terminal.js";
 
 /** Saving and restoring a whole machine takes longer than an ordinary request may. */
@@ -39,6 +42,9 @@ export class Sandbox {
   readonly files: Filesystem;
   readonly commands: Commands;
   readonly contexts: Contexts;
+  readonly checkpoints: Checkpoints;
+  readonly network: SandboxNetwork;
+  readonly secrets: SandboxSecrets;
   readonly #requests: SandboxRequests;
   readonly #client: Client;
   #info: SandboxInfo;
@@ -49,7 +55,10 @@ export class Sandbox {
     this.#requests = new SandboxRequests(client.transport, info.id);
     this.filesystem = this.files = new Filesystem(this.#requests);
     this.commands = new Commands(this.#requests);
-    this.contexts = new Contexts(this.#requests);
+    this.contexts = new Contexts(this.#requests, this);
+    this.checkpoints = new Checkpoints(this);
+    this.network = new SandboxNetwork(this.#requests);
+    this.secrets = new SandboxSecrets(this.network);
   }
 
   /** Makes a sandbox. A server without room is asked again for up to a minute. */
@@ -239,7 +248,8 @@ export class Sandbox {
   fork(count: number, options?: ForkOptions): Promise<Sandbox[]>;
   async fork(first: number | ForkOptions = {}, options: ForkOptions = {}): Promise<Sandbox | Sandbox[]> {
     if (typeof first === "number") return this.forkTree({ count: first, ...options });
-    const body = first.metadata || first.volumes ? { metadata: first.metadata, volumes: first.volumes } : undefined;
+    const wanted = toWire(first);
+    const body = Object.keys(wanted).length ? wanted : undefined;
     const data = (await this.#client.make(this.#requests.path("/fork"), body, { keyed: false })) as Wire;
     const children = data["children"] as unknown[] | undefined;
     return this.#child(data["sandbox"] ?? children?.[0] ?? data);

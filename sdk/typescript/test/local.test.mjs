@@ -1,4 +1,4 @@
-/** The local server. These start the real binary that `SANDLING_BINARY` names; none of them makes a machine. */
+/** The local server. These start the real binary that `SANDLING_BINARY` names; the last one makes a machine. */
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { after, beforeEach, test } from "node:test";
 import { promisify } from "node:util";
 
-import { Client, ConfigError, ensureLocalServer, stopLocalServer } from "../dist/index.js";
+import { Client, ConfigError, ensureLocalServer, Sandbox, setDefaultClient, stopLocalServer } from "../dist/index.js";
 
 const real = process.env.SANDLING_BINARY;
 const options = { skip: real ? false : "SANDLING_BINARY names no server to start" };
@@ -90,4 +90,19 @@ test("a server that cannot start says why", async () => {
 test("a binary that is not there is named", async () => {
   process.env.SANDLING_BINARY = "/nowhere/sandling";
   await assert.rejects(ensureLocalServer(), /SANDLING_BINARY names \/nowhere\/sandling/);
+});
+
+const machines = { skip: real && process.env.SANDLING_TEMPLATES ? false : "SANDLING_TEMPLATES names no templates" };
+test("a sandbox is made where nothing is set", machines, async () => {
+  const client = new Client();
+  setDefaultClient(client);
+  const sandbox = await Sandbox.create();
+  try {
+    assert.equal(sandbox.template, "code-interpreter");
+    assert.equal((await sandbox.runCode("import pandas; print(6 * 7)")).stdout, "42\n");
+  } finally {
+    await sandbox.close();
+    client.close();
+    setDefaultClient();
+  }
 });

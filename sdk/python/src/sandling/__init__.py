@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ._async.filesystem import AsyncSandboxFilesystem
     from ._async.pool import AsyncSandboxPool
     from ._async.sandbox import AsyncSandbox
+    from ._async.secrets import AsyncSecret
     from ._async.templates import AsyncTemplate
     from ._async.terminal import AsyncTerminal
     from ._async.volumes import AsyncVolume
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ._sync.filesystem import SandboxFilesystem
     from ._sync.pool import SandboxPool
     from ._sync.sandbox import Sandbox
+    from ._sync.secrets import Secret
     from ._sync.templates import Template
     from ._sync.terminal import Terminal
     from ._sync.volumes import Volume
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         ExploreError,
         ForbiddenError,
         LimitError,
+        ModelError,
         NotFoundError,
         RequestTimeout,
         SandboxTimeout,
@@ -86,6 +89,15 @@ if TYPE_CHECKING:
         Token,
         VolumeInfo,
     )
+    from .networking import (
+        GrantedSecret,
+        Network,
+        NetworkDefault,
+        NetworkEvent,
+        NetworkLimits,
+        NetworkOptions,
+        NetworkUsage,
+    )
     from .options import VolumeMount
     from .retry import CreateRetryEvent
 
@@ -97,6 +109,7 @@ _HOMES = {
     "_async.filesystem": ["AsyncSandboxFilesystem"],
     "_async.pool": ["AsyncSandboxPool"],
     "_async.sandbox": ["AsyncSandbox"],
+    "_async.secrets": ["AsyncSecret"],
     "_async.templates": ["AsyncTemplate"],
     "_async.terminal": ["AsyncTerminal"],
     "_async.volumes": ["AsyncVolume"],
@@ -108,6 +121,7 @@ _HOMES = {
     "_sync.filesystem": ["SandboxFilesystem"],
     "_sync.pool": ["SandboxPool"],
     "_sync.sandbox": ["Sandbox"],
+    "_sync.secrets": ["Secret"],
     "_sync.templates": ["Template"],
     "_sync.terminal": ["Terminal"],
     "_sync.volumes": ["Volume"],
@@ -126,6 +140,7 @@ _HOMES = {
         "ExploreError",
         "ForbiddenError",
         "LimitError",
+        "ModelError",
         "NotFoundError",
         "RequestTimeout",
         "SandboxTimeout",
@@ -157,6 +172,15 @@ _HOMES = {
         "Timeline",
         "Token",
         "VolumeInfo",
+    ],
+    "networking": [
+        "GrantedSecret",
+        "Network",
+        "NetworkDefault",
+        "NetworkEvent",
+        "NetworkLimits",
+        "NetworkOptions",
+        "NetworkUsage",
     ],
     "options": ["VolumeMount"],
     "retry": ["CreateRetryEvent"],

@@ -26,6 +26,22 @@ MOST_REPEATS = 6
 MOST_EMPTY = 3
 
 
+#: Ends in words, as the command line's transcripts have them.
+WHY = {
+    "answer": "done",
+    "steps": "the budget of steps is used up",
+    "tokens": "the budget of tokens is used up",
+    "time": "the time is over",
+    "money": "the budget of money is used up",
+    "repeats": "the model did the same again and again",
+    "empty": "the model says nothing",
+}
+
+
+class OutOfTime(Exception):
+    """The time of a task is over, or would be."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """What one task may use. What is ``None`` is not bounded."""
@@ -70,6 +86,11 @@ class AgentResult:
     def ok(self) -> bool:
         """Whether the model said that it is done."""
         return self.ended_by == "answer"
+
+    @property
+    def why(self) -> str:
+        """Why it ended, in words."""
+        return WHY.get(self.ended_by, self.ended_by)
 
 
 @dataclass(frozen=True)

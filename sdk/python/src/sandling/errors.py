@@ -128,6 +128,10 @@ class CreateCancelled(SandlingError):
     """Waiting for capacity was cancelled. The last refusal is the cause."""
 
 
+class ModelError(SandlingError):
+    """A model's server says that it failed, in the middle of an answer."""
+
+
 class ExploreError(SandlingError):
     """No branch of an exploration can be the winner. ``outcomes`` says how each one ended."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Literal, Mapping, Optional, Protocol, Sequence, TypedDict, Union
 
+from .networking import NetworkOptions
+
 #: What a copy of a sandbox does with its volumes: have none, read what was on them, or have clones of its own.
 OnVolumes = Literal["detach", "read_only", "clone"]
 
@@ -59,7 +61,7 @@ class CreateOptions(TypedDict, total=False):
     checkpoints_kept: Optional[int]
     #: What it may reach, such as ``{"allow": ["pypi"], "secrets": ["API_KEY"], "limits": {"connections": 20}}``; if
     #: absent what the template's or the workspace's default says, else nothing.
-    network: Optional[Mapping[str, Any]]
+    network: Optional[Union[NetworkOptions, Mapping[str, Any]]]
     volumes: Optional[Sequence[Union[VolumeMount, Mapping[str, Any]]]]
     #: Stops waiting for capacity when it is set.
     cancel: Optional[CancelEvent]

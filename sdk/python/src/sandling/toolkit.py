@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 #: Characters of output that a model is shown; the middle of more is cut.
 MAX_OUTPUT = 20_000
@@ -25,6 +25,8 @@ class ToolOutput:
     images: Tuple[Image, ...] = ()
     #: Something went wrong that the model may mend.
     is_error: bool = False
+    #: Of what ran, if something did.
+    exit_code: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,14 @@ SPECS = {
             {
                 "code": {"type": "string", "description": "The code to run."},
                 "language": {"type": "string", "enum": list(LANGUAGES), "description": "python unless given."},
+                "timeout_seconds": {"type": "number", "description": "End it after so many seconds."},
             },
             ("code",),
         ),
         ToolSpec(
             "run_command",
-            "Run a shell command in the sandbox and get its output and exit code. Each call is a shell of its own; "
-            "files last.",
+            "Run a shell command in the sandbox and get its output and exit code. Each call is a shell of its own, in "
+            "the working directory; files last. What is put into the background with & goes on running.",
             {
                 "command": {"type": "string", "description": "The command line, for sh."},
                 "timeout_seconds": {"type": "number", "description": "End it after so many seconds."},
@@ -100,7 +103,7 @@ SPECS = {
         ToolSpec(
             "list_files",
             "List a directory of the sandbox.",
-            {"path": {"type": "string", "description": "An absolute path; /workspace unless given."}},
+            {"path": {"type": "string", "description": "An absolute path; the working directory unless given."}},
         ),
     )
 }

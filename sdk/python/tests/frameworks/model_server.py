@@ -1,6 +1,6 @@
 """A model that says what it is told to, over HTTP, in the three dialects that SDKs speak, streamed if asked for.
 
-It can misbehave as well: refuse with a status, or drop the connection in the middle of an answer.
+It can misbehave as well: refuse with a status, hang, fail, or drop the connection in the middle of an answer.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
@@ -26,8 +27,32 @@ class Drop(NamedTuple):
     text: str = "I was about to say"
 
 
+class Hang(NamedTuple):
+    """No answer at all; streamed, a sign of life now and then and no more."""
+
+    seconds: float = 60.0
+
+
+class Cut(NamedTuple):
+    """An answer that reached the limit of its length."""
+
+    text: str
+
+
+class Uncounted(NamedTuple):
+    """An answer without a word about tokens."""
+
+    turn: Any
+
+
+class Failed(NamedTuple):
+    """A server that says, in the middle of an answer, that it failed. Only the Responses API has a word for that."""
+
+    message: str = "no luck today"
+
+
 #: A text, or calls of tools: name and arguments (an object, or text that need not be JSON); or something worse.
-Turn = Union[str, List[Tuple[str, Any]], Refusal, Drop]
+Turn = Union[str, List[Tuple[str, Any]], Refusal, Drop, Hang, Cut, Uncounted, Failed]
 #: What to say to a request, by what it holds and how many came before it.
 Script = Union[List[Turn], Callable[[Dict[str, Any], int], Turn]]
 
@@ -40,6 +65,7 @@ class ModelServer:
     ) -> None:
         self.asked: List[Dict[str, Any]] = []
         self.keys: List[str] = []
+        self.closing = threading.Event()
         turns = iter([] if callable(script) else script)
         lock = threading.Lock()
         owner = self
@@ -57,12 +83,29 @@ class ModelServer:
                 dialect = self.path.rsplit("/v1", 1)[-1].partition("?")[0]
                 if isinstance(turn, Refusal):
                     self.refuse(turn)
+                elif isinstance(turn, Hang):
+                    self.hang(turn, bool(body.get("stream")))
                 elif body.get("stream"):
                     self.stream(dialect, turn, number)
                 elif isinstance(turn, Drop):
                     self.drop(b'{"id": "half')
                 else:
-                    self.whole(200, DIALECTS[dialect](turn, number))
+                    self.whole(200, answer_of(dialect, turn, number))
+
+            def hang(self, turn: Hang, streamed: bool) -> None:
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream" if streamed else "application/json")
+                self.send_header("connection", "close")
+                self.end_headers()
+                self.close_connection = True
+                until = time.monotonic() + turn.seconds
+                # A reader whose time begins anew with each byte would wait for ever.
+                while time.monotonic() < until and not owner.closing.wait(0.2):
+                    try:
+                        self.wfile.write(b": ping\n\n" if streamed else b" ")
+                        self.wfile.flush()
+                    except OSError:
+                        return
 
             def whole(self, status: int, answer: Any, headers: Tuple[Tuple[str, str], ...] = ()) -> None:
                 sent = json.dumps(answer).encode()
@@ -92,7 +135,7 @@ class ModelServer:
                 self.send_header("connection", "close")
                 self.end_headers()
                 dropped = isinstance(turn, Drop)
-                events = list(STREAMS[dialect](DIALECTS[dialect](turn.text if dropped else turn, number)))
+                events = list(STREAMS[dialect](answer_of(dialect, turn.text if dropped else turn, number)))
                 for event in events[: len(events) // 2 if dropped else None]:
                     self.wfile.write(event.encode())
                     self.wfile.flush()
@@ -109,8 +152,26 @@ class ModelServer:
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def close(self) -> None:
+        self.closing.set()
         self._http.shutdown()
         self._http.server_close()
+
+
+def answer_of(dialect: str, turn: Any, number: int) -> Dict[str, Any]:
+    """The whole answer, with what is special about it."""
+    if isinstance(turn, Uncounted):
+        return {**answer_of(dialect, turn.turn, number), "usage": None}
+    if isinstance(turn, Failed):
+        error = {"code": "server_error", "message": turn.message}
+        return {**responses("", number), "status": "failed", "error": error, "output": []}
+    if not isinstance(turn, Cut):
+        return DIALECTS[dialect](turn, number)
+    answer = DIALECTS[dialect](turn.text, number)
+    if dialect == "/messages":
+        return {**answer, "stop_reason": "max_tokens"}
+    if dialect == "/chat/completions":
+        return {**answer, "choices": [{**answer["choices"][0], "finish_reason": "length"}]}
+    return {**answer, "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 
 
 def _text_of(arguments: Any) -> str:
@@ -214,7 +275,7 @@ def messages_stream(message: Dict[str, Any]) -> Iterator[str]:
     def event(kind: str, **data: Any) -> str:
         return _event({"type": kind, **data}, kind)
 
-    usage = message["usage"]
+    usage = message["usage"] or {"input_tokens": 0, "output_tokens": 0}
     opening = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 0}}
     yield event("message_start", message=opening)
     yield event("ping")
@@ -251,7 +312,8 @@ def chat_stream(completion: Dict[str, Any]) -> Iterator[str]:
         for half in _halves(arguments):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": half}}]})
     yield chunk({}, completion["choices"][0]["finish_reason"])
-    yield _event({**head, "choices": [], "usage": completion["usage"]})
+    if completion["usage"]:
+        yield _event({**head, "choices": [], "usage": completion["usage"]})
     yield _event("[DONE]")
 
 
@@ -266,7 +328,7 @@ def responses_stream(response: Dict[str, Any]) -> Iterator[str]:
             for half in _halves(part["text"]):
                 yield event("response.output_text.delta", output_index=index, item_id=item["id"], delta=half)
         yield event("response.output_item.done", output_index=index, item=item)
-    yield event("response.completed", response=response)
+    yield event(f"response.{response['status']}", response=response)
 
 
 STREAMS = {"/messages": messages_stream, "/chat/completions": chat_stream, "/responses": responses_stream}

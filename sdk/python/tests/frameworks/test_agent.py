@@ -5,14 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
-from model_server import Drop, ModelServer, Refusal, Turn, strings
+from model_server import Cut, Drop, Failed, Hang, ModelServer, Refusal, Turn, Uncounted, strings
 
-from sandling import Agent, AsyncAgent, AsyncClient, AsyncSandbox, Budget, Client, ConfigError, NotFoundError, Sandbox
+from sandling import (
+    Agent,
+    AsyncAgent,
+    AsyncClient,
+    AsyncSandbox,
+    Budget,
+    Client,
+    ConfigError,
+    ModelError,
+    NotFoundError,
+    Sandbox,
+)
 from sandling.agents import Spent, score_of
+from sandling.tools import SandboxTools
 
 Model = Callable[..., ModelServer]
 
@@ -192,6 +205,158 @@ def test_budgets_and_loops_end(model: Model, sandbox: Sandbox, monkeypatch: pyte
         assert result.ended_by == ended_by and not result.ok, result
         assert budget.tokens is None or result.input_tokens + result.output_tokens <= budget.tokens
         assert budget.cost is None or (result.cost or 0) <= budget.cost
+
+
+APIS = ["anthropic", "chat", "responses"]
+
+
+@pytest.fixture(params=["sync", "async"])
+def perform(request: pytest.FixtureRequest, client: Client, sandbox: Sandbox) -> Callable[..., Any]:
+    """Runs a task in the shared sandbox with either agent."""
+    endpoint = client._transport.located()
+
+    def run(**options: Any) -> Any:
+        if request.param == "sync":
+            return Agent("scripted", sandbox=sandbox, **options).run("Go on.")
+
+        async def work() -> Any:
+            async with AsyncClient(endpoint.url, endpoint.token) as own:
+                made = await AsyncSandbox.get(sandbox.id, client=own)
+                return await AsyncAgent("scripted", sandbox=made, **options).run("Go on.")
+
+        return asyncio.run(work())
+
+    return run
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("worse", [Hang(), Refusal(429, headers=(("retry-after", "3600"),))], ids=["hangs", "is busy"])
+def test_the_time_holds(
+    model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, worse: Turn, streamed: bool
+) -> None:
+    pytest.importorskip("anthropic")
+    for api in APIS[:2]:
+        server = model([("run_command", {"command": "true"})], worse, "Too late.")
+        point(monkeypatch, server)
+        started = time.monotonic()
+        result = perform(api=api, streamed=streamed, budget=Budget(seconds=3))
+        assert result.ended_by == "time" and not result.ok and result.why == "the time is over"
+        assert result.steps == 1 and time.monotonic() - started < 6, result
+        assert len(server.asked) == 2, "nothing is asked when there is no time"
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_busy_server_is_asked_again(
+    model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, api: str, streamed: bool
+) -> None:
+    pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+    server = model(Refusal(429), Refusal(503), "There.")
+    point(monkeypatch, server)
+    told = []
+    result = perform(api=api, streamed=streamed, on_event=lambda kind, data: told.append((kind, data)))
+    assert result.ok and result.answer == "There." and result.steps == 1 and len(server.asked) == 3
+    assert [data["after_seconds"] for kind, data in told if kind == "retry"] == [0.0, 0.0]
+
+
+def test_a_server_that_stays_busy_is_an_error(
+    model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anthropic = pytest.importorskip("anthropic")
+    server = model(*[Refusal(529)] * 9)
+    point(monkeypatch, server)
+    with pytest.raises(anthropic.APIStatusError):
+        perform(api="anthropic")
+    assert len(server.asked) == 6
+    refused = model(Refusal(400), "Never.")
+    point(monkeypatch, refused)
+    with pytest.raises(anthropic.BadRequestError):
+        perform(api="anthropic")
+    assert len(refused.asked) == 1
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_answers_that_are_not_whole(
+    model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, api: str, streamed: bool
+) -> None:
+    pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+    # Anthropic's API sends arguments as text only while it streams.
+    as_text = streamed or api != "anthropic"
+    server = model([("run_command", '{"command": "echo' if as_text else {"x": 1})], Cut("It is"), "It is done.")
+    point(monkeypatch, server)
+    result = perform(api=api, streamed=streamed)
+    assert result.ok and result.answer == "It is done." and result.steps == 3
+    assert ("not valid JSON" if as_text else "is missing") in strings(server.asked[1])
+    assert "cut off at the limit" in strings(server.asked[2])
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_tokens_that_nobody_counts_are_estimated(
+    model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, api: str, streamed: bool
+) -> None:
+    pytest.importorskip("openai")
+    calls = [Uncounted([("run_command", {"command": f"echo {number}"})]) for number in range(50)]
+    server = model(*calls)
+    point(monkeypatch, server)
+    result = perform(api=api, streamed=streamed, budget=Budget(tokens=5_000))
+    assert result.ended_by == "tokens" and 1 < result.steps < 50, result
+    assert result.input_tokens > 100 and result.output_tokens > 5
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_model_that_says_that_it_failed_is_not_asked_again(
+    model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, streamed: bool
+) -> None:
+    pytest.importorskip("openai")
+    server = model(Failed(), "Never.")
+    point(monkeypatch, server)
+    with pytest.raises(ModelError, match="no luck today"):
+        perform(api="responses", streamed=streamed)
+    assert len(server.asked) == 1
+
+
+def test_tools_work_in_the_working_directory(
+    model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("openai")
+    server = model(
+        [("write_file", {"path": "here/a.txt", "content": "relative"})],
+        [("run_command", {"command": "pwd; cat here/a.txt; exit 4"})],
+        [("run_code", {"code": "import os; print(os.getcwd(), open('here/a.txt').read())"})],
+        [("run_code", {"code": "echo $PWD $(cat here/a.txt)", "language": "bash"})],
+        [("run_code", {"code": "import time; time.sleep(60)", "timeout_seconds": 0.5})],
+        [("read_file", {"path": "here/a.txt"}), ("list_files", {})],
+        "Done.",
+    )
+    point(monkeypatch, server)
+    transcript = tmp_path / "transcript.jsonl"
+    assert perform(api="chat", transcript=str(transcript)).ok
+    lines = [json.loads(line) for line in transcript.read_text().splitlines()]
+    results = [line for line in lines if line["type"] == "result"]
+    texts = [line["text"] for line in results]
+    assert [line["exit_code"] for line in results] == [None, 4, 0, 0, None, None, None]
+    assert (
+        "/workspace\nrelative" in texts[1] and "/workspace relative" in texts[2] and "/workspace relative" in texts[3]
+    )
+    assert results[4]["is_error"] and 0.5 <= results[4]["seconds"] < 20
+    assert texts[5] == "relative" and "here/" in texts[6]
+    assert lines[-1]["type"] == "end" and lines[-1]["why"] == "done" and lines[-1]["ended_by"] == "answer"
+    assert all(line["calls"] > 0 for line in lines if line["type"] == "reply" and line is not lines[-2])
+    limits = {name for name in server.asked[0] if name.startswith("max_")}
+    assert limits == {"max_tokens"}, "only OpenAI's own server knows the newer name"
+
+
+def test_a_cell_that_shows_very_much_is_cut(sandbox: Sandbox) -> None:
+    tools = SandboxTools(sandbox, max_output=1000)
+    output = tools.call("run_code", {"code": "for i in range(300): display('x' * 500)"})
+    assert len(output.text) < 3000 and "280 more results are not shown" in output.text, output.text
+    png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    show = f"class Dot:\n    def _repr_png_(self):\n        import base64\n        return base64.b64decode('{png}')\n"
+    output = tools.call("run_code", {"code": show + "for i in range(12): display(Dot())"})
+    assert len(output.images) == 8 and "4 more pictures are not shown" in output.text
+    tools.close()
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

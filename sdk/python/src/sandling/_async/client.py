@@ -15,7 +15,9 @@ from ..models import Event, SnapshotInfo, Token, VolumeInfo
 from ..options import DEFAULT_TEMPLATE, CancelEvent
 from ..retry import CreateRetryEvent
 from .colour import Source, scope, settle, sleep
+from .network import AsyncNetworkDefaults
 from .sandbox import AsyncSandbox
+from .secrets import AsyncSecrets
 from .templates import AsyncTemplates
 from .transport import AsyncTransport
 
@@ -49,6 +51,8 @@ class AsyncClient:
         self.volumes = AsyncVolumes(self)
         self.templates = AsyncTemplates(self)
         self.tokens = AsyncTokens(self)
+        self.secrets = AsyncSecrets(self)
+        self.network = AsyncNetworkDefaults(self)
 
     async def me(self) -> Dict[str, Any]:
         """Whom the token stands for."""

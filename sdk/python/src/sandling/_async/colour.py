@@ -33,6 +33,31 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
 
 
+async def within(work: Callable[[], Awaitable[T]], seconds: float) -> T:
+    """What it gives.
+
+    :raises TimeoutError: that takes too long.
+    """
+    try:
+        return await asyncio.wait_for(work(), max(seconds, 0))
+    except asyncio.TimeoutError as late:
+        raise TimeoutError from late
+
+
+async def each_within(source: Any, left: Callable[[], float]) -> AsyncGenerator[Any, None]:
+    """What comes, as long as there are seconds left.
+
+    :raises TimeoutError: there are none.
+    """
+    steps = source.__aiter__()
+    while True:
+        try:
+            item = await within(steps.__anext__, left())
+        except StopAsyncIteration:
+            return
+        yield item
+
+
 async def run_all(work: Sequence[Callable[[], Awaitable[T]]], limit: int) -> List[T]:
     """Does all of it, at most ``limit`` at once, and gives the results in order."""
     places = asyncio.Semaphore(limit)

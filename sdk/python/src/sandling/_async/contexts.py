@@ -92,7 +92,7 @@ class AsyncContexts:
         env: Optional[Mapping[str, str]] = None,
         user: Optional[str] = None,
     ) -> AsyncCodeContext:
-        """Starts an interpreter: ``python``, ``node`` or ``bash``."""
+        """Starts an interpreter: ``python`` or ``node``."""
         wanted = {"language": language, "cwd": cwd, "env": env, "user": user}
         body = {name: value for name, value in wanted.items() if value is not None}
         data = await self._sandbox._request("POST", "/repl/sessions", body=body)

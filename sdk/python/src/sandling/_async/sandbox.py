@@ -8,11 +8,14 @@ from ..errors import CommandFailed
 from ..models import Event, ExecResult, Metrics, Preview
 from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions, code_body, create_body, exec_body
 from .base import default_client
+from .checkpoints import AsyncCheckpoints
 from .colour import Opening, Source
 from .contexts import AsyncCodeContext, AsyncContexts
 from .exec import AsyncExec, AsyncExecStream, AsyncSandboxCommands, OnOutput, follow, patience
 from .filesystem import AsyncSandboxFilesystem
 from .machine import AsyncMachine
+from .network import AsyncSandboxNetwork
+from .secrets import AsyncSandboxSecrets
 
 if TYPE_CHECKING:
     from typing import Any
@@ -100,6 +103,18 @@ class AsyncSandbox(AsyncMachine, Opening):
     @property
     def contexts(self) -> AsyncContexts:
         return AsyncContexts(self)
+
+    @property
+    def checkpoints(self) -> AsyncCheckpoints:
+        return AsyncCheckpoints(self)
+
+    @property
+    def network(self) -> AsyncSandboxNetwork:
+        return AsyncSandboxNetwork(self)
+
+    @property
+    def secrets(self) -> AsyncSandboxSecrets:
+        return AsyncSandboxSecrets(self)
 
     async def exec(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Optional, Union
 
@@ -17,6 +18,7 @@ from ..agents import (
     Attempt,
     BestOf,
     Budget,
+    OutOfTime,
     Spent,
     Transcript,
     Trial,
@@ -26,16 +28,16 @@ from ..errors import ConfigError, SandlingError
 from ..options import DEFAULT_TEMPLATE
 from ..toolkit import ToolCall, ToolOutput
 from ..tools import dialogues
-from ..tools.streams import PIECES, CutShort
 from .colour import Source, run_all, settle
 from .explore import end
+from .model import Model
 from .sandbox import Sandbox
 from .tools import SandboxTools
 
 #: Beyond the task's own time.
 _TTL_SLACK = 600
-#: So often an answer may break off before that is an error.
-_BREAKS = 6
+_EMPTY = "You said nothing. Call a tool, or answer if the task is done."
+_CUT = "Your answer was cut off at the limit of its length. Go on."
 
 
 class Agent:
@@ -77,7 +79,7 @@ class Agent:
         if not named:
             raise ConfigError(f"say which model to use: Agent(model) or {variable}")
         self._model = named
-        self._client = client if client is not None else self._make_client()
+        self._asked = Model(self._api, client)
         self._sandbox = sandbox
         self._template = template
         self._budget = budget or Budget()
@@ -199,32 +201,41 @@ class Agent:
                     tools.close()
 
     def _events(self, task: str, tools: SandboxTools, pieces: bool) -> Source[AgentEvent]:
-        dialogue = dialogues.DIALOGUES[self._api](self._model, self._system, task, tools.specs)
+        older_limit = self._api == "chat" and not self._asked.is_openai
+        known = dialogues.DIALOGUES[self._api]
+        dialogue = known(self._model, self._system, task, tools.specs, older_limit=older_limit)
         spent = Spent(self._budget)
         answer, last, repeats, empty = "", None, 0, 0
         ended_by = spent.over()
         while ended_by is None:
             heard: List[Any] = []
-            for event in self._ask(dialogue, spent, pieces, heard):
-                yield event
+            request = dialogue.request(spent.longest_answer())
+            try:
+                for event in self._asked.ask(request, spent, pieces=pieces, heard=heard):
+                    yield event
+            except OutOfTime:
+                ended_by = "time"
+                break
             reply = dialogue.read(heard[0])
             spent.add(reply.read, reply.written)
             answer = reply.text or answer
             tokens = {"input_tokens": reply.read, "output_tokens": reply.written}
-            yield AgentEvent("reply", {"step": spent.steps, "text": reply.text, **tokens})
-            if not reply.calls and not reply.text.strip():
-                empty += 1
-                dialogue.say("You said nothing. Call a tool, or answer if the task is done.")
+            yield AgentEvent("reply", {"step": spent.steps, "text": reply.text, "calls": len(reply.calls), **tokens})
+            if not reply.calls:
+                hint = _CUT if reply.is_cut else None if reply.text.strip() else _EMPTY
+                if hint is None:
+                    ended_by = "answer"
+                    break
+                empty += 0 if reply.text.strip() else 1
+                dialogue.say(hint)
                 ended_by = "empty" if empty == MOST_EMPTY else spent.over()
                 continue
-            if not reply.calls:
-                ended_by = "answer"
-                break
             answers = []
             for call in reply.calls:
                 yield AgentEvent("call", {"id": call.id, "name": call.name, "arguments": call.arguments})
+                started = time.monotonic()
                 output = self._call(tools, call, spent)
-                yield AgentEvent("result", _about(call, output))
+                yield AgentEvent("result", _about(call, output, time.monotonic() - started))
                 answers.append((call, output))
             dialogue.answer(answers)
             this = [(call.name, str(call.arguments), output.text) for call, output in answers]
@@ -232,36 +243,7 @@ class Agent:
             last = this
             ended_by = "repeats" if repeats == MOST_REPEATS else spent.over()
         result = spent.result(answer, ended_by)
-        yield AgentEvent("end", {**vars(result), "result": result})
-
-    def _ask(self, dialogue: Any, spent: Spent, pieces: bool, heard: List[Any]) -> Source[AgentEvent]:
-        """Puts the answer into ``heard``; what comes of it before is told."""
-        request = dialogue.request(spent.longest_answer())
-        if not pieces:
-            heard.append(self._create(request, spent))
-            return
-        for left in reversed(range(_BREAKS)):
-            answer = PIECES[self._api]()
-            try:
-                for event in self._create({**request, **answer.ASKED}, spent):
-                    text = answer.take(event)
-                    if text:
-                        yield AgentEvent("text", {"text": text})
-                heard.append(answer.whole())
-                return
-            except Exception as error:
-                # The SDKs try again by themselves, but not in the middle of an answer.
-                if left == 0 or spent.seconds_left <= 0 or not _is_broken(error):
-                    raise
-                yield AgentEvent("retry", {"why": str(error) or type(error).__name__})
-
-    def _create(self, request: Dict[str, Any], spent: Spent) -> Any:
-        timeout = max(spent.seconds_left, 0.001)
-        if self._api == "anthropic":
-            return self._client.messages.create(**request, timeout=timeout)
-        if self._api == "chat":
-            return self._client.chat.completions.create(**request, timeout=timeout)
-        return self._client.responses.create(**request, timeout=timeout)
+        yield AgentEvent("end", {"why": result.why, **vars(result), "result": result})
 
     def _call(self, tools: SandboxTools, call: ToolCall, spent: Spent) -> ToolOutput:
         tools.timeout_seconds = max(min(self._command_timeout, spent.seconds_left), 0.001)
@@ -276,24 +258,10 @@ class Agent:
         if self._on_event is not None and event.kind not in ("start", "end"):
             self._on_event(event.kind, about)
 
-    def _make_client(self) -> Any:
-        if self._api == "anthropic":
-            from anthropic import Anthropic
 
-            return Anthropic(max_retries=5)
-        from openai import OpenAI
-
-        return OpenAI(max_retries=5)
-
-
-def _about(call: ToolCall, output: ToolOutput) -> Dict[str, Any]:
-    return {"id": call.id, "text": output.text, "images": len(output.images), "is_error": output.is_error}
-
-
-def _is_broken(error: Exception) -> bool:
-    """Whether it was the connection. The SDKs have names for that in common and no class."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return isinstance(error, CutShort) or bool(names & {"TransportError", "APIConnectionError"})
+def _about(call: ToolCall, output: ToolOutput, seconds: float) -> Dict[str, Any]:
+    told = {"text": output.text, "images": len(output.images), "is_error": output.is_error}
+    return {"id": call.id, **told, "exit_code": output.exit_code, "seconds": round(seconds, 3)}
 
 
 def _api_of_environment() -> str:

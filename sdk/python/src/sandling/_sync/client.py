@@ -16,7 +16,9 @@ from ..models import Event, SnapshotInfo, Token, VolumeInfo
 from ..options import DEFAULT_TEMPLATE, CancelEvent
 from ..retry import CreateRetryEvent
 from .colour import Source, scope, settle, sleep
+from .network import NetworkDefaults
 from .sandbox import Sandbox
+from .secrets import Secrets
 from .templates import Templates
 from .transport import Transport
 
@@ -50,6 +52,8 @@ class Client:
         self.volumes = Volumes(self)
         self.templates = Templates(self)
         self.tokens = Tokens(self)
+        self.secrets = Secrets(self)
+        self.network = NetworkDefaults(self)
 
     def me(self) -> Dict[str, Any]:
         """Whom the token stands for."""

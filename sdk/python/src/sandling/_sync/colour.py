@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from typing import Any, Callable, Generator, List, Optional, Sequence, Set, TypeVar
@@ -25,6 +26,68 @@ def sleep(seconds: float) -> None:
 
 def in_thread(work: Callable[[], T]) -> T:
     return work()
+
+
+def within(work: Callable[[], T], seconds: float) -> T:
+    """What it gives. Done in a thread, because a read that gets a byte now and then never ends by itself.
+
+    :raises TimeoutError: that takes too long; the thread is left to itself.
+    """
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((work(), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    threading.Thread(target=run, name="sandling", daemon=True).start()
+    value, error = _next(done, seconds)
+    if error is not None:
+        raise error
+    result: T = value
+    return result
+
+
+def each_within(source: Any, left: Callable[[], float]) -> Generator[Any, None, None]:
+    """What comes, as long as there are seconds left.
+
+    :raises TimeoutError: there are none.
+    """
+    come: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    unwanted = threading.Event()
+
+    def run() -> None:
+        try:
+            for item in source:
+                if unwanted.is_set():
+                    return
+                come.put((item, None))
+            come.put((None, _END))
+        except BaseException as error:
+            come.put((None, error))
+
+    threading.Thread(target=run, name="sandling", daemon=True).start()
+    try:
+        while True:
+            item, error = _next(come, left())
+            if error is _END:
+                return
+            if error is not None:
+                raise error
+            yield item
+    finally:
+        unwanted.set()
+
+
+_END = StopIteration()
+
+
+def _next(come: queue.SimpleQueue[Any], seconds: float) -> Any:
+    try:
+        return come.get(timeout=max(seconds, 0))
+    except queue.Empty as late:
+        raise TimeoutError from late
 
 
 def run_all(work: Sequence[Callable[[], T]], limit: int) -> List[T]:

@@ -93,7 +93,7 @@ class Contexts:
         env: Optional[Mapping[str, str]] = None,
         user: Optional[str] = None,
     ) -> CodeContext:
-        """Starts an interpreter: ``python``, ``node`` or ``bash``."""
+        """Starts an interpreter: ``python`` or ``node``."""
         wanted = {"language": language, "cwd": cwd, "env": env, "user": user}
         body = {name: value for name, value in wanted.items() if value is not None}
         data = self._sandbox._request("POST", "/repl/sessions", body=body)

@@ -70,6 +70,7 @@ class Machine(SandboxBase):
         *,
         metadata: Optional[Dict[str, str]] = None,
         volumes: Optional[OnVolumes] = None,
+        inherit_secrets: bool = False,
     ) -> M: ...
 
     @overload
@@ -79,6 +80,7 @@ class Machine(SandboxBase):
         *,
         metadata: Optional[Dict[str, str]] = None,
         volumes: Optional[OnVolumes] = None,
+        inherit_secrets: bool = False,
     ) -> List[M]: ...
 
     def fork(
@@ -87,21 +89,28 @@ class Machine(SandboxBase):
         *,
         metadata: Optional[Dict[str, str]] = None,
         volumes: Optional[OnVolumes] = None,
+        inherit_secrets: bool = False,
     ) -> Union[M, List[M]]:
         """A copy of the whole machine, with its processes and variables; with ``count``, a list of that many.
 
-        If it has volumes, ``volumes`` says what the copies do with them.
+        If it has volumes, ``volumes`` says what the copies do with them. They have its network policy, and its secrets
+        only with ``inherit_secrets``.
         """
         if count is not None:
-            return self.fork_tree(count, metadata, volumes=volumes)
-        data = self.client._make(self._path("/fork"), _wish(metadata, volumes) or None)
+            return self.fork_tree(count, metadata, volumes=volumes, inherit_secrets=inherit_secrets)
+        data = self.client._make(self._path("/fork"), _wish(metadata, volumes, inherit_secrets) or None)
         return self._child(data["sandbox"] if "sandbox" in data else (data.get("children") or [data])[0])
 
     def fork_tree(
-        self: M, count: int, metadata: Optional[Dict[str, str]] = None, *, volumes: Optional[OnVolumes] = None
+        self: M,
+        count: int,
+        metadata: Optional[Dict[str, str]] = None,
+        *,
+        volumes: Optional[OnVolumes] = None,
+        inherit_secrets: bool = False,
     ) -> List[M]:
         """Copies that know that they are siblings, for :meth:`promote`. The list is shorter if some could not start."""
-        body: Dict[str, Any] = {"count": count, **_wish(metadata, volumes)}
+        body: Dict[str, Any] = {"count": count, **_wish(metadata, volumes, inherit_secrets)}
         data = self.client._make(self._path("/fork-tree"), body)
         children = data if isinstance(data, list) else data["children"]
         return [self._child(child) for child in children]
@@ -189,5 +198,6 @@ class Machine(SandboxBase):
         return told
 
 
-def _wish(metadata: Optional[Dict[str, str]], volumes: Optional[OnVolumes]) -> Dict[str, Any]:
-    return {**({"metadata": metadata} if metadata else {}), **({"volumes": volumes} if volumes else {})}
+def _wish(metadata: Optional[Dict[str, str]], volumes: Optional[OnVolumes], inherit_secrets: bool) -> Dict[str, Any]:
+    wanted = {"metadata": metadata, "volumes": volumes, "inherit_secrets": inherit_secrets}
+    return {name: value for name, value in wanted.items() if value}

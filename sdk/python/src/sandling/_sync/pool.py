@@ -137,11 +137,14 @@ class SandboxPool:
             self._returned()
 
     def run(self, code: str, *, config: Optional[ExecutionConfig] = None, actor: Optional[str] = None) -> RunReport:
-        """Runs code in a machine of its own and ends that. ``actor`` says in the audit for whom."""
+        """Runs code in a machine of its own and ends that. ``actor`` says in the audit for whom.
+
+        A ``config`` that wants other memory than the pool's machines have gets a machine that is made for it.
+        """
         config = config or self.config
         record = AuditRecord("run", {"code": code, "language": config.language}, actor=actor)
         try:
-            with self.lease() as sandbox:
+            with Lease(self, None, self._other_size(config)) as sandbox:
                 record.sandbox_id = sandbox.id
                 report = self._execute(sandbox, code, config)
         except BaseException as error:
@@ -154,6 +157,26 @@ class SandboxPool:
         finally:
             if self._audit is not None:
                 self._audit.write(record)
+
+    def _other_size(self, config: ExecutionConfig) -> Optional[int]:
+        return None if config.memory_mb == self._options.get("memory_mb") else config.memory_mb
+
+    def _acquire_sized(self, memory_mb: int) -> Sandbox:
+        """One that is made for whoever asks; it counts among those that are out."""
+        if self._news is None:
+            raise RuntimeError("the pool was not started: call start(), or enter its `with` block")
+        with self._news:
+            while self._open and self._max_busy is not None and self._busy >= self._max_busy:
+                wait_for(self._news, None)
+            if not self._open:
+                raise RuntimeError("the pool is closed")
+            self._busy += 1
+            self._served += 1
+        try:
+            return self._make(memory_mb)
+        except BaseException:
+            self._returned()
+            raise
 
     def _execute(self, sandbox: Sandbox, code: str, config: ExecutionConfig) -> RunReport:
         advice = config.advice(code)
@@ -226,8 +249,10 @@ class SandboxPool:
             self._news.notify_all()
         self._rest()
 
-    def _make(self) -> Sandbox:
+    def _make(self, memory_mb: Optional[int] = None) -> Sandbox:
         options: CreateOptions = {**self._options, "ttl_seconds": self._ttl, "cancel": _Closing(self)}
+        if memory_mb is not None:
+            options["memory_mb"] = memory_mb
         sandbox = Sandbox.create(self._template, client=self._client, **options)
         try:
             if self._prepare is not None:
@@ -266,13 +291,17 @@ def _is_final(error: Exception) -> bool:
 class Lease:
     """A machine of a pool for the length of a ``with`` block."""
 
-    def __init__(self, pool: SandboxPool, timeout: Optional[float]) -> None:
+    def __init__(self, pool: SandboxPool, timeout: Optional[float], memory_mb: Optional[int] = None) -> None:
         self._pool = pool
         self._timeout = timeout
+        self._memory_mb = memory_mb
         self._sandbox: Optional[Sandbox] = None
 
     def __enter__(self) -> Sandbox:
-        self._sandbox = self._pool.acquire(self._timeout)
+        if self._memory_mb is None:
+            self._sandbox = self._pool.acquire(self._timeout)
+        else:
+            self._sandbox = self._pool._acquire_sized(self._memory_mb)
         return self._sandbox
 
     def __exit__(

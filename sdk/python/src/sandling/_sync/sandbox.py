@@ -9,11 +9,14 @@ from ..errors import CommandFailed
 from ..models import Event, ExecResult, Metrics, Preview
 from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions, code_body, create_body, exec_body
 from .base import default_client
+from .checkpoints import Checkpoints
 from .colour import Opening, Source
 from .contexts import CodeContext, Contexts
 from .exec import Exec, ExecStream, OnOutput, SandboxCommands, follow, patience
 from .filesystem import SandboxFilesystem
 from .machine import Machine
+from .network import SandboxNetwork
+from .secrets import SandboxSecrets
 
 if TYPE_CHECKING:
     from typing import Any
@@ -99,6 +102,18 @@ class Sandbox(Machine, Opening):
     @property
     def contexts(self) -> Contexts:
         return Contexts(self)
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self)
+
+    @property
+    def network(self) -> SandboxNetwork:
+        return SandboxNetwork(self)
+
+    @property
+    def secrets(self) -> SandboxSecrets:
+        return SandboxSecrets(self)
 
     def exec(
         self,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import posixpath
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 #: A picture larger than this is described instead.
 _LARGEST_PICTURE = 4_000_000
+#: Of one cell, so many results and pictures are shown; more are counted.
+_MOST_RESULTS = 20
+_MOST_PICTURES = 8
 
 
 class SandboxTools:
@@ -39,6 +43,7 @@ class SandboxTools:
 
     :param timeout_seconds: the deadline of every command and cell, and the longest a model can ask for.
     :param max_output: characters of each stream that a model is shown; the middle of more is cut.
+    :param directory: where commands and code run, and where paths start that do not begin with ``/``.
     :param only: the names of the tools to give, all unless said.
     :param audit: where every call and its whole output is recorded.
     """
@@ -49,6 +54,7 @@ class SandboxTools:
         *,
         timeout_seconds: float = 60.0,
         max_output: int = MAX_OUTPUT,
+        directory: str = "/workspace",
         only: Optional[Sequence[str]] = None,
         audit: Optional[AuditLog] = None,
         actor: Optional[str] = None,
@@ -57,6 +63,7 @@ class SandboxTools:
         self.specs: List[ToolSpec] = [SPECS[name] for name in (SPECS if only is None else only)]
         self.timeout_seconds = timeout_seconds
         self._limit = max_output
+        self._directory = directory
         self._audit = audit
         self._actor = actor
         self._python: Optional[CodeContext] = None
@@ -148,19 +155,37 @@ class SandboxTools:
             record.outcome, record.output = "failed", {"error": error.message}
             return ToolOutput(f"error: {error.message}", is_error=True)
 
-    def _run_code(self, record: AuditRecord, code: str, language: str = "python") -> ToolOutput:
+    def _run_code(
+        self, record: AuditRecord, code: str, language: str = "python", timeout_seconds: Optional[float] = None
+    ) -> ToolOutput:
+        deadline = self._deadline(timeout_seconds)
         if language != "python":
-            return self._ran(record, self.sandbox.run_code(code, language, self.timeout_seconds))
+            return self._ran(record, self.sandbox.run_code(code, language, deadline, cwd=self._directory))
+        try:
+            cell = (self._context()).run_code(code, deadline)
+        except NotFoundError as error:
+            if error.message != "session not found":
+                raise
+            # After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
+            self._python = None
+            cell = (self._context()).run_code(code, deadline)
+        return self._cell(record, cell)
+
+    def _context(self) -> CodeContext:
         if self._python is None:
-            self._python = self.sandbox.contexts.create("python")
-        return self._cell(record, self._python.run_code(code, self.timeout_seconds))
+            self._python = self.sandbox.contexts.create("python", cwd=self._directory)
+        return self._python
 
     def _run_command(self, record: AuditRecord, command: str, timeout_seconds: Optional[float] = None) -> ToolOutput:
-        wanted = self.timeout_seconds if timeout_seconds is None else min(timeout_seconds, self.timeout_seconds)
-        return self._ran(record, self.sandbox.exec(command, max(wanted, 0.001)))
+        deadline = self._deadline(timeout_seconds)
+        return self._ran(record, self.sandbox.exec(command, deadline, cwd=self._directory))
+
+    def _deadline(self, wanted: Optional[float]) -> float:
+        """What a model asked for, within what it may."""
+        return max(self.timeout_seconds if wanted is None else min(wanted, self.timeout_seconds), 0.001)
 
     def _read_file(self, record: AuditRecord, path: str) -> ToolOutput:
-        data = self.sandbox.files.read(path)
+        data = self.sandbox.files.read(self._path(path))
         mime = next((mime for start, mime in _PICTURES.items() if data.startswith(start)), None)
         record.output = {"bytes": len(data)}
         if mime is not None and len(data) <= _LARGEST_PICTURE:
@@ -173,34 +198,47 @@ class SandboxTools:
         return ToolOutput(shorten(text, self._limit) or f"({path} is empty)")
 
     def _write_file(self, record: AuditRecord, path: str, content: str) -> ToolOutput:
-        written: Dict[str, Any] = self.sandbox.files.write(path, content)
+        written: Dict[str, Any] = self.sandbox.files.write(self._path(path), content)
         record.output = written
         return ToolOutput(f"wrote {written['bytes']} bytes to {path}")
 
-    def _list_files(self, record: AuditRecord, path: str = "/workspace") -> ToolOutput:
+    def _list_files(self, record: AuditRecord, path: str = "") -> ToolOutput:
+        path = self._path(path)
         entries = self.sandbox.files.listdir(path)
         lines = [f"{entry.name}{'/' if entry.is_dir else ''}  {entry.size}" for entry in entries]
         record.output = {"entries": len(entries)}
         return ToolOutput(shorten("\n".join(lines), self._limit) or f"({path} is empty)")
 
+    def _path(self, path: str) -> str:
+        return posixpath.join(self._directory, path) if path else self._directory
+
     def _ran(self, record: AuditRecord, result: ExecResult) -> ToolOutput:
         record.outcome = "ok" if result.ok else "failed"
         record.output = {"stdout": result.stdout, "stderr": result.stderr, "exit_code": result.exit_code}
         notes = [] if result.reason in ("exited", "signalled") else [f"ended by: {result.reason}"]
-        return ToolOutput(described(result.exit_code, result.stdout, result.stderr, self._limit, notes))
+        text = described(result.exit_code, result.stdout, result.stderr, self._limit, notes)
+        return ToolOutput(text, exit_code=result.exit_code)
 
     def _cell(self, record: AuditRecord, cell: Execution) -> ToolOutput:
         record.outcome = "ok" if cell.ok else "failed"
         record.output = {"stdout": cell.stdout, "stderr": cell.stderr, "error": cell.error}
         record.output["results"] = [result.data for result in cell.results]
         images = [Image(mime, data) for result in cell.results for mime, data in result.data.items() if _is_shown(mime)]
-        notes = [f"result:\n{shorten(result.text, self._limit)}" for result in cell.results if result.text]
+        small = [image for image in images if len(image.data) <= _LARGEST_PICTURE][:_MOST_PICTURES]
+        texts = [f"result:\n{result.text}" for result in cell.results[:_MOST_RESULTS] if result.text]
+        notes = [shorten("\n".join(texts), self._limit)] if texts else []
+        for cut, what in (
+            (len(cell.results) - _MOST_RESULTS, "results"),
+            (len(images) - len(small), "pictures"),
+        ):
+            if cut > 0:
+                notes.append(f"[{cut} more {what} are not shown]")
         if cell.restarted:
             notes.append("the interpreter was ended and started anew: variables are gone")
         if cell.error:
             notes.append(f"error:\n{shorten(cell.error, self._limit)}")
         text = described(cell.exit_code, cell.stdout, cell.stderr, self._limit, notes)
-        return ToolOutput(text, tuple(images))
+        return ToolOutput(text, tuple(small), exit_code=cell.exit_code)
 
 
 def _is_shown(mime: str) -> bool:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Type
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type
 
 from ..toolkit import ToolCall, ToolSpec
 from . import formats
+from .streams import failure
+
+#: Characters that are about a token, where a server does not count.
+CHARACTERS = 4
+#: About what a model reads of a picture, in tokens.
+PICTURE = 1600
 
 
 @dataclass(frozen=True)
@@ -16,15 +22,23 @@ class Reply:
     #: Tokens.
     read: int
     written: int
+    #: It was cut off by the number of tokens that it may have.
+    is_cut: bool = False
 
 
 class Dialogue:
-    """What was said so far."""
+    """What was said so far.
 
-    def __init__(self, model: str, system: str, task: str, specs: Sequence[ToolSpec]) -> None:
+    :param older_limit: the server knows the limit of an answer by its older name only.
+    """
+
+    def __init__(
+        self, model: str, system: str, task: str, specs: Sequence[ToolSpec], *, older_limit: bool = False
+    ) -> None:
         self.model = model
         self.system = system
         self.specs = specs
+        self.older_limit = older_limit
         self.turns: List[Any] = [{"role": "user", "content": task}]
 
     def say(self, text: str) -> None:
@@ -39,6 +53,30 @@ class Dialogue:
     def answer(self, answered: formats.Answered) -> None:
         raise NotImplementedError
 
+    def _reply(self, text: str, calls: List[ToolCall], usage: Tuple[int, int], *, is_cut: bool) -> Reply:
+        """A server that does not count is counted for, so that budgets hold: roughly, by the characters."""
+        read, written = usage
+        if not read and not written:
+            said = [text, *([call.name, call.arguments] for call in calls)]
+            read = estimated([self.system, [vars(spec) for spec in self.specs], self.turns])
+            written = estimated(said)
+        return Reply(text, calls, read, written, is_cut)
+
+
+def estimated(value: Any) -> int:
+    """About how many tokens something is."""
+    if isinstance(value, str):
+        return PICTURE if value.startswith("data:image/") else -(-len(value) // CHARACTERS)
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_none=True)
+    if isinstance(value, Mapping):
+        if value.get("type") == "base64":
+            return PICTURE
+        return sum(estimated(name) + estimated(inner) for name, inner in value.items())
+    if isinstance(value, (list, tuple)):
+        return sum(map(estimated, value))
+    return 0 if value is None else 1
+
 
 class Anthropic(Dialogue):
     def request(self, max_tokens: int) -> Dict[str, Any]:
@@ -47,30 +85,40 @@ class Anthropic(Dialogue):
         return {**common, "max_tokens": max_tokens}
 
     def read(self, response: Any) -> Reply:
-        calls = formats.anthropic_calls(response)
+        broken = getattr(response, "broken", {})
+        calls = [
+            ToolCall(call.id, call.name, broken.get(call.id, call.arguments))
+            for call in formats.anthropic_calls(response)
+        ]
         text = "".join(block.text for block in response.content if block.type == "text")
+        reply = self._reply(text, calls, _anthropic_usage(response.usage), is_cut=response.stop_reason == "max_tokens")
         if response.content:
             self.turns.append({"role": "assistant", "content": response.content})
-        usage = response.usage
-        cached = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
-        return Reply(text, calls, usage.input_tokens + cached, usage.output_tokens)
+        return reply
 
     def answer(self, answered: formats.Answered) -> None:
         self.turns.append({"role": "user", "content": formats.anthropic_results(answered)})
+
+
+def _anthropic_usage(usage: Any) -> Tuple[int, int]:
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(getattr(usage, name, 0) or 0 for name in names), getattr(usage, "output_tokens", 0) or 0
 
 
 class Chat(Dialogue):
     def request(self, max_tokens: int) -> Dict[str, Any]:
         messages = [{"role": "system", "content": self.system}, *self.turns]
         common = {"model": self.model, "tools": formats.openai_tools(self.specs), "messages": messages}
-        return {**common, "max_completion_tokens": max_tokens}
+        return {**common, "max_tokens" if self.older_limit else "max_completion_tokens": max_tokens}
 
     def read(self, response: Any) -> Reply:
-        message = response.choices[0].message
+        choice = response.choices[0]
+        message, usage = choice.message, response.usage
+        counted = (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else (0, 0)
+        calls = formats.openai_calls(message)
+        reply = self._reply(message.content or "", calls, counted, is_cut=choice.finish_reason == "length")
         self.turns.append(message)
-        usage = response.usage
-        read, written = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
-        return Reply(message.content or "", formats.openai_calls(message), read, written)
+        return reply
 
     def answer(self, answered: formats.Answered) -> None:
         self.turns.extend(formats.openai_results(answered))
@@ -83,10 +131,14 @@ class Responses(Dialogue):
         return {**common, "max_output_tokens": max_tokens}
 
     def read(self, response: Any) -> Reply:
+        if getattr(response, "status", None) == "failed":
+            raise failure(response)
+        usage, incomplete = response.usage, getattr(response, "incomplete_details", None)
+        counted = (usage.input_tokens or 0, usage.output_tokens or 0) if usage else (0, 0)
+        is_cut = incomplete is not None and incomplete.reason == "max_output_tokens"
+        reply = self._reply(response.output_text, formats.responses_calls(response), counted, is_cut=is_cut)
         self.turns.extend(response.output)
-        usage = response.usage
-        read, written = (usage.input_tokens, usage.output_tokens) if usage else (0, 0)
-        return Reply(response.output_text, formats.responses_calls(response), read, written)
+        return reply
 
     def answer(self, answered: formats.Answered) -> None:
         self.turns.extend(formats.responses_results(answered))

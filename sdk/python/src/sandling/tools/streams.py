@@ -6,6 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Optional, Type
 
+from ..errors import ModelError
+
 #: Fields of a block that grow, by the kind of the piece that they grow by.
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
@@ -47,7 +49,8 @@ class AnthropicPieces(Pieces):
             return self._grow(event.index, event.delta)
         elif event.type == "message_delta":
             self._message.stop_reason = event.delta.stop_reason
-            self._message.usage.output_tokens = event.usage.output_tokens
+            if event.usage is not None and self._message.usage is not None:
+                self._message.usage.output_tokens = event.usage.output_tokens
         return ""
 
     def _grow(self, index: int, delta: Any) -> str:
@@ -64,7 +67,9 @@ class AnthropicPieces(Pieces):
         for index, text in self._arguments.items():
             self._blocks[index].input = _object(text)
         self._message.content = self._blocks
-        return self._message
+        broken = {self._blocks[index].id: text for index, text in self._arguments.items() if not _is_object(text)}
+        # The API takes back nothing but objects; what really came is kept beside the message, for the answer to it.
+        return SimpleNamespace(**vars(self._message), broken=broken)
 
 
 class ChatPieces(Pieces):
@@ -104,7 +109,8 @@ class ChatPieces(Pieces):
         said: Dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._calls:
             said["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
-        choice = SimpleNamespace(message=ChatCompletionMessage.model_validate(said))
+        message = ChatCompletionMessage.model_validate(said)
+        choice = SimpleNamespace(message=message, finish_reason=self._reason)
         return SimpleNamespace(choices=[choice], usage=self._usage)
 
 
@@ -115,6 +121,8 @@ class ResponsesPieces(Pieces):
     def take(self, event: Any) -> str:
         if event.type in ("response.completed", "response.incomplete"):
             self._response = event.response
+        if event.type == "response.failed":
+            raise failure(event.response)
         return event.delta if event.type == "response.output_text.delta" else ""
 
     def whole(self) -> Any:
@@ -123,13 +131,23 @@ class ResponsesPieces(Pieces):
         return self._response
 
 
+def failure(response: Any) -> ModelError:
+    """Of a response that says that it failed."""
+    why = response.error.message if response.error else "it does not say why"
+    return ModelError(f"the model's server failed: {why}")
+
+
 def _object(text: str) -> Dict[str, Any]:
-    """Arguments that are none lack what the tool needs, and the model is told so."""
+    """Arguments; nothing if they are none."""
     try:
         read = json.loads(text or "{}")
     except ValueError:
         return {}
     return read if isinstance(read, dict) else {}
+
+
+def _is_object(text: str) -> bool:
+    return not text.strip() or bool(_object(text)) or text.strip() == "{}"
 
 
 PIECES: Mapping[str, Type[Pieces]] = {

@@ -1,0 +1,96 @@
+"""Secrets: values that sandboxes use and never hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
+from urllib.parse import quote
+
+from ..networking import GrantedSecret
+from .base import default_client
+
+if TYPE_CHECKING:
+    from .client import AsyncClient
+    from .sandbox import AsyncSandbox
+
+
+@dataclass(frozen=True)
+class AsyncSecret:
+    """A secret of the workspace, without its value, which no request answers with.
+
+    A sandbox that is granted it holds a placeholder, in a variable of its name; the gateway puts the value into HTTPS
+    requests to ``hosts``, and to nobody else.
+    """
+
+    name: str
+    hosts: List[str] = field(default_factory=list)
+    created_at: str = ""
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> AsyncSecret:
+        return cls(data["name"], list(data["hosts"]), data.get("created_at", ""))
+
+    @classmethod
+    async def set(
+        cls, name: str, value: str, *, hosts: Union[str, Sequence[str]], client: Optional[AsyncClient] = None
+    ) -> AsyncSecret:
+        """Stores a secret, or replaces it, at once and for sandboxes that have it.
+
+        :param hosts: names and ``*.name`` to which requests may carry it.
+        """
+        return await (client or default_client()).secrets.set(name, value, hosts=hosts)
+
+    @classmethod
+    async def list(cls, *, client: Optional[AsyncClient] = None) -> List[AsyncSecret]:
+        return await (client or default_client()).secrets.list()
+
+    @classmethod
+    async def remove(cls, name: str, *, client: Optional[AsyncClient] = None) -> None:
+        """No sandbox can use it any more when this returns; connections that had it are reset."""
+        await (client or default_client()).secrets.remove(name)
+
+
+class AsyncSecrets:
+    """``client.secrets``; see also :class:`Secret`."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def set(self, name: str, value: str, *, hosts: Union[str, Sequence[str]]) -> AsyncSecret:
+        """Stores a secret, or replaces it, at once and for sandboxes that have it."""
+        body = {"value": value, "hosts": [hosts] if isinstance(hosts, str) else [*hosts]}
+        return AsyncSecret.from_wire(await self._client._transport.request("PUT", _path(name), body=body))
+
+    async def list(self) -> List[AsyncSecret]:
+        data = await self._client._transport.request("GET", "/v1/secrets")
+        return [AsyncSecret.from_wire(item) for item in data["secrets"]]
+
+    async def remove(self, name: str) -> None:
+        """No sandbox can use it any more when this returns; connections that had it are reset."""
+        await self._client._transport.request("DELETE", _path(name))
+
+
+class AsyncSandboxSecrets:
+    """``sandbox.secrets``: the secrets that a sandbox may use."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def list(self) -> List[GrantedSecret]:
+        return (await self._sandbox.network.get()).secrets
+
+    async def grant(self, *names: str) -> List[GrantedSecret]:
+        """Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does."""
+        had = [secret.name for secret in await self.list()]
+        return await self._change([*had, *(name for name in names if name not in had)])
+
+    async def revoke(self, *names: str) -> List[GrantedSecret]:
+        """Takes these away, at once."""
+        return await self._change([secret.name for secret in await self.list() if secret.name not in names])
+
+    async def _change(self, names: Sequence[str]) -> List[GrantedSecret]:
+        return (await self._sandbox.network.set(secrets=[*names])).secrets
+
+
+def _path(name: str) -> str:
+    return f"/v1/secrets/{quote(name, safe='')}"

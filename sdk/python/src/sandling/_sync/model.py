@@ -1,0 +1,85 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""Asks a model, again if it is busy, until there is an answer or no time. Through Anthropic's and OpenAI's own SDKs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from ..agents import AgentEvent, OutOfTime, Spent
+from ..tools.patience import LONGEST_WAIT, TRIES, is_passing, retry_after
+from ..tools.streams import PIECES
+from .colour import Source, each_within, sleep, within
+
+
+class Model:
+    """A model behind one of the three APIs. ``client`` is the SDK's own, or made from the environment."""
+
+    def __init__(self, api: str, client: Any = None) -> None:
+        self.api = api
+        made = client if client is not None else _client_of(api)
+        # The SDKs wait for as long as a server says, whatever time there is; so waiting is done here.
+        self._client = made.with_options(max_retries=0) if hasattr(made, "with_options") else made
+
+    @property
+    def is_openai(self) -> bool:
+        """Others know the limit of an answer by its older name only."""
+        return "api.openai.com" in str(getattr(self._client, "base_url", ""))
+
+    def ask(self, request: Dict[str, Any], spent: Spent, *, pieces: bool, heard: List[Any]) -> Source[AgentEvent]:
+        """Puts the answer into ``heard``; what comes of it before, and each new try, is told.
+
+        A request has no effects, so one that failed is simply sent again.
+
+        :raises OutOfTime: there is no answer in the time that is left, or it would have to be waited for longer.
+        """
+        wait = 0.5
+        for left in reversed(range(TRIES)):
+            error: Optional[Exception] = None
+            try:
+                for event in self._once(request, spent, pieces, heard):
+                    yield event
+                return
+            except Exception as raised:
+                if spent.seconds_left <= 0 or isinstance(raised, TimeoutError):
+                    raise OutOfTime from raised
+                if left == 0 or not is_passing(raised):
+                    raise
+                error = raised
+            after = retry_after(error)
+            after = wait if after is None else after
+            if after >= spent.seconds_left:
+                raise OutOfTime from error
+            yield AgentEvent("retry", {"why": str(error) or type(error).__name__, "after_seconds": after})
+            sleep(after)
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    def _once(self, request: Dict[str, Any], spent: Spent, pieces: bool, heard: List[Any]) -> Source[AgentEvent]:
+        if not pieces:
+            heard.append(within(lambda: self._create(request, spent), spent.seconds_left))
+            return
+        answer = PIECES[self.api]()
+        asked = {**request, **answer.ASKED}
+        events = within(lambda: self._create(asked, spent), spent.seconds_left)
+        for event in each_within(events, lambda: spent.seconds_left):
+            text = answer.take(event)
+            if text:
+                yield AgentEvent("text", {"text": text})
+        heard.append(answer.whole())
+
+    def _create(self, request: Dict[str, Any], spent: Spent) -> Any:
+        timeout = max(spent.seconds_left, 0.001)
+        if self.api == "anthropic":
+            return self._client.messages.create(**request, timeout=timeout)
+        if self.api == "chat":
+            return self._client.chat.completions.create(**request, timeout=timeout)
+        return self._client.responses.create(**request, timeout=timeout)
+
+
+def _client_of(api: str) -> Any:
+    if api == "anthropic":
+        from anthropic import Anthropic
+
+        return Anthropic()
+    from openai import OpenAI
+
+    return OpenAI()

@@ -1,0 +1,89 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""The network of a sandbox, and what new ones have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Dict, List, Optional
+from urllib.parse import quote
+
+from ..networking import Network, NetworkDefault, NetworkEvent, NetworkOptions, NetworkUsage, network_body
+from ..options import refuse_unknown
+from .colour import Source
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .client import Client
+    from .sandbox import Sandbox
+
+
+class SandboxNetwork:
+    """``sandbox.network``: what it may reach, and what it did. A change holds at once, also for open connections."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def get(self) -> Network:
+        """What it may reach, and what went through its gateway."""
+        return Network.from_wire(self._sandbox._request("GET", "/network"))
+
+    def set(self, **options: Unpack[NetworkOptions]) -> Network:
+        """Changes what is given. ``mode``, ``allow`` and ``tls`` are one policy, which is replaced as a whole."""
+        refuse_unknown(options, NetworkOptions, "set")
+        return Network.from_wire(self._sandbox._request("PUT", "/network", body=network_body(options)))
+
+    def allow(self, *entries: str) -> Network:
+        """Lets it reach these, too: names, ``*.name``, addresses, networks or presets such as ``pypi``."""
+        policy = self.get()
+        mode = "allow" if policy.mode == "deny" else policy.mode
+        wanted = [*policy.allow, *(entry for entry in entries if entry not in policy.allow)]
+        body = {"mode": mode, "allow": wanted, "tls": policy.tls}
+        return Network.from_wire(self._sandbox._request("PUT", "/network", body=body))
+
+    def deny(self) -> Network:
+        """Takes it all away: it reaches nothing but its group."""
+        return self.set(mode="deny")
+
+    def usage(self) -> NetworkUsage:
+        """What went through its gateway."""
+        return (self.get()).usage
+
+    def events(self, tail: int = 100) -> List[NetworkEvent]:
+        """What its gateway decided, the last ``tail`` decisions, oldest first. A thousand are kept."""
+        data = self._sandbox._request("GET", "/network/events", params={"tail": tail})
+        return [NetworkEvent.from_wire(item) for item in data["events"]]
+
+    def follow_events(self, tail: int = 0) -> Source[NetworkEvent]:
+        """Every decision as it is made, after the last ``tail`` of those before."""
+        params = {"tail": tail, "follow": "true"}
+        for event in self._sandbox._events("GET", "/network/events", params=params):
+            if event.name == "event":
+                yield NetworkEvent.from_wire(event.json())
+
+
+class NetworkDefaults:
+    """``client.network``: what the workspace's new sandboxes may reach that say nothing about it themselves.
+
+    With ``template``, those of one template, which comes first. Changes need a token of the scope ``admin``, and touch
+    no sandbox that there is.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def get(self, *, template: Optional[str] = None) -> NetworkDefault:
+        return NetworkDefault.from_wire(self._client._transport.request("GET", _path(template)))
+
+    def set(self, *, template: Optional[str] = None, **options: Unpack[NetworkOptions]) -> NetworkDefault:
+        """Changes what is given; a default gives neither secrets nor a group."""
+        refuse_unknown(options, NetworkOptions, "set")
+        body: Dict[str, object] = network_body(options)
+        return NetworkDefault.from_wire(self._client._transport.request("PUT", _path(template), body=body))
+
+    def clear(self, *, template: Optional[str] = None) -> None:
+        """Removes it."""
+        self._client._transport.request("DELETE", _path(template))
+
+
+def _path(template: Optional[str]) -> str:
+    return "/v1/network" if template is None else f"/v1/templates/{quote(template, safe='')}/network"

@@ -1,0 +1,95 @@
+# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
+"""Secrets: values that sandboxes use and never hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
+from urllib.parse import quote
+
+from ..networking import GrantedSecret
+from .base import default_client
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .sandbox import Sandbox
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A secret of the workspace, without its value, which no request answers with.
+
+    A sandbox that is granted it holds a placeholder, in a variable of its name; the gateway puts the value into HTTPS
+    requests to ``hosts``, and to nobody else.
+    """
+
+    name: str
+    hosts: List[str] = field(default_factory=list)
+    created_at: str = ""
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> Secret:
+        return cls(data["name"], list(data["hosts"]), data.get("created_at", ""))
+
+    @classmethod
+    def set(cls, name: str, value: str, *, hosts: Union[str, Sequence[str]], client: Optional[Client] = None) -> Secret:
+        """Stores a secret, or replaces it, at once and for sandboxes that have it.
+
+        :param hosts: names and ``*.name`` to which requests may carry it.
+        """
+        return (client or default_client()).secrets.set(name, value, hosts=hosts)
+
+    @classmethod
+    def list(cls, *, client: Optional[Client] = None) -> List[Secret]:
+        return (client or default_client()).secrets.list()
+
+    @classmethod
+    def remove(cls, name: str, *, client: Optional[Client] = None) -> None:
+        """No sandbox can use it any more when this returns; connections that had it are reset."""
+        (client or default_client()).secrets.remove(name)
+
+
+class Secrets:
+    """``client.secrets``; see also :class:`Secret`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def set(self, name: str, value: str, *, hosts: Union[str, Sequence[str]]) -> Secret:
+        """Stores a secret, or replaces it, at once and for sandboxes that have it."""
+        body = {"value": value, "hosts": [hosts] if isinstance(hosts, str) else [*hosts]}
+        return Secret.from_wire(self._client._transport.request("PUT", _path(name), body=body))
+
+    def list(self) -> List[Secret]:
+        data = self._client._transport.request("GET", "/v1/secrets")
+        return [Secret.from_wire(item) for item in data["secrets"]]
+
+    def remove(self, name: str) -> None:
+        """No sandbox can use it any more when this returns; connections that had it are reset."""
+        self._client._transport.request("DELETE", _path(name))
+
+
+class SandboxSecrets:
+    """``sandbox.secrets``: the secrets that a sandbox may use."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def list(self) -> List[GrantedSecret]:
+        return (self._sandbox.network.get()).secrets
+
+    def grant(self, *names: str) -> List[GrantedSecret]:
+        """Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does."""
+        had = [secret.name for secret in self.list()]
+        return self._change([*had, *(name for name in names if name not in had)])
+
+    def revoke(self, *names: str) -> List[GrantedSecret]:
+        """Takes these away, at once."""
+        return self._change([secret.name for secret in self.list() if secret.name not in names])
+
+    def _change(self, names: Sequence[str]) -> List[GrantedSecret]:
+        return (self._sandbox.network.set(secrets=[*names])).secrets
+
+
+def _path(name: str) -> str:
+    return f"/v1/secrets/{quote(name, safe='')}"

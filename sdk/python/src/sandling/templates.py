@@ -1,0 +1,14 @@
+"""Templates by way of the default client, as functions of a module: ``templates.list()``. PandaStack's has its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    from ._sync.client import get_default_client
+    from ._sync.templates import Templates
+
+    if name.startswith("_") or not hasattr(Templates, name):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(get_default_client().templates, name)

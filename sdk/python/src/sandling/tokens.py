@@ -1,0 +1,13 @@
+"""Tokens by way of the default client, as functions of a module: ``tokens.list()``. PandaStack's has this name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    from ._sync.client import Tokens, get_default_client
+
+    if name.startswith("_") or not hasattr(Tokens, name):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(get_default_client().tokens, name)

@@ -1,0 +1,38 @@
+"""Whether a model's server is worth asking again, and when. No I/O."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from .streams import CutShort
+
+#: So often it is asked before that is an error.
+TRIES = 6
+LONGEST_WAIT = 30.0
+#: 529 is Anthropic's "overloaded".
+_PASSING = (408, 429, 500, 502, 503, 504, 529)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the same request may work a little later. The SDKs have names for that in common and no class."""
+    if isinstance(error, CutShort):
+        return True
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & {"TransportError", "APIConnectionError"}:
+        return True
+    status = getattr(error, "status_code", None)
+    # An error in the middle of an answer that had begun well.
+    if "APIError" in names and status in (None, 200):
+        return True
+    return status in _PASSING
+
+
+def retry_after(error: Exception) -> Optional[float]:
+    """Seconds after which the server wants to be asked again, if it said so."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers[name]) * unit)
+        except (KeyError, ValueError):
+            continue
+    return None

@@ -1,0 +1,59 @@
+"""What needs a server of its own kind, and takes its time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from colour import Colour, settle
+
+from sandling import Client, NotFoundError, TemplateBuildError
+
+FIRST = """
+from sandling import Sandbox, local
+
+with Sandbox.create() as sandbox:
+    assert sandbox.template == "code-interpreter"
+    assert sandbox.run_code("import pandas; print(6 * 7)").stdout == "42\\n"
+local.stop()
+"""
+
+
+def test_a_sandbox_is_made_where_nothing_is_set(tmp_path: Path) -> None:
+    if "SANDLING_BINARY" not in os.environ or "SANDLING_TEMPLATES" not in os.environ:
+        pytest.skip("SANDLING_BINARY and SANDLING_TEMPLATES name no server that could make machines")
+    binary = Path(os.environ["SANDLING_BINARY"])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SANDLING_")}
+    # As after an installation: the binary is on the PATH, and there is a home with templates.
+    environment = {**kept, "PATH": f"{binary.parent}:{kept['PATH']}", "XDG_DATA_HOME": str(tmp_path)}
+    home = tmp_path / "sandling"
+    home.mkdir()
+    (home / "templates").symlink_to(os.environ["SANDLING_TEMPLATES"])
+    subprocess.run([sys.executable, "-c", FIRST], env=environment, check=True, timeout=240)
+
+
+def test_a_template_is_built_and_used(colour: Colour, client: Client) -> None:
+    endpoint = client._transport.located()
+    name, log = f"sdk-{uuid.uuid4().hex[:8]}", []
+
+    async def work() -> None:
+        own = colour.Client(endpoint.url, endpoint.token)
+        try:
+            made = await settle(colour.Template.build(name, packages=["tree"], on_log=log.append, client=own))
+            assert made.ready and made.name == name and "tree" in made.tools
+            sandbox = await settle(own.sandboxes.create(name, ttl_seconds=300))
+            assert (await settle(sandbox.exec("tree --version"))).ok
+            await settle(sandbox.kill())
+        finally:
+            await settle(own.templates.delete(name))
+        with pytest.raises(NotFoundError):
+            await settle(own.templates.get(name))
+        with pytest.raises(TemplateBuildError):
+            await settle(colour.Template.build(name, packages=["no-such-package-anywhere"], client=own))
+
+    colour.run(work)
+    assert any("Python" in line for line in log), log
