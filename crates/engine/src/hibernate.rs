@@ -44,6 +44,12 @@ pub(crate) async fn wake(engine: &Arc<Engine>, info: &SandboxInfo) -> Result<Liv
         source.warm = None;
     }
     let made = engine.maker.restore_as(info.id.clone(), &source).await?;
-    identify(made.link(), &made.id, None, info.pids).await?;
-    Ok(made.into_live())
+    match identify(made.link(), &made.id, None, info.pids).await {
+        Ok(_) => Ok(made.into_live()),
+        Err(error) => {
+            // Not by dropping it: the next wake makes a directory of the same name.
+            made.discard().await;
+            Err(error.into())
+        }
+    }
 }
