@@ -7,7 +7,7 @@ mod sleep;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 
@@ -16,7 +16,7 @@ use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Request, State, Verdict};
 use crate::network::Network;
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
-use crate::snapshot::Standing;
+use crate::snapshot::{Saves, Standing};
 use crate::stall;
 use crate::timeline::Timeline;
 
@@ -39,8 +39,9 @@ struct Keeper {
     stalled: Arc<watch::Sender<bool>>,
     /// What the machine was last told.
     told: Option<SystemTime>,
-    /// When it last could not hibernate.
-    drowsy_since: Option<std::time::Instant>,
+    saves: Saves,
+    /// It could not hibernate, and does not try again before.
+    awake_until: Option<Instant>,
 }
 
 /// Registers a sandbox and starts its task; nothing if the engine is closing. Without a machine, it hibernates.
@@ -53,6 +54,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let network = Network::new(info.network.clone(), engine.outside.limits);
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
+    let saves = Saves::default();
     let stalled = Arc::new(watch::Sender::new(false));
     if let Some(live) = &live {
         stall::watch(live, observed.clone(), stalled.clone(), noting(engine, &info));
@@ -67,7 +69,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         standing: stood,
         timeline: past,
         network: network.clone(),
-        saves: Default::default(),
+        saves: saves.clone(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
     let mut keeper = Keeper {
@@ -83,7 +85,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         activity,
         stalled,
         told: None,
-        drowsy_since: None,
+        saves,
+        awake_until: None,
     };
     // Before anybody hears of it: its time ends even if this process does so now.
     keeper.tell_machine(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));

@@ -1,7 +1,7 @@
 //! Falling asleep, by itself or when it is asked to, waking, and waking somewhere else.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Keeper, noting};
 use crate::create::CreateError;
@@ -13,6 +13,8 @@ use crate::{hibernate, made, stall};
 
 /// After a sandbox could not hibernate, the next try waits so long.
 const RETRY_SLEEP: Duration = Duration::from_secs(60);
+/// While it is being saved for another reason, so long.
+const SAVES_END: Duration = Duration::from_millis(200);
 /// No save takes longer.
 const LONGEST_SAVE: Duration = Duration::from_secs(600);
 
@@ -69,6 +71,9 @@ impl Keeper {
             self.lifetime.send_replace(self.info.lifetime);
         }
         self.is_now(Phase::Running(live), "woken");
+        if let Some(sandbox) = engine.get(&self.info.id) {
+            engine.fold_behind(&sandbox);
+        }
         Ok(())
     }
 
@@ -107,15 +112,23 @@ impl Keeper {
     pub(super) fn sleepy(&self) -> Option<Duration> {
         let after = self.engine.upgrade()?.config.hibernate_after?;
         let may = self.lifetime.borrow().persistent && self.live.is_some();
-        (may && self.drowsy_since.is_none_or(|tried| tried.elapsed() > RETRY_SLEEP))
-            .then(|| after.saturating_sub(self.activity.idle_for()))
+        may.then(|| after.saturating_sub(self.activity.idle_for()).max(self.stays_awake()))
+    }
+
+    /// How long until it may try again to sleep.
+    fn stays_awake(&self) -> Duration {
+        self.awake_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
     pub(super) async fn fall_asleep(&mut self) {
-        if let Some(live) = self.live.clone()
-            && let Err(error) = self.hibernate(&live).await
-        {
-            self.drowsy_since = Some(std::time::Instant::now());
+        let Some(live) = self.live.clone() else { return };
+        // The copies that are being written end with the machine.
+        let Some(_nothing_pending) = self.saves.quiet_now() else {
+            self.awake_until = Some(Instant::now() + SAVES_END);
+            return;
+        };
+        if let Err(error) = self.hibernate(&live).await {
+            self.awake_until = Some(Instant::now() + RETRY_SLEEP);
             tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "a sandbox could not hibernate");
         }
     }
@@ -127,13 +140,9 @@ impl Keeper {
             return None;
         }
         let (left, reason) = lifetime.left(self.activity.idle_for())?;
-        match self.drowsy_since {
-            // Its work would be lost if it ended now; it tries to sleep again a little later.
-            Some(tried) if lifetime.sleep.at_the_end => {
-                Some((left.max(RETRY_SLEEP.saturating_sub(tried.elapsed())), reason))
-            }
-            _ => Some((left, reason)),
-        }
+        // Its work would be lost if it ended now; it tries to sleep again a little later.
+        let left = if lifetime.sleep.at_the_end { left.max(self.stays_awake()) } else { left };
+        Some((left, reason))
     }
 
     pub(super) fn sleeps_at_the_end(&self) -> bool {

@@ -25,7 +25,8 @@ enum FoldError {
 }
 
 impl Engine {
-    /// Folds a sandbox's disk if that is due. Behind the sandbox; only its next save waits for it.
+    /// Folds a sandbox's disk if that is due: after a save, and after a wake, which is one save more. Behind the
+    /// sandbox; only its next save waits for it.
     pub(crate) fn fold_behind(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
         if sandbox.standing.borrow().disk.len() < FOLD_LAYERS {
             return;
@@ -56,6 +57,9 @@ impl Engine {
     }
 
     fn lowest_layer(&self, sandbox: &Sandbox) -> Result<String, RestoreError> {
+        if let Some(base) = &sandbox.standing.borrow().base {
+            return Ok(base.baked.clone());
+        }
         let other = || RestoreError::OtherHardware(sandbox.info.bake.clone());
         let image = sandbox.info.image.parse().map_err(|_| other())?;
         let image = self.images.load_image(&image)?;

@@ -17,13 +17,18 @@ use crate::timeline::{Checkpoint, Mark};
 use crate::volume::OnVolumes;
 
 /// A sandbox's save that is under way.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Saves(Arc<Mutex<()>>);
 
 impl Saves {
     /// Waits until nothing is being saved; nothing else is while this is held.
     pub(crate) async fn quiet(&self) -> OwnedMutexGuard<()> {
         self.0.clone().lock_owned().await
+    }
+
+    /// The same for the sandbox's own task, which must not wait: what is being saved waits for it.
+    pub(crate) fn quiet_now(&self) -> Option<OwnedMutexGuard<()>> {
+        self.0.clone().try_lock_owned().ok()
     }
 }
 
