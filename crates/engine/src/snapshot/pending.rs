@@ -104,7 +104,13 @@ impl Pending {
         let (answer, answered) = oneshot::channel();
         let known = Command::Saved { snapshot: saved.0.id.clone(), checkpoint, spared, answer };
         self.sandbox.commands.send(known).await.map_err(|_| SnapshotError::CutOff)?;
-        answered.await.map_err(|_| SnapshotError::CutOff)?;
+        match answered.await.map_err(|_| SnapshotError::CutOff)? {
+            // It is there; the next save only stores more than it had to.
+            Err(error) if !is_checkpoint => {
+                tracing::warn!(sandbox = %self.sandbox.id(), error = &error as &dyn std::error::Error, "its last save was not written down");
+            }
+            known => known?,
+        }
         if is_checkpoint {
             self.engine.sweep_behind();
         }
