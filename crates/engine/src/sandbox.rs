@@ -209,6 +209,7 @@ pub(crate) enum Command {
     /// Its disk no longer stands on these layers.
     Folded {
         layers: Vec<SnapshotId>,
+        answer: oneshot::Sender<()>,
     },
     NameCheckpoint {
         which: String,

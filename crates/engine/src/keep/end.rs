@@ -25,7 +25,7 @@ impl Keeper {
                 tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its own copies of volumes were not removed");
             }
             if self.info.standing != Standing::default()
-                && let Err(error) = engine.sweep_snapshots().await
+                && let Err(error) = engine.sweep_with(&self.info.standing.disk).await
             {
                 tracing::warn!(error = &error as &dyn std::error::Error, "what it stood on was not swept");
             }

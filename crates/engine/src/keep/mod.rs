@@ -194,10 +194,11 @@ impl Keeper {
                 let _ = answer.send(self.rewind(&to).await);
                 false
             }
-            Command::Folded { layers } => {
+            Command::Folded { layers, answer } => {
                 let mut info = self.info.clone();
                 info.standing.disk.retain(|layer| !layers.contains(layer));
                 self.is_so(info);
+                let _ = answer.send(());
                 false
             }
             Command::NameCheckpoint { which, name, answer } => {

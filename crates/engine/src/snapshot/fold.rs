@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use sandling_vmm::jail::LAYERS;
 use sandling_vmm::machine::MachineError;
+use tokio::sync::oneshot;
 
 use super::info::SnapshotId;
 use super::restore::RestoreError;
 use crate::bake::Baked;
 use crate::engine::Engine;
 use crate::sandbox::{Command, Sandbox};
+use crate::store::StoreError;
 
 /// A disk on so many layers of snapshots is folded: each costs QEMU a descriptor, a cache, a look on every read, and half
 /// a millisecond whenever the machine goes on after a save.
@@ -22,6 +24,8 @@ enum FoldError {
     Layers(#[from] RestoreError),
     #[error(transparent)]
     Machine(#[from] MachineError),
+    #[error("what it stood on was not swept")]
+    Sweep(#[from] StoreError),
 }
 
 impl Engine {
@@ -50,8 +54,10 @@ impl Engine {
         }
         live.machine.fold_disk(&format!("{LAYERS}/{}", self.lowest_layer(sandbox)?)).await?;
         // A task that has ended has nothing to stand on.
-        if sandbox.ask_task(Command::Folded { layers }).await.is_ok() {
-            self.sweep_behind();
+        let (answer, answered) = oneshot::channel();
+        let folded = Command::Folded { layers: layers.clone(), answer };
+        if sandbox.ask_task(folded).await.is_ok() && answered.await.is_ok() {
+            self.sweep_with(&layers).await?;
         }
         Ok(())
     }
