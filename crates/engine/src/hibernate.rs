@@ -27,8 +27,10 @@ pub(crate) async fn freeze(
     let volumes = Vec::new();
     let machine = &live.machine;
     let process = true;
-    let save = Save { engine, machine, info, id, name: None, listed: Listed::No, afterwards, volumes, process };
-    save.freeze().await
+    // From then on there is nothing else of it.
+    let lasting = info.lifetime.persistent || info.lifetime.sleep.at_the_end;
+    let (name, listed) = (None, Listed::No);
+    Save { engine, machine, info, id, name, listed, afterwards, volumes, process, lasting }.freeze().await
 }
 
 /// A machine that goes on where this sandbox was saved.

@@ -4,6 +4,7 @@
 mod carry;
 mod cli;
 mod contexts;
+mod durable;
 mod files;
 mod fork;
 mod harness;

@@ -232,8 +232,12 @@ impl Keeper {
 
     /// Writes down what is to become of it, and only then is it so. Otherwise it is as it was.
     fn become_so(&mut self, info: SandboxInfo) -> Result<(), StoreError> {
-        if let Some(engine) = self.engine.upgrade() {
-            engine.store.update_sandbox(&info)?;
+        let sleeps = [&info, &self.info].iter().any(|info| info.state == State::Hibernated);
+        match self.engine.upgrade() {
+            // What it is woken from, and that it was.
+            Some(engine) if sleeps => engine.store.update_sandbox_lastingly(&info)?,
+            Some(engine) => engine.store.update_sandbox(&info)?,
+            None => {}
         }
         self.tell(info);
         Ok(())

@@ -43,8 +43,9 @@ impl Keeper {
         let info = &self.info;
         // A checkpoint is made often and gone back to seldom.
         let process = mark.is_none();
+        let lasting = listed == Listed::Yes;
         let machine = &live.machine;
-        let save = Save { engine: &engine, machine, info, id, name, listed, afterwards, volumes, process };
+        let save = Save { engine: &engine, machine, info, id, name, listed, afterwards, volumes, process, lasting };
         let saving = save.freeze().await;
         live.link.hold(state == State::Paused);
         let mut saving = saving?;
