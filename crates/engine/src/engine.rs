@@ -174,6 +174,11 @@ impl Engine {
         self.store.events_after(workspace, sandbox.map(SandboxId::as_str), after, limit)
     }
 
+    /// The sandbox that one which has ended was forked from, as long as that is remembered.
+    pub fn parent_of_ended(&self, id: &SandboxId) -> Result<Option<SandboxId>, StoreError> {
+        Ok(self.store.parent_of(id.as_str())?.and_then(|parent| SandboxId::parse(&parent)))
+    }
+
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }

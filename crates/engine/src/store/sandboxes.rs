@@ -1,6 +1,6 @@
 //! Rows of sandboxes.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Store, StoreError};
 use crate::sandbox::SandboxInfo;
@@ -67,6 +67,14 @@ impl Store {
             )?
             .execute([KEPT_ENDED])?;
         Ok(())
+    }
+
+    /// The parent of a sandbox, ended or not, as long as its row is kept.
+    pub fn parent_of(&self, id: &str) -> Result<Option<String>, StoreError> {
+        let connection = self.connection();
+        let mut statement =
+            connection.prepare_cached("SELECT json_extract(detail, '$.parent') FROM sandboxes WHERE id = ?1")?;
+        Ok(statement.query_row([id], |row| row.get(0)).optional()?.flatten())
     }
 
     /// Every sandbox that has not ended, whichever engine it belongs to. A row that cannot be read is ended, so
