@@ -72,6 +72,8 @@ impl Keeper {
             return Err(error.into());
         }
         self.live = Some(live.clone());
+        // Whoever had it woken is about to use it.
+        drop(self.activity.begin());
         self.plug_in().await;
         stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
         self.is_now(Phase::Running(live), "woken");
@@ -90,8 +92,7 @@ impl Keeper {
         let (snapshot, _) = found.ok_or(SnapshotError::Unknown)?;
         // While there is still a machine to lose.
         snapshot.source(&engine).await.map_err(CreateError::from)?;
-        let mut info =
-            SandboxInfo { state: State::Hibernated, standing: snapshot.standing(), ..self.info.clone() };
+        let mut info = SandboxInfo { state: State::Hibernated, standing: snapshot.standing(), ..self.info.clone() };
         let slept = self.info.standing.restored.clone().filter(|_| self.live.is_none());
         if let Some(slept) = slept.filter(|slept| !info.timeline.snapshots().any(|known| known == slept)) {
             let mark = Mark::new(Cause::Rewind, &format!("rewind to {}", to.number));

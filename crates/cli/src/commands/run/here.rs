@@ -94,12 +94,7 @@ async fn create(
 }
 
 /// Runs the code and passes everything through, signals included.
-async fn execute(
-    sandbox: &Arc<Sandbox>,
-    options: &Run,
-    code: &Code,
-    signals: &mut Signals,
-) -> anyhow::Result<Report> {
+async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code, signals: &mut Signals) -> anyhow::Result<Report> {
     let spec = RunSpec {
         code: code.text.clone().into_bytes(),
         env: options.env.iter().cloned().collect(),
