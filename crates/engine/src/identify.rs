@@ -90,3 +90,28 @@ fn entropy() -> Result<String, IdentifyError> {
 fn unix_nanos() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_has_not_confirmed_is_not_believed() {
+        let whole = Proof {
+            unix_nanos: 0,
+            kernel_reseeded: true,
+            interpreters: 3,
+            interpreters_reseeded: 3,
+            hostname: "sandbox-1".to_owned(),
+        };
+        assert!(check(&whole, "sandbox-1").is_ok());
+        for lacking in [
+            Proof { kernel_reseeded: false, ..whole.clone() },
+            Proof { interpreters_reseeded: 2, ..whole.clone() },
+            Proof { interpreters_reseeded: 4, ..whole.clone() },
+            Proof { hostname: "sandbox-2".to_owned(), ..whole.clone() },
+        ] {
+            assert!(matches!(check(&lacking, "sandbox-1"), Err(IdentifyError::Proof(_))), "{lacking:?}");
+        }
+    }
+}

@@ -13,9 +13,7 @@ use sandling_vmm::disk::DiskError;
 use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineDir, MachineError};
 use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
 
-use super::info::{
-    Digests, Files, Part, SnapshotId, SnapshotInfo, Standing, Sum, Sums, disk_layer_name, top_name,
-};
+use super::info::{Digests, Files, Part, SnapshotId, SnapshotInfo, Standing, Sum, Sums, disk_layer_name, top_name};
 use crate::engine::Engine;
 use crate::lifecycle::Refused;
 use crate::sandbox::SandboxInfo;

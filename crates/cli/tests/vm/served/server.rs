@@ -40,16 +40,14 @@ impl Server {
 
     pub fn start_with(options: &[&str]) -> Self {
         let home = TempDir::new().unwrap();
-        let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
-        let mut child = command(&home, &arguments).spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(said.next().unwrap().unwrap().starts_with("sandling listens on http://127.0.0.1:"));
-        let deadline = Instant::now() + PATIENCE;
-        while std::fs::read_to_string(home.path().join("server")).map_or(0, |text| text.len()) == 0 {
-            assert!(Instant::now() < deadline, "the server never said where it is");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let child = serve(&home, options);
         Self { home, child: Mutex::new(child), sandbox: OnceLock::new() }
+    }
+
+    /// Another one in its place, after it was killed.
+    pub fn start_again(&mut self) {
+        let _ = std::fs::remove_file(self.home.path().join("server"));
+        self.child = Mutex::new(serve(&self.home, &["--standbys", "0"]));
     }
 
     pub fn address(&self) -> String {
@@ -136,6 +134,19 @@ impl Drop for Server {
         let _ = child.kill();
         let _ = child.wait();
     }
+}
+
+fn serve(home: &TempDir, options: &[&str]) -> Child {
+    let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
+    let mut child = command(home, &arguments).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().starts_with("sandling listens on http://127.0.0.1:"));
+    let deadline = Instant::now() + PATIENCE;
+    while std::fs::read_to_string(home.path().join("server")).map_or(0, |text| text.len()) == 0 {
+        assert!(Instant::now() < deadline, "the server never said where it is");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
 }
 
 fn command(home: &TempDir, arguments: &[&str]) -> Command {
