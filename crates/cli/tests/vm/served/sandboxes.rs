@@ -96,15 +96,7 @@ fn a_family_is_known_although_those_in_between_have_ended() {
     }
     let sibling = server.ok(&["fork", &first]).trim().to_owned();
     server.ok(&["rm", &line[1], &line[2]]);
-    let token = std::fs::read_to_string(server.home.path().join("token")).unwrap();
-    let mut stream = TcpStream::connect(server.address().strip_prefix("http://").unwrap()).unwrap();
-    let path = format!("/v1/sandboxes/{}/family", line[3]);
-    let token = token.trim();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n")
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let family: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let family = server.call("GET", &format!("/v1/sandboxes/{}/family", line[3]), "");
     let ids: Vec<_> = family.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, [first.as_str(), &line[3], &sibling]);
     assert_eq!(family[1]["parent_id"], line[2].as_str());

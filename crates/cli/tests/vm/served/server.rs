@@ -1,6 +1,7 @@
 //! A server of the tests' own: started by the first test that needs it, ended by the last one that has it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -72,6 +73,19 @@ impl Server {
         let ran = self.sandling(arguments);
         assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {}", text(&ran.stderr));
         text(&ran.stdout)
+    }
+
+    /// What the API answers to one request.
+    pub fn call(&self, method: &str, path: &str, body: &str) -> Value {
+        let token = std::fs::read_to_string(self.home.path().join("token")).unwrap();
+        let mut stream = TcpStream::connect(self.address().strip_prefix("http://").unwrap()).unwrap();
+        let (token, length) = (token.trim(), body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}");
+        let body = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
+        write!(stream, "{head}\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
     #[track_caller]
