@@ -1,8 +1,9 @@
 //! What was acknowledged is written down; what cannot be written down does not happen.
 
 use std::path::Path;
+use std::time::Duration;
 
-use sandling_engine::{ChangeError, CreateSpec, EndReason, LifetimeChange};
+use sandling_engine::{ChangeError, CreateSpec, EndReason, LifetimeChange, Sleep};
 
 use crate::harness::{engine, eventually, shell, spec};
 
@@ -54,6 +55,9 @@ async fn what_cannot_be_written_down_does_not_happen() {
     assert!(sandbox.hibernates());
     assert_eq!(directory(), 0, "a machine that was given up is still there");
     meddler.allow();
+    meddler.refuse("UPDATE ON sandboxes");
+    assert!(sandbox.end(EndReason::Requested).await.is_err());
+    meddler.allow();
     sandbox.wake().await.unwrap();
     assert_eq!(shell(&sandbox, "cat /root/file").await.stdout, "one\ntwo\n");
 
@@ -71,6 +75,27 @@ async fn what_cannot_be_written_down_does_not_happen() {
     assert_eq!(shell(&sandbox, "cat /root/file").await.stdout, "one\ntwo\n");
     engine.engine.rewind(&sandbox, &checkpoint).await.unwrap();
     assert_eq!(shell(&sandbox, "cat /root/file").await.stdout, "one\n");
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_sandbox_whose_time_is_over_falls_asleep_after_what_is_being_saved() {
+    let engine = engine().await;
+    let sleep = Sleep { is_free: true, at_the_end: true };
+    let ttl = Some(Duration::from_secs(3));
+    let sandbox = engine.engine.create(CreateSpec { sleep, ttl, ..spec("base") }).await.unwrap();
+    shell(&sandbox, "echo here > /root/file; head -c 30000000 /dev/urandom > /dev/shm/ballast").await;
+    let mut last = None;
+    // Until it sleeps, one after another is under way. It waits for a moment in which none is.
+    while let Ok((saved, _)) = engine.engine.snapshot(&sandbox, None, None).await {
+        last = Some(saved.id);
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+    eventually("it sleeps", || sandbox.hibernates()).await;
+    sandbox.wake().await.unwrap();
+    assert_eq!(shell(&sandbox, "cat /root/file").await.stdout, "here\n");
+    let begun = engine.engine.create(CreateSpec { from_snapshot: last, ..spec("base") }).await.unwrap();
+    assert_eq!(shell(&begun, "cat /root/file").await.stdout, "here\n");
     engine.close().await;
 }
 

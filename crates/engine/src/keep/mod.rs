@@ -217,10 +217,13 @@ impl Keeper {
                 let (result, ended) = match verdict {
                     Err(refused) => (Err(refused.into()), false),
                     Ok(Verdict::NothingToDo) => (Ok(()), false),
-                    Ok(Verdict::Go(State::Ended)) => {
-                        self.finish(reason).await;
-                        (Ok(()), true)
-                    }
+                    Ok(Verdict::Go(State::Ended)) => match self.give_up_image(&reason) {
+                        Ok(()) => {
+                            self.finish(reason).await;
+                            (Ok(()), true)
+                        }
+                        Err(error) => (Err(error.into()), false),
+                    },
                     Ok(Verdict::Go(_)) => (self.switch(request).await, false),
                 };
                 // The caller may have gone; the change stands.
