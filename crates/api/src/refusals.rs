@@ -46,6 +46,7 @@ impl From<ChangeError> for ApiError {
             ChangeError::Machine(source) => Self::internal(&source),
             ChangeError::Save(error) => error.into(),
             ChangeError::Wake(error) => error.into(),
+            ChangeError::Store(error) => error.into(),
         }
     }
 }

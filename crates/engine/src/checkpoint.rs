@@ -98,7 +98,7 @@ impl Engine {
         let _nothing_pending = sandbox.saves.quiet().await;
         let (answer, answered) = oneshot::channel();
         sandbox.ask_task(Command::NameCheckpoint { which: which.to_owned(), name, answer }).await?;
-        Ok(answered.await.map_err(|_| SnapshotError::CutOff)??)
+        answered.await.map_err(|_| SnapshotError::CutOff)?
     }
 
     /// Puts a sandbox back to a checkpoint, by number or name. It keeps its id; what runs in it ends, and what ran then

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use crate::home::Home;
+use crate::memory;
 use crate::network::NetworkConfig;
 
 /// `off`: see [`EngineConfig::thaw`].
@@ -19,6 +20,8 @@ pub struct EngineConfig {
     pub standbys: usize,
     /// Standbys give way, and none are made, while the host has less memory than this to spare.
     pub spare_memory_mib: u64,
+    /// How much memory the host can still give, in MiB; nothing where nobody knows.
+    pub available_memory_mib: fn() -> Option<u64>,
     /// How long a sandbox lives if nobody says otherwise.
     pub default_ttl: Duration,
     /// A persistent sandbox that nobody has used for so long hibernates; absent: never by itself.
@@ -42,6 +45,7 @@ impl EngineConfig {
             accelerator: AcceleratorChoice::Auto,
             standbys: 0,
             spare_memory_mib: 1024,
+            available_memory_mib: memory::available_mib,
             default_ttl: Duration::from_secs(3600),
             hibernate_after: Some(Duration::from_secs(300)),
             takeover: false,

@@ -20,7 +20,7 @@ use crate::store::StoreError;
 use crate::template::{Template, TemplateError};
 use crate::timeline::{MOST_CHECKPOINTS, Timeline};
 use crate::volume::{Attachment, Claimed, VolumeError, VolumeWish};
-use crate::{keep, memory, space};
+use crate::{keep, space};
 
 /// Whose sandboxes are, where nobody is told apart.
 pub const DEFAULT_WORKSPACE: &str = "default";
@@ -118,7 +118,7 @@ impl Engine {
         }
         let template = self.template(&spec.workspace, &spec.template, spec.vcpus, spec.memory_mib).await?;
         let disk_mib = spec.disk_mib(&template)?;
-        self.admit(&template)?;
+        self.admit(&template).await?;
         let volumes = self.claim_volumes(&spec.workspace, &spec.volumes, &[])?;
         let pids = spec.pids.unwrap_or(template.pids());
         // A machine that waits may be too narrow for a large volume.
@@ -233,7 +233,7 @@ impl Engine {
     }
 
     /// Refuses before anything is made, if the host could not bear it. Standbys make room first.
-    fn admit(&self, template: &Template) -> Result<(), CreateError> {
+    async fn admit(&self, template: &Template) -> Result<(), CreateError> {
         if let Some(available_mib) = space::available_mib(&self.maker.sandboxes)
             && available_mib < SPARE_DISK_MIB
         {
@@ -242,9 +242,15 @@ impl Engine {
         // A sandbox shares its template's memory; what it really takes is what it writes. A quarter is a guess on
         // the safe side of what was measured for Python sessions.
         let needed = u64::from(template.hardware.memory_mib) / 4;
-        match memory::available_mib() {
+        let enough = || match (self.config.available_memory_mib)() {
             Some(available_mib) if available_mib < needed + 256 => Err(CreateError::NoMemory { available_mib }),
             _ => Ok(()),
+        };
+        let mut shelves = self.shelves_for(&template.shape).into_iter();
+        loop {
+            let refused = enough();
+            let Some(shelf) = shelves.next().filter(|_| refused.is_err()) else { return refused };
+            while enough().is_err() && shelf.give_way().await {}
         }
     }
 }

@@ -174,6 +174,11 @@ impl Engine {
         self.store.events_after(workspace, sandbox.map(SandboxId::as_str), after, limit)
     }
 
+    /// The sandbox that one which has ended was forked from, as long as that is remembered.
+    pub fn parent_of_ended(&self, id: &SandboxId) -> Result<Option<SandboxId>, StoreError> {
+        Ok(self.store.parent_of(id.as_str())?.and_then(|parent| SandboxId::parse(&parent)))
+    }
+
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }
@@ -293,10 +298,17 @@ impl Engine {
             return None;
         }
         let mut shelves = self.shelves();
-        let shelf = shelves.entry(template.shape.clone()).or_insert_with(|| {
-            Shelf::new(template.clone(), self.maker.clone(), self.config.standbys, self.config.spare_memory_mib)
-        });
+        let shelf = shelves
+            .entry(template.shape.clone())
+            .or_insert_with(|| Shelf::new(template.clone(), self.maker.clone(), &self.config));
         Some(shelf.clone())
+    }
+
+    /// All shelves, that of this shape last: its standbys may be about to be claimed.
+    pub(crate) fn shelves_for(&self, shape: &Shape) -> Vec<Arc<Shelf>> {
+        let shelves = self.shelves();
+        let (own, others): (Vec<_>, Vec<_>) = shelves.iter().partition(|(of, _)| *of == shape);
+        others.into_iter().chain(own).map(|(_, shelf)| shelf.clone()).collect()
     }
 
     /// Enters a sandbox; false when the engine is closing.

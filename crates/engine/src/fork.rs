@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::create::{CreateError, attach};
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
-use crate::identify::{ClockError, identify};
+use crate::identify::{Confirmed, identify};
 use crate::network::Prepared;
 use crate::sandbox::{BootMode, Sandbox, SandboxId, SandboxInfo, UseError};
 use crate::snapshot::{Files, SaveTimes, SnapshotError, SnapshotInfo};
@@ -199,15 +199,15 @@ impl Engine {
             network,
             volumes: None,
         };
-        let (sandbox, clock) = self.restore_snapshot(snapshot, born, env.as_ref(), "forked").await?;
+        let (sandbox, confirmed) = self.restore_snapshot(snapshot, born, env.as_ref(), "forked").await?;
         let restored = begun.elapsed();
         let pages = sandbox.guest_pages().await?;
         let receipt = Receipt {
             parent: parent.id.clone(),
             snapshot: snapshot.id.to_string(),
             digest: snapshot.digest.clone(),
-            reseeded: true,
-            clock_error_ms: ms(clock.0),
+            reseeded: confirmed.reseeded,
+            clock_error_ms: ms(confirmed.clock_error),
             stored_bytes: snapshot.memory_bytes,
             disk_bytes: snapshot.disk_bytes,
             pages_shared: pages.shared,
@@ -231,7 +231,7 @@ impl Engine {
         born: Born,
         env: Option<&BTreeMap<String, String>>,
         event: &str,
-    ) -> Result<(Arc<Sandbox>, ClockError), CreateError> {
+    ) -> Result<(Arc<Sandbox>, Confirmed), CreateError> {
         let begun = Instant::now();
         let _held = self.hold_snapshot(&snapshot.id);
         let mut source = snapshot.source(self).await?;
@@ -241,7 +241,7 @@ impl Engine {
         let more_mib = born.volumes.as_ref().map(Claimed::largest_mib).unwrap_or_default();
         source.volume_mib = carried.claimed.largest_mib().max(more_mib);
         let made = self.maker.restore_as(id, &source).await?;
-        let clock = identify(made.link(), &made.id, env, born.pids).await?;
+        let confirmed = identify(made.link(), &made.id, env, born.pids).await?;
         born.network.settle(self, &made.id, made.link()).await?;
         if let Err(error) = carried.settle(&made).await {
             made.discard().await;
@@ -281,6 +281,6 @@ impl Engine {
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });
         let sandbox = self.hand_out(made, info)?;
         self.record(&id, &workspace, event, detail)?;
-        Ok((sandbox, clock))
+        Ok((sandbox, confirmed))
     }
 }

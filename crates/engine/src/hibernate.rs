@@ -27,8 +27,10 @@ pub(crate) async fn freeze(
     let volumes = Vec::new();
     let machine = &live.machine;
     let process = true;
-    let save = Save { engine, machine, info, id, name: None, listed: Listed::No, afterwards, volumes, process };
-    save.freeze().await
+    // From then on there is nothing else of it.
+    let lasting = info.lifetime.persistent || info.lifetime.sleep.at_the_end;
+    let (name, listed) = (None, Listed::No);
+    Save { engine, machine, info, id, name, listed, afterwards, volumes, process, lasting }.freeze().await
 }
 
 /// A machine that goes on where this sandbox was saved.
@@ -44,6 +46,12 @@ pub(crate) async fn wake(engine: &Arc<Engine>, info: &SandboxInfo) -> Result<Liv
         source.warm = None;
     }
     let made = engine.maker.restore_as(info.id.clone(), &source).await?;
-    identify(made.link(), &made.id, None, info.pids).await?;
-    Ok(made.into_live())
+    match identify(made.link(), &made.id, None, info.pids).await {
+        Ok(_) => Ok(made.into_live()),
+        Err(error) => {
+            // Not by dropping it: the next wake makes a directory of the same name.
+            made.discard().await;
+            Err(error.into())
+        }
+    }
 }

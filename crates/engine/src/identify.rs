@@ -25,10 +25,14 @@ pub enum IdentifyError {
     Proof(&'static str),
 }
 
-/// By how much the guest's clock was seen to differ, the way of the message included. Only a guest with a whole proof
-/// has one.
+/// What a guest has confirmed. Only one with a whole proof has any of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ClockError(pub(crate) Duration);
+pub(crate) struct Confirmed {
+    /// By how much its clock was seen to differ, the way of the message included.
+    pub(crate) clock_error: Duration,
+    /// Its kernel, and all interpreters that listen.
+    pub(crate) reseeded: bool,
+}
 
 /// Tells the guest who it is. The clock travels with the message, so on a host so busy that the answer is late, it
 /// cannot be proved right; then it is all told again.
@@ -37,7 +41,7 @@ pub(crate) async fn identify(
     id: &SandboxId,
     env: Option<&BTreeMap<String, String>>,
     pids: u32,
-) -> Result<ClockError, IdentifyError> {
+) -> Result<Confirmed, IdentifyError> {
     let begun = Instant::now();
     let hostname = format!("sandbox-{}", &id.as_str()[..8]);
     // The same again when it is woken: programs know a machine by this.
@@ -59,7 +63,7 @@ pub(crate) async fn identify(
         check(&proof, &hostname)?;
         let clock_error = Duration::from_nanos(now.abs_diff(proof.unix_nanos));
         if clock_error <= CLOCK_TOLERANCE {
-            return Ok(ClockError(clock_error));
+            return Ok(Confirmed { clock_error, reseeded: reseeded(&proof) });
         }
         if begun.elapsed() > WITHIN {
             return Err(IdentifyError::Clock);
@@ -71,13 +75,17 @@ fn check(proof: &Proof, hostname: &str) -> Result<(), IdentifyError> {
     if !proof.kernel_reseeded {
         return Err(IdentifyError::Proof("the kernel's random generator was not reseeded"));
     }
-    if proof.interpreters_reseeded != proof.interpreters {
+    if !reseeded(proof) {
         return Err(IdentifyError::Proof("an interpreter was not reseeded"));
     }
     if proof.hostname != hostname {
         return Err(IdentifyError::Proof("the host name is not its own"));
     }
     Ok(())
+}
+
+fn reseeded(proof: &Proof) -> bool {
+    proof.kernel_reseeded && proof.interpreters_reseeded == proof.interpreters
 }
 
 fn entropy() -> Result<String, IdentifyError> {
@@ -89,4 +97,29 @@ fn entropy() -> Result<String, IdentifyError> {
 
 fn unix_nanos() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_that_has_not_confirmed_is_not_believed() {
+        let whole = Proof {
+            unix_nanos: 0,
+            kernel_reseeded: true,
+            interpreters: 3,
+            interpreters_reseeded: 3,
+            hostname: "sandbox-1".to_owned(),
+        };
+        assert!(check(&whole, "sandbox-1").is_ok());
+        for lacking in [
+            Proof { kernel_reseeded: false, ..whole.clone() },
+            Proof { interpreters_reseeded: 2, ..whole.clone() },
+            Proof { interpreters_reseeded: 4, ..whole.clone() },
+            Proof { hostname: "sandbox-2".to_owned(), ..whole.clone() },
+        ] {
+            assert!(matches!(check(&lacking, "sandbox-1"), Err(IdentifyError::Proof(_))), "{lacking:?}");
+        }
+    }
 }

@@ -15,14 +15,15 @@ use sandling_vmm::machine::{GuestPages, Machine, MachineError, Usage as HostUsag
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::checkpoint::CheckpointError;
 use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
 use crate::network::{Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
 use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
-use crate::store::Listed;
-use crate::timeline::{Checkpoint, Mark, Timeline, TimelineError};
+use crate::store::{Listed, StoreError};
+use crate::timeline::{Checkpoint, Mark, Timeline};
 use crate::volume::{Attachment, OnVolumes, VolumeError};
 
 /// A sandbox's id: a UUID, parsed once at the edge.
@@ -170,7 +171,7 @@ pub(crate) enum Command {
     },
     SetLifetime {
         change: LifetimeChange,
-        answer: oneshot::Sender<()>,
+        answer: oneshot::Sender<Result<(), StoreError>>,
     },
     SetNetwork {
         change: NetworkChange,
@@ -198,7 +199,7 @@ pub(crate) enum Command {
         checkpoint: Option<Checkpoint>,
         /// A checkpoint that must not go for it.
         spared: Option<u64>,
-        answer: oneshot::Sender<()>,
+        answer: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Go on from a checkpoint. The answer is where it was.
     Rewind {
@@ -208,11 +209,12 @@ pub(crate) enum Command {
     /// Its disk no longer stands on these layers.
     Folded {
         layers: Vec<SnapshotId>,
+        answer: oneshot::Sender<()>,
     },
     NameCheckpoint {
         which: String,
         name: Option<String>,
-        answer: oneshot::Sender<Result<Checkpoint, TimelineError>>,
+        answer: oneshot::Sender<Result<Checkpoint, CheckpointError>>,
     },
     /// Stop looking after the machine, which goes on by itself.
     LetGo,
@@ -228,6 +230,8 @@ pub enum ChangeError {
     Save(#[from] SnapshotError),
     #[error("it could not be woken")]
     Wake(#[from] CreateError),
+    #[error("it could not be written down, so it is as it was")]
+    Store(#[from] StoreError),
 }
 
 /// Why a sandbox could not be used.
@@ -337,12 +341,13 @@ impl Sandbox {
     }
 
     /// Changes how long it may live.
-    pub async fn set_lifetime(&self, change: LifetimeChange) {
+    pub async fn set_lifetime(&self, change: LifetimeChange) -> Result<(), ChangeError> {
         let (answer, answered) = oneshot::channel();
-        if self.commands.send(Command::SetLifetime { change, answer }).await.is_ok() {
-            // A task that ended in between has nothing left to expire.
-            let _ = answered.await;
+        if self.commands.send(Command::SetLifetime { change, answer }).await.is_err() {
+            return Ok(());
         }
+        // A task that ended in between has nothing left to expire.
+        Ok(answered.await.unwrap_or(Ok(()))?)
     }
 
     /// Sends its task something that must be answered.

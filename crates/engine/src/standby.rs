@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use crate::config::EngineConfig;
 use crate::made::{Made, Maker};
-use crate::memory;
 use crate::template::Template;
 
 /// How often a shelf looks whether memory has become short, and whether its standbys are still alive.
@@ -26,6 +26,7 @@ pub(crate) struct Shelf {
     maker: Arc<Maker>,
     wanted: usize,
     spare_memory_mib: u64,
+    available_memory_mib: fn() -> Option<u64>,
     ready: Mutex<VecDeque<Made>>,
     /// Held while a standby is being made; whoever closes the shelf waits for it.
     making: tokio::sync::Mutex<()>,
@@ -37,12 +38,13 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
-    pub(crate) fn new(template: Arc<Template>, maker: Arc<Maker>, wanted: usize, spare_memory_mib: u64) -> Arc<Self> {
+    pub(crate) fn new(template: Arc<Template>, maker: Arc<Maker>, config: &EngineConfig) -> Arc<Self> {
         let shelf = Arc::new(Self {
             template,
             maker,
-            wanted,
-            spare_memory_mib,
+            wanted: config.standbys,
+            spare_memory_mib: config.spare_memory_mib,
+            available_memory_mib: config.available_memory_mib,
             ready: Mutex::default(),
             making: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
@@ -96,8 +98,17 @@ impl Shelf {
         }
     }
 
+    /// Ends a standby, if there is one, so that something else has its memory.
+    pub(crate) async fn give_way(&self) -> bool {
+        let given = self.ready().pop_back();
+        let Some(made) = given else { return false };
+        tracing::info!(template = %self.template.name, "a standby gives way: memory is short");
+        made.discard().await;
+        true
+    }
+
     fn short_of_memory(&self) -> bool {
-        memory::available_mib().is_some_and(|available| available < self.spare_memory_mib)
+        (self.available_memory_mib)().is_some_and(|available| available < self.spare_memory_mib)
     }
 
     /// Does the next thing that is to be done, or says how long there is nothing to do.
@@ -107,12 +118,7 @@ impl Shelf {
             return Some(LOOK_EVERY);
         }
         if self.short_of_memory() {
-            let given = self.ready().pop_back();
-            if let Some(made) = given {
-                tracing::info!(template = %self.template.name, "a standby gives way: memory is short");
-                made.discard().await;
-            }
-            return Some(LOOK_EVERY);
+            return if self.give_way().await { None } else { Some(LOOK_EVERY) };
         }
         self.ready().retain(Made::is_alive);
         if self.ready().len() >= self.wanted {

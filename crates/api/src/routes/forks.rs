@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::{EndReason, FORK_TREE, Fork, ForkSpec, OnVolumes, Sandbox, SandboxInfo};
+use sandling_engine::{EndReason, FORK_TREE, Fork, ForkSpec, OnVolumes, Sandbox, SandboxId, SandboxInfo};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -135,7 +135,7 @@ fn tree_of(info: &SandboxInfo) -> Option<&str> {
 
 /// The family of a sandbox
 ///
-/// Those that live of all that come from the same first one, and itself.
+/// Those that live of all that come from the same first one, and itself. Those in between may have ended.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/family", tag = "forks", params(("id" = String, Path)),
     responses((status = 200, body = Vec<RelativeView>)),
@@ -148,24 +148,40 @@ async fn family(
     app.engine.settled().await;
     let sandbox = caller.sandbox(&app, &id).await?.info();
     let all = app.engine.list_of(caller.workspace().as_str());
-    let parents: BTreeMap<_, _> = all.iter().map(|info| (info.id.clone(), info.parent.clone())).collect();
-    // An ancestor that has ended is the root as far as anybody can tell.
-    let root = |info: &SandboxInfo| {
-        let mut at = info.id.clone();
-        while let Some(Some(parent)) = parents.get(&at) {
-            at = parent.clone();
-        }
-        at
-    };
-    let own = root(&sandbox);
-    let relatives = all.iter().filter(|info| root(info) == own);
-    Ok(Json(
-        relatives
-            .map(|info| RelativeView {
+    let mut parents: BTreeMap<_, _> = all.iter().map(|info| (info.id.clone(), info.parent.clone())).collect();
+    let own = root(&app, &mut parents, &sandbox.id)?;
+    let mut relatives = Vec::new();
+    for info in all {
+        if root(&app, &mut parents, &info.id)? == own {
+            relatives.push(RelativeView {
                 id: info.id.to_string(),
                 parent_id: info.parent.as_ref().map(ToString::to_string),
                 created_at: info.created_at.to_string(),
-            })
-            .collect(),
-    ))
+            });
+        }
+    }
+    Ok(Json(relatives))
+}
+
+/// The first ancestor that anybody remembers, ended or not.
+fn root(
+    app: &App,
+    parents: &mut BTreeMap<SandboxId, Option<SandboxId>>,
+    of: &SandboxId,
+) -> Result<SandboxId, ApiError> {
+    let mut at = of.clone();
+    loop {
+        let parent = match parents.get(&at) {
+            Some(parent) => parent.clone(),
+            None => {
+                let parent = app.engine.parent_of_ended(&at)?;
+                parents.insert(at.clone(), parent.clone());
+                parent
+            }
+        };
+        match parent {
+            Some(parent) => at = parent,
+            None => return Ok(at),
+        }
+    }
 }

@@ -49,7 +49,7 @@ async fn patch(
     body: JsonBody<LifecyclePatch>,
 ) -> Result<Json<LifecycleView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    sandbox.set_lifetime(body.value.into_change()?).await;
+    sandbox.set_lifetime(body.value.into_change()?).await?;
     Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
 }
 

@@ -19,7 +19,14 @@ use crate::options::{Common, Serve};
 pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
     check(options.listen)?;
     let network = NetworkConfig { builds: options.build_network.clone(), ..options.outside.config()? };
-    let config = EngineConfig { standbys: options.standbys, takeover: true, network, ..config(common)? };
+    let config = EngineConfig {
+        standbys: options.standbys,
+        spare_memory_mib: options.spare_memory,
+        hibernate_after: (options.hibernate_after > 0).then(|| Duration::from_secs(options.hibernate_after)),
+        takeover: true,
+        network,
+        ..config(common)?
+    };
     let home = config.home.clone();
     let engine = Engine::open(config).await?;
     let access = Access::open(&home, AccessSettings::from_environment())?;

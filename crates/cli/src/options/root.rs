@@ -244,6 +244,12 @@ pub struct Serve {
     /// Machines kept ready per template, once it was used; 0 for none
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub standbys: usize,
+    /// Machines that are kept ready give way, and none are made, while the host has less memory than this to spare
+    #[arg(long, default_value_t = 1024, value_name = "MIB", env = "SANDLING_SPARE_MEMORY")]
+    pub spare_memory: u64,
+    /// Persistent sandboxes that nobody has used for so many seconds hibernate; 0: none does so by itself
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "SANDLING_HIBERNATE_AFTER")]
+    pub hibernate_after: u64,
     #[command(flatten)]
     pub outside: Outside,
     /// What the steps of a template's build may reach: deny, open, or a list as of --allow

@@ -2,15 +2,17 @@
 
 use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, Home, ImportError};
 
-use crate::harness::{SANDLING, engine, shell, spec};
+use crate::fork::{furnish, inspect};
+use crate::harness::{SANDLING, engine, eventually, shell, spec};
 
 #[tokio::test]
 async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     let here = engine().await;
     let sandbox = here.sandbox().await;
-    shell(&sandbox, "echo carried > /root/file; setsid sleep 4321 </dev/null >/dev/null 2>&1 &").await;
+    furnish(&sandbox).await;
+    shell(&sandbox, "echo carried > /root/carried").await;
     here.engine.snapshot(&sandbox, None, None).await.unwrap();
-    shell(&sandbox, "echo twice >> /root/file").await;
+    shell(&sandbox, "echo twice >> /root/carried").await;
     let (snapshot, _) = here.engine.snapshot(&sandbox, Some("mine".to_owned()), None).await.unwrap();
     let mut exported = Vec::new();
     here.engine.export_snapshot(&snapshot, &mut exported).unwrap();
@@ -21,7 +23,8 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     here.engine.delete_snapshot("default", &snapshot.id).await.unwrap();
     sandbox.end(EndReason::Requested).await.unwrap();
     let begun = here.engine.create(CreateSpec { from_snapshot: Some(again.id), ..spec("base") }).await.unwrap();
-    assert_eq!(shell(&begun, "cat /root/file; pgrep -fc 'sleep 4321'").await.stdout, "carried\ntwice\n1\n");
+    inspect(&begun, 1).await;
+    assert_eq!(shell(&begun, "cat /root/carried").await.stdout, "carried\ntwice\n");
     here.close().await;
 
     // No templates at all.
@@ -43,16 +46,24 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     let imported = there.import_snapshot("default", Some("yours".to_owned()), exported.as_slice()).unwrap();
     let wish = CreateSpec { from_snapshot: Some(imported.id.clone()), ..spec("base") };
     let begun = there.create(wish.clone()).await.unwrap();
-    assert_eq!(shell(&begun, "cat /root/file; pgrep -fc 'sleep 4321'").await.stdout, "carried\ntwice\n1\n");
+    inspect(&begun, 1).await;
+    assert_eq!(shell(&begun, "cat /root/carried").await.stdout, "carried\ntwice\n");
     // What stands on it can be saved again, and so on.
-    shell(&begun, "echo thrice >> /root/file").await;
+    shell(&begun, "echo thrice >> /root/carried").await;
     begun.hibernate().await.unwrap();
     begun.wake().await.unwrap();
+    // Its disk is folded like any other's.
+    let height = || begun.info().standing.disk.len();
+    for _ in height()..12 {
+        there.checkpoint(&begun, None).await.unwrap();
+    }
+    eventually("its disk is folded", || height() < 3).await;
+    inspect(&begun, 2).await;
     let (next, _) = there.snapshot(&begun, None, None).await.unwrap();
     there.delete_snapshot("default", &imported.id).await.unwrap();
     begun.end(EndReason::Requested).await.unwrap();
     let last = there.create(CreateSpec { from_snapshot: Some(next.id.clone()), ..wish }).await.unwrap();
-    assert_eq!(shell(&last, "tail -1 /root/file").await.stdout, "thrice\n");
+    assert_eq!(shell(&last, "tail -1 /root/carried").await.stdout, "thrice\n");
     last.end(EndReason::Requested).await.unwrap();
     there.delete_snapshot("default", &next.id).await.unwrap();
     let left: Vec<_> = std::fs::read_dir(elsewhere.path().join("snapshots")).unwrap().flatten().collect();

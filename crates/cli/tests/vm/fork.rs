@@ -9,9 +9,15 @@ use sandling_protocol::{ContextSpec, Language};
 use crate::contexts::cell;
 use crate::harness::{config, engine, shell, spec};
 
-/// A session with something of everything: a variable, a file, half of one, a process with an open file and an open
-/// socket.
-async fn furnish(sandbox: &Arc<Sandbox>) {
+/// What runs in the background: all that it writes to its open file has gone over its open socket.
+const TICKER: &str = "import socket, time\nlines = open('/tmp/ticks', 'w', buffering=1)\n\
+    server = socket.create_server(('127.0.0.1', 7002))\nclient = socket.create_connection(('127.0.0.1', 7002))\n\
+    peer, _ = server.accept()\nnumber = 0\nwhile True:\n    number += 1\n    client.sendall(b'%d\\n' % number)\n    \
+    lines.write(peer.recv(100).decode())\n    time.sleep(0.05)\n";
+
+/// A session with something of everything: a variable, a file, half of one, an interpreter and a process that each have
+/// an open file and an open socket.
+pub async fn furnish(sandbox: &Arc<Sandbox>) {
     let context =
         ContextSpec { id: "c".to_owned(), language: Language::Python, cwd: None, env: Default::default(), user: None };
     sandbox.create_context(context).await.unwrap();
@@ -20,13 +26,16 @@ async fn furnish(sandbox: &Arc<Sandbox>) {
         client = socket.create_connection(('127.0.0.1', 7001))\npeer, _ = server.accept()";
     let furnished = cell(sandbox, "c", code).await;
     assert_eq!(furnished.stderr, "");
-    let started =
-        shell(sandbox, "echo a file > /root/file; (while sleep 0.05; do echo tick; done) > /tmp/ticks & echo $!");
-    assert_eq!(started.await.exit.code, 0);
+    let line = format!(
+        "echo a file > /root/file; cat > /root/ticker.py <<'EOF'\n{TICKER}EOF\n\
+        python3 /root/ticker.py > /tmp/ticker.log 2>&1 & until [ -s /tmp/ticks ]; do sleep 0.05; done"
+    );
+    let started = shell(sandbox, &line).await;
+    assert_eq!(started.exit.code, 0, "{}", started.stderr);
 }
 
 /// Looks for all of it, for the so-manieth time in this sandbox and its ancestors.
-async fn inspect(sandbox: &Arc<Sandbox>, time: usize) {
+pub async fn inspect(sandbox: &Arc<Sandbox>, time: usize) {
     assert_eq!(cell(sandbox, "c", "x[0]").await.value, "'a variable'");
     let whole = cell(sandbox, "c", "half.write('second half'); half.flush(); open('/tmp/half').read()").await;
     assert_eq!(whole.value, format!("'first half, {}'", "second half".repeat(time)));
@@ -34,7 +43,9 @@ async fn inspect(sandbox: &Arc<Sandbox>, time: usize) {
     assert_eq!(sent.value, "b'over the socket'");
     let ran = shell(
         sandbox,
-        "cat /root/file; a=$(wc -l < /tmp/ticks); sleep 1; b=$(wc -l < /tmp/ticks); [ $b -gt $a ] && echo ticks",
+        "cat /root/file; a=$(wc -l < /tmp/ticks); for look in $(seq 100); do [ $(wc -l < /tmp/ticks) -gt $a ] && break; \
+        sleep 0.1; done; [ $(wc -l < /tmp/ticks) -gt $a ] && echo ticks; \
+        n=$(wc -l < /tmp/ticks); seq $n > /tmp/all; head -n $n /tmp/ticks | cmp - /tmp/all; cat /tmp/ticker.log",
     );
     assert_eq!(ran.await.stdout, "a file\nticks\n");
 }
@@ -71,14 +82,18 @@ async fn a_fork_has_everything_of_its_parent_and_the_parent_goes_on() {
     assert_eq!(seen.len(), total, "something was drawn twice: {seen:?}");
     assert_eq!(shell(&forks[0].sandbox, "cat /root/later").await.exit.code, 1, "a child sees what came later");
 
-    // A fork of a fork, after its parent has gone.
-    let grandchild = engine.engine.fork(&forks[0].sandbox, ForkSpec { children: 1, ..ForkSpec::default() }).await;
-    let grandchild = grandchild.unwrap().remove(0).sandbox;
+    // A fork of a fork of a fork, after those before it have gone.
+    let one = || ForkSpec { children: 1, ..ForkSpec::default() };
+    let grandchild = engine.engine.fork(&forks[0].sandbox, one()).await.unwrap().remove(0).sandbox;
     for sandbox in forks.iter().map(|fork| &fork.sandbox).chain([&parent]) {
         sandbox.end(EndReason::Requested).await.unwrap();
     }
     inspect(&grandchild, 2).await;
+    let last = engine.engine.fork(&grandchild, one()).await.unwrap().remove(0).sandbox;
+    assert_eq!(last.info().parent.as_ref(), Some(grandchild.id()));
     grandchild.end(EndReason::Requested).await.unwrap();
+    inspect(&last, 3).await;
+    last.end(EndReason::Requested).await.unwrap();
     let left: Vec<_> = std::fs::read_dir(engine.home.path().join("snapshots")).unwrap().flatten().collect();
     assert!(left.is_empty(), "nobody stands on {left:?}");
     engine.close().await;

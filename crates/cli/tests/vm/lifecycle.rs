@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use sandling_engine::{CreateSpec, EndReason, RunSpec, State};
+use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, RunSpec, State};
 
-use crate::harness::{chain, engine, python, run, shell, spec};
+use crate::harness::{chain, config, engine, eventually, python, run, shell, spec};
 
 #[tokio::test]
 async fn the_boundary_says_what_holds_and_the_machine_is_as_asked() {
@@ -107,5 +107,22 @@ async fn twenty_at_once_all_answer_and_all_go() {
     let mut answers = making.join_all().await;
     answers.sort_unstable();
     assert_eq!(answers, (0..20).collect::<Vec<_>>());
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn a_persistent_sandbox_that_nobody_uses_hibernates_and_any_other_does_not() {
+    let home = tempfile::TempDir::new().unwrap();
+    let wish = EngineConfig { hibernate_after: Some(Duration::from_secs(1)), ..config(&home) };
+    let engine = Engine::open(wish).await.unwrap();
+    let kept = engine.create(CreateSpec { persistent: true, ..spec("base") }).await.unwrap();
+    let other = engine.create(spec("base")).await.unwrap();
+    // One that works is not idle.
+    assert_eq!(shell(&kept, "echo here > /root/file; sleep 2; cat /root/file").await.stdout, "here\n");
+    eventually("it sleeps", || kept.hibernates()).await;
+    kept.wake().await.unwrap();
+    assert_eq!(shell(&kept, "cat /root/file").await.stdout, "here\n");
+    eventually("it sleeps again", || kept.hibernates()).await;
+    assert_eq!(other.info().state, State::Running);
     engine.close().await;
 }

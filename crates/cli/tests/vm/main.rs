@@ -4,12 +4,14 @@
 mod carry;
 mod cli;
 mod contexts;
+mod durable;
 mod files;
 mod fork;
 mod harness;
 mod hostile;
 mod identity;
 mod kept;
+mod killed;
 mod lifecycle;
 mod many_forks;
 #[path = "../../../network/tests/suite/namespace.rs"]
@@ -25,4 +27,5 @@ mod served;
 #[allow(dead_code, reason = "the gateway's own tests use the rest of it")]
 mod servers;
 mod standbys;
+mod torn;
 mod volume;

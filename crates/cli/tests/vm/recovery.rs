@@ -53,6 +53,26 @@ async fn a_killed_run_leaves_nothing_that_the_next_start_does_not_end() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_interrupted_while_its_sandbox_is_made_leaves_nothing() {
+    let home = tempfile::TempDir::new().unwrap();
+    let mut child = Command::new(SANDLING)
+        .args(["run", "-c", "import time; time.sleep(600)"])
+        .env("SANDLING_HOME", home.path())
+        .env("SANDLING_TEMPLATES", templates())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let machines = || std::fs::read_dir(home.path().join("sandboxes")).into_iter().flatten().count();
+    eventually("a machine is being made", || machines() > 0).await;
+    // SAFETY: plain kill(2) of a child of ours that was not waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(machines(), 0, "a machine was left behind");
+}
+
+#[tokio::test]
 async fn a_second_engine_leaves_the_sandboxes_of_the_first_alone() {
     let first = engine().await;
     let sandbox = first.sandbox().await;

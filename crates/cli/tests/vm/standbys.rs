@@ -1,6 +1,10 @@
 //! Standbys: claimed, replaced behind the request, gone with the engine, and given up when memory is short.
 
-use sandling_engine::{BootMode, EngineConfig};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sandling_engine::{BootMode, CreateError, EndReason, Engine, EngineConfig};
 
 use crate::harness::{config, engine_with, eventually, python, spec};
 
@@ -32,18 +36,37 @@ async fn two_claims_of_one_shelf_differ() {
     engine.close().await;
 }
 
+/// How much memory the host of this test has to give, in MiB.
+static AVAILABLE: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Where its machines are.
+static MACHINES: OnceLock<PathBuf> = OnceLock::new();
+
+fn machines() -> usize {
+    std::fs::read_dir(MACHINES.get().unwrap()).into_iter().flatten().count()
+}
+
 #[tokio::test]
 async fn standbys_give_way_when_memory_is_short() {
     let home = tempfile::TempDir::new().unwrap();
-    // No host has this much to spare, so the shelf must stay empty and creates must still work.
-    let wish = EngineConfig { standbys: 2, spare_memory_mib: u64::MAX, ..config(&home) };
-    let engine = sandling_engine::Engine::open(wish).await.unwrap();
-    for _ in 0..2 {
-        let sandbox = engine.create(spec("base")).await.unwrap();
-        assert_eq!(sandbox.info().boot_mode, BootMode::Restore);
-        sandbox.end(sandling_engine::EndReason::Requested).await.unwrap();
-    }
-    let sandboxes = home.path().join("sandboxes");
-    eventually("an empty shelf", || std::fs::read_dir(&sandboxes).unwrap().count() == 0).await;
+    MACHINES.set(home.path().join("sandboxes")).unwrap();
+    // What a machine that waits has is missing elsewhere.
+    let available_memory_mib = || Some(AVAILABLE.load(Ordering::SeqCst).saturating_sub(100 * machines() as u64));
+    let wish = EngineConfig { standbys: 2, spare_memory_mib: 500, available_memory_mib, ..config(&home) };
+    let engine = Engine::open(wish).await.unwrap();
+    engine.warm_up("base").await.unwrap();
+    assert_eq!(machines(), 2);
+    // Enough for a sandbox, if nothing else is there. The shelf itself would notice seconds later.
+    AVAILABLE.store(400, Ordering::SeqCst);
+    let sandbox = engine.create(spec("base")).await.unwrap();
+    assert_eq!(sandbox.info().boot_mode, BootMode::Restore);
+    let refused = engine.create(spec("base")).await;
+    assert!(matches!(refused, Err(CreateError::NoMemory { available_mib: 300 })), "{:?}", refused.err());
+    sandbox.end(EndReason::Requested).await.unwrap();
+    // By themselves, too.
+    AVAILABLE.store(u64::MAX, Ordering::SeqCst);
+    engine.warm_up("base").await.unwrap();
+    assert_eq!(machines(), 2);
+    AVAILABLE.store(100, Ordering::SeqCst);
+    eventually("an empty shelf", || machines() == 0).await;
     engine.close().await;
 }

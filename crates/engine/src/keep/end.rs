@@ -4,9 +4,19 @@ use super::Keeper;
 use crate::lifecycle::State;
 use crate::sandbox::{EndReason, Live, Phase};
 use crate::snapshot::Standing;
+use crate::store::StoreError;
 use crate::{made, volume};
 
 impl Keeper {
+    /// Of one that hibernates nothing but its row is left, so that is what has to end: it would be there again at the
+    /// next start.
+    pub(super) fn give_up_image(&self, reason: &EndReason) -> Result<(), StoreError> {
+        match self.engine.upgrade().filter(|_| self.live.is_none()) {
+            Some(engine) => engine.store.end_sandbox(self.info.id.as_str(), &reason.to_string()),
+            None => Ok(()),
+        }
+    }
+
     /// Ends the machine, removes its directory, writes it down, and only then says so.
     pub(super) async fn finish(&mut self, reason: EndReason) {
         self.network.detach();
@@ -25,7 +35,7 @@ impl Keeper {
                 tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its own copies of volumes were not removed");
             }
             if self.info.standing != Standing::default()
-                && let Err(error) = engine.sweep_snapshots().await
+                && let Err(error) = engine.sweep_with(&self.info.standing.disk).await
             {
                 tracing::warn!(error = &error as &dyn std::error::Error, "what it stood on was not swept");
             }

@@ -7,18 +7,20 @@ mod sleep;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 
+use crate::checkpoint::CheckpointError;
 use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
 use crate::lifecycle::{self, Request, State, Verdict};
 use crate::network::Network;
 use crate::sandbox::{ChangeError, Command, EndReason, Live, Phase, Sandbox, SandboxInfo};
-use crate::snapshot::Standing;
+use crate::snapshot::{Saves, Standing};
 use crate::stall;
-use crate::timeline::Timeline;
+use crate::store::StoreError;
+use crate::timeline::{Checkpoint, Timeline};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
 const REFRESH: Duration = Duration::from_secs(10);
@@ -39,8 +41,9 @@ struct Keeper {
     stalled: Arc<watch::Sender<bool>>,
     /// What the machine was last told.
     told: Option<SystemTime>,
-    /// When it last could not hibernate.
-    drowsy_since: Option<std::time::Instant>,
+    saves: Saves,
+    /// It could not hibernate, and does not try again before.
+    awake_until: Option<Instant>,
 }
 
 /// Registers a sandbox and starts its task; nothing if the engine is closing. Without a machine, it hibernates.
@@ -53,6 +56,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let network = Network::new(info.network.clone(), engine.outside.limits);
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
+    let saves = Saves::default();
     let stalled = Arc::new(watch::Sender::new(false));
     if let Some(live) = &live {
         stall::watch(live, observed.clone(), stalled.clone(), noting(engine, &info));
@@ -67,7 +71,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         standing: stood,
         timeline: past,
         network: network.clone(),
-        saves: Default::default(),
+        saves: saves.clone(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
     let mut keeper = Keeper {
@@ -83,7 +87,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         activity,
         stalled,
         told: None,
-        drowsy_since: None,
+        saves,
+        awake_until: None,
     };
     // Before anybody hears of it: its time ends even if this process does so now.
     keeper.tell_machine(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));
@@ -158,10 +163,8 @@ impl Keeper {
     async fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::SetLifetime { change, answer } => {
-                self.info.lifetime = self.lifetime.borrow().changed(change);
-                self.lifetime.send_replace(self.info.lifetime);
-                self.write_down();
-                let _ = answer.send(());
+                let lifetime = self.info.lifetime.changed(change);
+                let _ = answer.send(self.become_so(SandboxInfo { lifetime, ..self.info.clone() }));
                 false
             }
             Command::SetNetwork { change, answer } => {
@@ -178,11 +181,12 @@ impl Keeper {
                 false
             }
             Command::Saved { snapshot, checkpoint, spared, answer } => {
+                let mut info = self.info.clone();
                 if let Some(checkpoint) = checkpoint {
-                    self.info.timeline.add(checkpoint, spared);
+                    info.timeline.add(checkpoint, spared);
                 }
-                self.stand(Standing { saved: Some(snapshot), ..self.info.standing.clone() });
-                let _ = answer.send(());
+                info.standing.saved = Some(snapshot);
+                let _ = answer.send(self.become_so(info));
                 false
             }
             Command::Rewind { to, answer } => {
@@ -190,16 +194,15 @@ impl Keeper {
                 let _ = answer.send(self.rewind(&to).await);
                 false
             }
-            Command::Folded { layers } => {
-                let mut standing = self.info.standing.clone();
-                standing.disk.retain(|layer| !layers.contains(layer));
-                self.stand(standing);
+            Command::Folded { layers, answer } => {
+                let mut info = self.info.clone();
+                info.standing.disk.retain(|layer| !layers.contains(layer));
+                self.is_so(info);
+                let _ = answer.send(());
                 false
             }
             Command::NameCheckpoint { which, name, answer } => {
-                let named = self.info.timeline.rename(&which, name);
-                self.stand(self.info.standing.clone());
-                let _ = answer.send(named);
+                let _ = answer.send(self.name_checkpoint(&which, name));
                 false
             }
             Command::LetGo => {
@@ -214,10 +217,13 @@ impl Keeper {
                 let (result, ended) = match verdict {
                     Err(refused) => (Err(refused.into()), false),
                     Ok(Verdict::NothingToDo) => (Ok(()), false),
-                    Ok(Verdict::Go(State::Ended)) => {
-                        self.finish(reason).await;
-                        (Ok(()), true)
-                    }
+                    Ok(Verdict::Go(State::Ended)) => match self.give_up_image(&reason) {
+                        Ok(()) => {
+                            self.finish(reason).await;
+                            (Ok(()), true)
+                        }
+                        Err(error) => (Err(error.into()), false),
+                    },
                     Ok(Verdict::Go(_)) => (self.switch(request).await, false),
                 };
                 // The caller may have gone; the change stands.
@@ -227,7 +233,23 @@ impl Keeper {
         }
     }
 
-    fn write_down(&self) {
+    /// Writes down what is to become of it, and only then is it so. Otherwise it is as it was.
+    fn become_so(&mut self, info: SandboxInfo) -> Result<(), StoreError> {
+        let sleeps = [&info, &self.info].iter().any(|info| info.state == State::Hibernated);
+        match self.engine.upgrade() {
+            // What it is woken from, and that it was.
+            Some(engine) if sleeps => engine.store.update_sandbox_lastingly(&info)?,
+            Some(engine) => engine.store.update_sandbox(&info)?,
+            None => {}
+        }
+        self.tell(info);
+        Ok(())
+    }
+
+    /// Writes down what has become of it already. If that fails, its row is behind in what can be found out again, and
+    /// the next thing that is written makes up for it.
+    fn is_so(&mut self, info: SandboxInfo) {
+        self.tell(info);
         if let Some(engine) = self.engine.upgrade()
             && let Err(error) = engine.store.update_sandbox(&self.info)
         {
@@ -235,36 +257,59 @@ impl Keeper {
         }
     }
 
-    /// Writes down what it stands on and where it can go back to.
-    fn stand(&mut self, standing: Standing) {
-        self.info.standing = standing;
+    fn tell(&mut self, info: SandboxInfo) {
+        self.info = info;
+        self.lifetime.send_replace(self.info.lifetime);
         self.standing.send_replace(self.info.standing.clone());
         self.timeline.send_replace(self.info.timeline.clone());
-        self.write_down();
+    }
+
+    fn name_checkpoint(&mut self, which: &str, name: Option<String>) -> Result<Checkpoint, CheckpointError> {
+        let mut info = self.info.clone();
+        let named = info.timeline.rename(which, name)?;
+        self.become_so(info).map_err(ChangeError::Store)?;
+        Ok(named)
     }
 
     async fn switch(&mut self, request: Request) -> Result<(), ChangeError> {
         match (request, self.live.clone()) {
             (Request::Hibernate, Some(live)) => self.hibernate(&live).await,
             (_, None) => self.wake().await,
-            (Request::Pause, Some(live)) => {
-                live.link.hold(true);
-                live.machine.stop().await.map_err(ChangeError::Machine)?;
-                self.is_now(Phase::Paused(live), "paused");
-                Ok(())
-            }
-            (_, Some(live)) => {
-                live.machine.cont().await.map_err(ChangeError::Machine)?;
-                live.link.hold(false);
-                self.is_now(Phase::Running(live), "resumed");
-                Ok(())
-            }
+            (Request::Pause, Some(live)) => self.pause(live).await,
+            (_, Some(live)) => self.resume(live).await,
         }
     }
 
-    fn is_now(&mut self, phase: Phase, event: &str) {
-        self.info.state = phase.state();
-        self.write_down();
+    async fn pause(&mut self, live: Arc<Live>) -> Result<(), ChangeError> {
+        live.link.hold(true);
+        live.machine.stop().await.map_err(ChangeError::Machine)?;
+        if let Err(error) = self.become_so(SandboxInfo { state: State::Paused, ..self.info.clone() }) {
+            self.go_on(&live).await?;
+            return Err(error.into());
+        }
+        self.is_now(Phase::Paused(live), "paused");
+        Ok(())
+    }
+
+    /// Written down first: whoever takes over lets it run in any case, and pauses what was paused.
+    async fn resume(&mut self, live: Arc<Live>) -> Result<(), ChangeError> {
+        self.become_so(SandboxInfo { state: State::Running, ..self.info.clone() })?;
+        if let Err(error) = self.go_on(&live).await {
+            self.is_so(SandboxInfo { state: State::Paused, ..self.info.clone() });
+            return Err(error);
+        }
+        self.is_now(Phase::Running(live), "resumed");
+        Ok(())
+    }
+
+    async fn go_on(&self, live: &Live) -> Result<(), ChangeError> {
+        live.machine.cont().await.map_err(ChangeError::Machine)?;
+        live.link.hold(false);
+        Ok(())
+    }
+
+    /// Says what was written down.
+    fn is_now(&self, phase: Phase, event: &str) {
         self.record(event, serde_json::json!({}));
         self.phase.send_replace(phase);
     }

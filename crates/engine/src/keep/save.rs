@@ -43,15 +43,18 @@ impl Keeper {
         let info = &self.info;
         // A checkpoint is made often and gone back to seldom.
         let process = mark.is_none();
+        let lasting = listed == Listed::Yes;
         let machine = &live.machine;
-        let save = Save { engine: &engine, machine, info, id, name, listed, afterwards, volumes, process };
+        let save = Save { engine: &engine, machine, info, id, name, listed, afterwards, volumes, process, lasting };
         let saving = save.freeze().await;
         live.link.hold(state == State::Paused);
         let mut saving = saving?;
         saving.had(connections, self.network.flows());
-        let checkpoint = mark.map(|mark| self.info.timeline.begin(mark, saving.id().clone()));
-        // The disk stands on the new layer already, whatever becomes of the rest.
-        self.stand(saving.standing.clone());
+        let mut info = self.info.clone();
+        let checkpoint = mark.map(|mark| info.timeline.begin(mark, saving.id().clone()));
+        // The disk stands on the new layer already, whatever becomes of the rest. Its row says that it was about to.
+        info.standing = saving.standing.clone();
+        self.is_so(info);
         Ok((saving, checkpoint))
     }
 

@@ -14,9 +14,10 @@ use crate::engine::Engine;
 const LEVEL: i32 = 3;
 
 impl Engine {
-    /// Writes a snapshot with all that it stands on. Blocks.
+    /// Writes a snapshot with all that it stands on, if that is what was written once. Blocks.
     pub fn export_snapshot(self: &Arc<Self>, snapshot: &SnapshotInfo, out: impl Write) -> Result<(), ExportError> {
         let _held = self.hold_snapshot(&snapshot.id);
+        snapshot.verify(&self.config.home.snapshots())?;
         let lowest = snapshot.lowest(self)?;
         let mut files = Vec::new();
         let mut entries = Vec::new();

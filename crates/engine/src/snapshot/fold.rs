@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use sandling_vmm::jail::LAYERS;
 use sandling_vmm::machine::MachineError;
+use tokio::sync::oneshot;
 
 use super::info::SnapshotId;
 use super::restore::RestoreError;
 use crate::bake::Baked;
 use crate::engine::Engine;
 use crate::sandbox::{Command, Sandbox};
+use crate::store::StoreError;
 
 /// A disk on so many layers of snapshots is folded: each costs QEMU a descriptor, a cache, a look on every read, and half
 /// a millisecond whenever the machine goes on after a save.
@@ -22,10 +24,13 @@ enum FoldError {
     Layers(#[from] RestoreError),
     #[error(transparent)]
     Machine(#[from] MachineError),
+    #[error("what it stood on was not swept")]
+    Sweep(#[from] StoreError),
 }
 
 impl Engine {
-    /// Folds a sandbox's disk if that is due. Behind the sandbox; only its next save waits for it.
+    /// Folds a sandbox's disk if that is due: after a save, and after a wake, which is one save more. Behind the
+    /// sandbox; only its next save waits for it.
     pub(crate) fn fold_behind(self: &Arc<Self>, sandbox: &Arc<Sandbox>) {
         if sandbox.standing.borrow().disk.len() < FOLD_LAYERS {
             return;
@@ -49,13 +54,18 @@ impl Engine {
         }
         live.machine.fold_disk(&format!("{LAYERS}/{}", self.lowest_layer(sandbox)?)).await?;
         // A task that has ended has nothing to stand on.
-        if sandbox.ask_task(Command::Folded { layers }).await.is_ok() {
-            self.sweep_behind();
+        let (answer, answered) = oneshot::channel();
+        let folded = Command::Folded { layers: layers.clone(), answer };
+        if sandbox.ask_task(folded).await.is_ok() && answered.await.is_ok() {
+            self.sweep_with(&layers).await?;
         }
         Ok(())
     }
 
     fn lowest_layer(&self, sandbox: &Sandbox) -> Result<String, RestoreError> {
+        if let Some(base) = &sandbox.standing.borrow().base {
+            return Ok(base.baked.clone());
+        }
         let other = || RestoreError::OtherHardware(sandbox.info.bake.clone());
         let image = sandbox.info.image.parse().map_err(|_| other())?;
         let image = self.images.load_image(&image)?;

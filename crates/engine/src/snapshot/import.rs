@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use sandling_vmm::memory::MemoryMap;
 
-use super::info::{Base, Files, SnapshotId, SnapshotInfo};
+use super::info::{Base, Files, Part, SnapshotId, SnapshotInfo};
 use super::portable::{Entry, Hashed, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
-use super::save::digest;
+use super::save::{digest, digest_of};
 use crate::bake::{self, Baked};
 use crate::engine::Engine;
 use crate::space;
@@ -80,7 +80,10 @@ impl Engine {
         let work = self.config.home.snapshots().join(format!("import-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&work).map_err(ImportError::Io)?;
         let arriving = Arriving { engine: self, manifest: &manifest, work: &work };
-        let imported = arriving.read(&mut stream, &text).and_then(|digests| arriving.settle(workspace, name, &digests));
+        let imported = arriving.read(&mut stream, &text).and_then(|digests| {
+            arriving.check_layers()?;
+            arriving.settle(workspace, name, &digests)
+        });
         let _ = fs::remove_dir_all(&work);
         imported
     }
@@ -199,6 +202,24 @@ impl Arriving<'_> {
         Ok(digests)
     }
 
+    /// Whether its files are those that the snapshot was made of, wherever they come from.
+    fn check_layers(&self) -> Result<(), ImportError> {
+        let snapshot = &self.manifest.snapshot;
+        for (number, entry) in self.manifest.files.iter().enumerate() {
+            let digest = match &entry.role {
+                Role::Pages(id) => snapshot.sum(Part::Memory, id).map(|sum| sum.digest),
+                Role::Disk(id) => snapshot.sum(Part::Disk, id).map(|sum| sum.digest),
+                Role::Map => Some(snapshot.digests.map.clone()),
+                Role::State => Some(snapshot.digests.state.clone()),
+                Role::Overlay | Role::Volume(_) | Role::BaseMemory | Role::BaseRoot | Role::BaseDisk => None,
+            };
+            if digest.is_some_and(|digest| digest_of(&self.at(number)).ok() != Some(digest)) {
+                return Err(ImportError::Damaged("a layer is not what the snapshot was made of"));
+            }
+        }
+        Ok(())
+    }
+
     /// Puts everything into its place. Layers that are here already are compared, not replaced.
     fn settle(&self, workspace: &str, name: Option<String>, digests: &[[u8; 32]]) -> Result<SnapshotInfo, ImportError> {
         let snapshots = self.engine.config.home.snapshots();
@@ -242,6 +263,7 @@ impl Arriving<'_> {
             parent: None,
             created_at: jiff::Timestamp::now(),
             base,
+            synced: true,
             ..self.manifest.snapshot.clone()
         };
         info.digest = digest(&info);

@@ -81,6 +81,12 @@ pub struct SnapshotInfo {
     pub disk_bytes: u64,
     /// Of its own files, as they must be when it is restored.
     pub digests: Digests,
+    /// Of all its layers' files, those below included.
+    #[serde(default)]
+    pub sums: Sums,
+    /// Whether all that it stands on was on the disk, and not only in the page cache, before its row was written.
+    #[serde(default)]
+    pub synced: bool,
     /// What its machine had plugged in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<SavedVolume>,
@@ -96,6 +102,55 @@ impl SnapshotInfo {
     pub(crate) fn stands_on(&self) -> impl Iterator<Item = &SnapshotId> {
         self.memory.iter().chain(&self.disk).chain(self.base.iter().map(|base| &base.id))
     }
+
+    /// What is known about one of its layers' files.
+    pub(crate) fn sum(&self, part: Part, id: &SnapshotId) -> Option<Sum> {
+        let (layers, sums, bytes, digest) = match part {
+            Part::Memory => (&self.memory, &self.sums.memory, self.memory_bytes, &self.digests.pages),
+            Part::Disk => (&self.disk, &self.sums.disk, self.disk_bytes, &self.digests.disk),
+        };
+        let known = layers.iter().position(|layer| layer == id).and_then(|at| sums.get(at)).cloned();
+        // One that was made before sums were kept knows its own.
+        known.or_else(|| (layers.last() == Some(id)).then(|| Sum { bytes, digest: digest.clone() }))
+    }
+}
+
+/// A kind of layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Memory,
+    Disk,
+}
+
+impl Part {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Memory => "pages",
+            Part::Disk => "disk",
+        }
+    }
+
+    pub(crate) fn layers(self, snapshot: &SnapshotInfo) -> &[SnapshotId] {
+        match self {
+            Part::Memory => &snapshot.memory,
+            Part::Disk => &snapshot.disk,
+        }
+    }
+}
+
+/// A layer's file, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sum {
+    pub bytes: u64,
+    /// BLAKE3, in hex.
+    pub digest: String,
+}
+
+/// Those of a snapshot's layers, in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sums {
+    pub memory: Vec<Sum>,
+    pub disk: Vec<Sum>,
 }
 
 /// BLAKE3, in hex.
@@ -188,6 +243,14 @@ impl Files {
 
     pub(crate) fn disk(&self) -> PathBuf {
         self.0.join(DISK)
+    }
+
+    /// The file of a layer.
+    pub(crate) fn layer(&self, part: Part) -> PathBuf {
+        match part {
+            Part::Memory => self.pages(),
+            Part::Disk => self.disk(),
+        }
     }
 
     pub(crate) fn volume(&self, slot: u32) -> PathBuf {

@@ -17,13 +17,18 @@ use crate::timeline::{Checkpoint, Mark};
 use crate::volume::OnVolumes;
 
 /// A sandbox's save that is under way.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Saves(Arc<Mutex<()>>);
 
 impl Saves {
     /// Waits until nothing is being saved; nothing else is while this is held.
     pub(crate) async fn quiet(&self) -> OwnedMutexGuard<()> {
         self.0.clone().lock_owned().await
+    }
+
+    /// The same for the sandbox's own task, which must not wait: what is being saved waits for it.
+    pub(crate) fn quiet_now(&self) -> Option<OwnedMutexGuard<()>> {
+        self.0.clone().try_lock_owned().ok()
     }
 }
 
@@ -99,7 +104,13 @@ impl Pending {
         let (answer, answered) = oneshot::channel();
         let known = Command::Saved { snapshot: saved.0.id.clone(), checkpoint, spared, answer };
         self.sandbox.commands.send(known).await.map_err(|_| SnapshotError::CutOff)?;
-        answered.await.map_err(|_| SnapshotError::CutOff)?;
+        match answered.await.map_err(|_| SnapshotError::CutOff)? {
+            // It is there; the next save only stores more than it had to.
+            Err(error) if !is_checkpoint => {
+                tracing::warn!(sandbox = %self.sandbox.id(), error = &error as &dyn std::error::Error, "its last save was not written down");
+            }
+            known => known?,
+        }
         if is_checkpoint {
             self.engine.sweep_behind();
         }

@@ -7,7 +7,8 @@ use sandling_image::LoadError;
 use sandling_vmm::machine::Layer;
 use sandling_vmm::memory::Memory;
 
-use super::info::{Files, SnapshotInfo, Standing, disk_layer_name, top_name};
+use super::info::{Files, Part, SnapshotInfo, Standing, Sum, disk_layer_name, top_name};
+use super::save::digest_of;
 use crate::bake::{self, BakeError, Baked};
 use crate::engine::Engine;
 use crate::made::Source;
@@ -68,8 +69,10 @@ impl SnapshotInfo {
         })
     }
 
-    /// Whether its files are as they were written, as far as that can be told in no time: a machine would not notice
-    /// that the end of one is missing until it reads it.
+    /// Whether its files are as they were written, as far as that can be told in no time: the small ones by their
+    /// digests, every layer of memory and disk and every volume by its size. A machine would not notice that the end of
+    /// one is missing until it reads it. What has the right size and other bytes is found by
+    /// [`verify`](Self::verify).
     fn check_files(&self, snapshots: &Path) -> Result<(), RestoreError> {
         let files = Files::new(snapshots, &self.id);
         for (what, path, digest) in
@@ -80,16 +83,36 @@ impl SnapshotInfo {
                 return Err(RestoreError::Damaged(what));
             }
         }
-        // What its last layers add is known; those below were checked when they were saved over.
         let size = |path: PathBuf| path.symlink_metadata().map(|file| file.len()).ok();
-        let (pages, disk) = (self.memory.last().unwrap_or(&self.id), self.disk.last().unwrap_or(&self.id));
-        if size(Files::new(snapshots, pages).pages()) != Some(self.memory_bytes) {
-            return Err(RestoreError::Damaged("pages"));
+        for (part, path, sum) in self.layer_files(snapshots) {
+            if size(path) != Some(sum.bytes) {
+                return Err(RestoreError::Damaged(part.name()));
+            }
         }
-        if size(Files::new(snapshots, disk).disk()) != Some(self.disk_bytes) {
-            return Err(RestoreError::Damaged("disk"));
+        let mut copied = self.volumes.iter().filter(|volume| volume.copied);
+        let whole = copied.all(|saved| size(files.volume(saved.was.slot)) == Some(u64::from(saved.was.size_mib) << 20));
+        if whole { Ok(()) } else { Err(RestoreError::Damaged("volume")) }
+    }
+
+    /// Whether each of its layers is byte for byte what was written. Reads all of them, so it is done where that is done
+    /// anyway, when it is exported; an import does the same with what came.
+    pub(crate) fn verify(&self, snapshots: &Path) -> Result<(), RestoreError> {
+        self.check_files(snapshots)?;
+        for (part, path, sum) in self.layer_files(snapshots) {
+            if !digest_of(&path).is_ok_and(|digest| digest == sum.digest) {
+                return Err(RestoreError::Damaged(part.name()));
+            }
         }
         Ok(())
+    }
+
+    /// Its layers' files of which it is known what they must be.
+    fn layer_files(&self, snapshots: &Path) -> impl Iterator<Item = (Part, PathBuf, Sum)> {
+        let layers = [Part::Memory, Part::Disk].into_iter().flat_map(|part| {
+            let layers = part.layers(self).iter();
+            layers.map(move |id| (part, id))
+        });
+        layers.filter_map(|(part, id)| Some((part, Files::new(snapshots, id).layer(part), self.sum(part, id)?)))
     }
 
     /// What everything above it was saved over: a bake of a template here, or one that came with it.

@@ -1,5 +1,6 @@
 //! Making a snapshot of a machine that goes on.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +13,7 @@ use sandling_vmm::disk::DiskError;
 use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineDir, MachineError};
 use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
 
-use super::info::{Digests, Files, SnapshotId, SnapshotInfo, Standing, disk_layer_name, top_name};
+use super::info::{Digests, Files, Part, SnapshotId, SnapshotInfo, Standing, Sum, Sums, disk_layer_name, top_name};
 use crate::engine::Engine;
 use crate::lifecycle::Refused;
 use crate::sandbox::SandboxInfo;
@@ -67,6 +68,8 @@ pub(crate) struct Save<'a> {
     pub(crate) volumes: Vec<SavedVolume>,
     /// Whether its process is stored as well, so that what is restored from it is fast.
     pub(crate) process: bool,
+    /// Whether it is to be there after the host itself has failed.
+    pub(crate) lasting: bool,
 }
 
 /// A save whose machine goes on already, while its pages are still to be written.
@@ -79,6 +82,7 @@ pub(crate) struct Saving {
     files: Files,
     machine: MachineDir,
     process: bool,
+    lasting: bool,
     /// What the machine stands on from now on, whatever becomes of the snapshot's memory.
     pub(crate) standing: Standing,
     times: SaveTimes,
@@ -133,6 +137,7 @@ impl Save<'_> {
             files: files.clone(),
             machine: self.machine.dir().clone(),
             process: self.process && self.info.volumes.is_empty(),
+            lasting: self.lasting,
             standing: after,
             times: SaveTimes { prepare, freeze, ..SaveTimes::default() },
         })
@@ -179,6 +184,8 @@ impl Save<'_> {
             memory_bytes: 0,
             disk_bytes: 0,
             digests: Digests { pages: String::new(), map: String::new(), state: String::new(), disk: String::new() },
+            sums: Sums::default(),
+            synced: false,
             volumes: self.volumes.clone(),
             connections: Vec::new(),
             digest: String::new(),
@@ -240,10 +247,13 @@ impl Saving {
             // Machines run as other users.
             fs::set_permissions(file, fs::Permissions::from_mode(0o444))?;
         }
+        let parent = self.parent()?;
+        self.info.sums = self.sums(&snapshots, parent.as_ref())?;
         self.info.digest = digest(&self.info);
-        if self.listed == Listed::Yes {
+        if self.lasting {
             // What is acknowledged survives the host.
-            rustix::fs::syncfs(File::open(files.dir())?).map_err(io::Error::from)?;
+            self.sync(&snapshots, parent.as_ref())?;
+            self.info.synced = true;
         }
         self.engine.store.insert_snapshot(&self.info, self.listed)?;
         self.times.write = begun.elapsed();
@@ -253,12 +263,64 @@ impl Saving {
     /// What the machine's memory is compared with: what it was last saved as, or restored from. What it had from its
     /// template's layer has to be stored with it, as a whole: that layer does not outlive the host's boot.
     fn below(&self, snapshots: &Path) -> Result<(MemoryMap, Vec<SnapshotId>, bool), SnapshotError> {
-        let Some(parent) = &self.info.parent else {
+        let Some(parent) = self.parent()? else {
             return Ok((Warm::guest_of_machine(&self.machine)?, Vec::new(), true));
         };
+        let map = MemoryMap::decode(&fs::read(Files::new(snapshots, &parent.id).map())?)?;
+        Ok((map, parent.memory, false))
+    }
+
+    fn parent(&self) -> Result<Option<SnapshotInfo>, SnapshotError> {
+        let Some(parent) = &self.info.parent else { return Ok(None) };
         let (info, _) = self.engine.store.snapshot(parent)?.ok_or(SnapshotError::Unknown)?;
-        let map = MemoryMap::decode(&fs::read(Files::new(snapshots, parent).map())?)?;
-        Ok((map, info.memory, false))
+        Ok(Some(info))
+    }
+
+    /// What all layers are: its own as it has just written them, those below as they were written.
+    fn sums(&self, snapshots: &Path, parent: Option<&SnapshotInfo>) -> Result<Sums, SnapshotError> {
+        let of = |part: Part| {
+            let layers = part.layers(&self.info).iter();
+            layers.map(|id| self.sum(snapshots, parent, part, id)).collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Sums { memory: of(Part::Memory)?, disk: of(Part::Disk)? })
+    }
+
+    fn sum(
+        &self,
+        snapshots: &Path,
+        parent: Option<&SnapshotInfo>,
+        part: Part,
+        id: &SnapshotId,
+    ) -> Result<Sum, SnapshotError> {
+        let known = if *id == self.info.id { Some(&self.info) } else { parent };
+        if let Some(sum) = known.and_then(|known| known.sum(part, id)) {
+            return Ok(sum);
+        }
+        if let Some(sum) = self.engine.store.snapshot(id)?.and_then(|(info, _)| info.sum(part, id)) {
+            return Ok(sum);
+        }
+        // The layer of a save that failed.
+        let path = Files::new(snapshots, id).layer(part);
+        Ok(Sum { bytes: fs::metadata(&path)?.len(), digest: digest_of(&path)? })
+    }
+
+    /// Waits until everything that it is restored from is on the disk. Its process is not: no other boot of the host
+    /// could use it.
+    fn sync(&self, snapshots: &Path, parent: Option<&SnapshotInfo>) -> io::Result<()> {
+        let below = parent.filter(|parent| parent.synced);
+        let is_new = |id: &&SnapshotId| !below.is_some_and(|below| below.stands_on().any(|known| known == *id));
+        let own = &self.files;
+        let mut paths = vec![own.map(), own.state(), own.overlay()];
+        for part in [Part::Memory, Part::Disk] {
+            let layers = part.layers(&self.info).iter().filter(is_new);
+            paths.extend(layers.map(|id| Files::new(snapshots, id).layer(part)));
+        }
+        paths.extend(self.info.volumes.iter().filter(|saved| saved.copied).map(|saved| own.volume(saved.was.slot)));
+        for path in &paths {
+            File::open(path)?.sync_data()?;
+        }
+        let dirs: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).chain([snapshots]).collect();
+        dirs.into_iter().try_for_each(|dir| File::open(dir)?.sync_all())
     }
 
     /// Stores the machine's process, if it is to be and can be. Whoever is restored without it is only slower.
@@ -299,7 +361,7 @@ pub(super) fn take(from: &Path, to: &Path) -> Result<(), SnapshotError> {
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(0o444))?)
 }
 
-fn digest_of(path: &Path) -> io::Result<String> {
+pub(super) fn digest_of(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
@@ -307,7 +369,8 @@ fn digest_of(path: &Path) -> io::Result<String> {
 
 /// Over everything that makes a snapshot what it is.
 pub(super) fn digest(info: &SnapshotInfo) -> String {
-    let text = format!("{} {} {:?} {:?} {:?}", info.image, info.bake, info.memory, info.disk, info.digests);
+    let SnapshotInfo { image, bake, memory, disk, digests, sums, .. } = info;
+    let text = format!("{image} {bake} {memory:?} {disk:?} {digests:?} {sums:?}");
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 

@@ -35,6 +35,12 @@ impl Engine {
 
     /// Removes every snapshot that is nobody's and that nothing stands on.
     pub(crate) async fn sweep_snapshots(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.sweep_with(&[]).await
+    }
+
+    /// The same, and of these layers those that nothing stands on any more. The layer of a save that failed has no row
+    /// by which it could be found.
+    pub(crate) async fn sweep_with(self: &Arc<Self>, layers: &[SnapshotId]) -> Result<(), StoreError> {
         let _one_at_a_time = self.sweeping.lock().await;
         let all: BTreeMap<_, _> =
             self.store.snapshots()?.into_iter().map(|(info, l)| (info.id.clone(), (info, l))).collect();
@@ -47,20 +53,27 @@ impl Engine {
         let direct: Vec<_> = needed.iter().filter_map(|id| all.get(id)).collect();
         let below = direct.iter().flat_map(|(info, _)| info.stands_on().cloned()).collect::<Vec<_>>();
         needed.extend(below);
+        for layer in layers.iter().filter(|layer| !needed.contains(layer) && !all.contains_key(layer)) {
+            self.remove_files_of(layer);
+        }
         for (id, (info, _)) in all.iter().filter(|(id, _)| !needed.contains(id)) {
             // The row first: files without a row are swept at the next start, a row without files would be a lie.
             self.store.remove_snapshot(id)?;
             // Layers that came with an import have no row of their own.
             let layers = info.stands_on().filter(|layer| !needed.contains(layer) && !all.contains_key(layer));
             for id in std::iter::once(id).chain(layers) {
-                if let Err(error) = fs::remove_dir_all(Files::new(&self.config.home.snapshots(), id).dir())
-                    && error.kind() != std::io::ErrorKind::NotFound
-                {
-                    tracing::warn!(snapshot = %id, %error, "a snapshot's files could not be removed");
-                }
+                self.remove_files_of(id);
             }
         }
         Ok(())
+    }
+
+    fn remove_files_of(&self, id: &SnapshotId) {
+        if let Err(error) = fs::remove_dir_all(Files::new(&self.config.home.snapshots(), id).dir())
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(snapshot = %id, %error, "a snapshot's files could not be removed");
+        }
     }
 
     /// Removes what is no snapshot: halves that a dead engine left. What a living machine's disk stands on stays.

@@ -1,7 +1,7 @@
 //! The store: one SQLite file that says which sandboxes there are and what happened to them.
 //!
 //! Calls are short and synchronous; in write-ahead mode each takes microseconds. What a call returned from is
-//! there after the process died.
+//! there after the process died; what was written lastingly, after the host did.
 
 mod audit;
 mod events;
@@ -89,6 +89,15 @@ impl Store {
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For what must be there after the host itself has failed: waits for the disk, with everything written before.
+    fn lastingly<T>(&self, write: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let connection = self.connection();
+        connection.pragma_update(None, "synchronous", "full")?;
+        let written = write(&connection);
+        connection.pragma_update(None, "synchronous", "normal")?;
+        written
     }
 }
 

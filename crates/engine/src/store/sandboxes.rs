@@ -1,6 +1,6 @@
 //! Rows of sandboxes.
 
-use rusqlite::{Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Store, StoreError};
 use crate::sandbox::SandboxInfo;
@@ -33,10 +33,12 @@ impl Store {
 
     /// Writes down what changed about a sandbox that lives.
     pub fn update_sandbox(&self, info: &SandboxInfo) -> Result<(), StoreError> {
-        self.connection()
-            .prepare_cached("UPDATE sandboxes SET detail = ?2 WHERE id = ?1 AND state <> 'ended'")?
-            .execute(params![info.id.as_str(), serde_json::to_string(info)?])?;
-        Ok(())
+        update(&self.connection(), info)
+    }
+
+    /// The same, where an older row would be a lie after the host has failed.
+    pub fn update_sandbox_lastingly(&self, info: &SandboxInfo) -> Result<(), StoreError> {
+        self.lastingly(|connection| update(connection, info))
     }
 
     /// Puts a sandbox into another engine's care.
@@ -67,6 +69,14 @@ impl Store {
         Ok(())
     }
 
+    /// The parent of a sandbox, ended or not, as long as its row is kept.
+    pub fn parent_of(&self, id: &str) -> Result<Option<String>, StoreError> {
+        let connection = self.connection();
+        let mut statement =
+            connection.prepare_cached("SELECT json_extract(detail, '$.parent') FROM sandboxes WHERE id = ?1")?;
+        Ok(statement.query_row([id], |row| row.get(0)).optional()?.flatten())
+    }
+
     /// Every sandbox that has not ended, whichever engine it belongs to. A row that cannot be read is ended, so
     /// that it hurts nobody, and named in the log.
     pub fn living_sandboxes(&self) -> Result<Vec<SandboxRow>, StoreError> {
@@ -83,6 +93,13 @@ impl Store {
         }
         Ok(good.into_iter().flatten().collect())
     }
+}
+
+fn update(connection: &Connection, info: &SandboxInfo) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE sandboxes SET detail = ?2 WHERE id = ?1 AND state <> 'ended'")?
+        .execute(params![info.id.as_str(), serde_json::to_string(info)?])?;
+    Ok(())
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Result<SandboxRow, String>> {

@@ -1,6 +1,6 @@
 //! Rows of snapshots.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Store, StoreError};
 use crate::snapshot::{SnapshotId, SnapshotInfo};
@@ -13,19 +13,12 @@ pub enum Listed {
 }
 
 impl Store {
+    /// Writes a snapshot whose files are there, and lastingly if they are.
     pub fn insert_snapshot(&self, info: &SnapshotInfo, listed: Listed) -> Result<(), StoreError> {
-        self.connection()
-            .prepare_cached(
-                "INSERT INTO snapshots (id, workspace, created_ms, listed, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?
-            .execute(params![
-                info.id.as_str(),
-                info.workspace,
-                info.created_at.as_millisecond(),
-                listed == Listed::Yes,
-                serde_json::to_string(info)?
-            ])?;
-        Ok(())
+        if info.synced {
+            return self.lastingly(|connection| insert(connection, info, listed));
+        }
+        insert(&self.connection(), info, listed)
     }
 
     /// A snapshot, whoever's it is.
@@ -60,6 +53,21 @@ impl Store {
         self.connection().prepare_cached("DELETE FROM snapshots WHERE id = ?1")?.execute([id.as_str()])?;
         Ok(())
     }
+}
+
+fn insert(connection: &Connection, info: &SnapshotInfo, listed: Listed) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO snapshots (id, workspace, created_ms, listed, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![
+            info.id.as_str(),
+            info.workspace,
+            info.created_at.as_millisecond(),
+            listed == Listed::Yes,
+            serde_json::to_string(info)?
+        ])?;
+    Ok(())
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<(String, Listed)> {

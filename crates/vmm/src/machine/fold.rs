@@ -1,7 +1,7 @@
 //! A disk that stands on many layers is made to stand on few, while the guest runs: what lies in the upper ones is
 //! copied into the machine's own file. The layers themselves, which others may stand on, stay as they are.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -13,6 +13,9 @@ use crate::qmp::QmpError;
 
 const JOB: &str = "fold";
 const FOLD_LIMIT: Duration = Duration::from_secs(600);
+/// How long one that is given up may take to end, and how often that is looked for.
+const CANCEL_LIMIT: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Machine {
     /// Makes the disk stand on `base` alone, a layer of it as QEMU knows it (`/layers/NAME`). The disk must not be
@@ -35,7 +38,20 @@ impl Machine {
                 }
             }
         });
-        limited.await.unwrap_or_else(|_| Err(closed().into()))
+        match limited.await {
+            Ok(folded) => folded,
+            Err(_) => self.stop_folding().await,
+        }
+    }
+
+    /// Gives up a fold that takes too long. The disk stands on what it stood on, unless it was done just now.
+    async fn stop_folding(&self) -> Result<(), MachineError> {
+        self.command("block-job-cancel", json!({ "device": JOB, "force": true })).await?;
+        let deadline = Instant::now() + CANCEL_LIMIT;
+        while self.folds().await? && Instant::now() < deadline {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Err(QmpError::TimedOut { command: "block-stream".to_owned(), limit: FOLD_LIMIT }.into())
     }
 
     async fn folds(&self) -> Result<bool, MachineError> {
@@ -49,11 +65,10 @@ fn closed() -> QmpError {
 }
 
 fn outcome(data: &Value) -> Result<(), MachineError> {
-    let Some(error) = data["error"].as_str() else { return Ok(()) };
-    let refused = QmpError::Refused {
-        command: "block-stream".to_owned(),
-        class: "GenericError".to_owned(),
-        description: error.to_owned(),
-    };
-    Err(refused.into())
+    data["error"].as_str().map_or(Ok(()), |error| Err(refused(error)))
+}
+
+fn refused(why: &str) -> MachineError {
+    let (command, class) = ("block-stream".to_owned(), "GenericError".to_owned());
+    QmpError::Refused { command, class, description: why.to_owned() }.into()
 }

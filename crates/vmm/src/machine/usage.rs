@@ -111,14 +111,17 @@ mod tests {
         assert!(usage.rss_bytes > 1 << 20 && usage.pss_bytes <= usage.rss_bytes, "{usage:?}");
         assert!((98_304..200_000).contains(&usage.disk_bytes), "{usage:?}");
     }
+
     #[test]
     fn a_page_that_was_written_is_no_longer_shared() {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let file = tempfile::Builder::new().prefix("guest-pages").tempfile().unwrap();
         file.as_file().set_len(16 * PAGE).unwrap();
         let flags = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a mapping of its own, at an address that the kernel chooses.
         let mapped =
             unsafe { mmap(std::ptr::null_mut(), 16 * PAGE as usize, flags, MapFlags::PRIVATE, &file, 0) }.unwrap();
+        // SAFETY: so long is the mapping, which is never unmapped, and nobody else has it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), 16 * PAGE as usize) };
         assert_eq!(bytes[0], 0);
         bytes[5 * PAGE as usize] = 1;

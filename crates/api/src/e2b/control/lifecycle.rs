@@ -54,7 +54,7 @@ async fn connect(
     if asleep {
         found.resume().await?;
     }
-    extend(&found, seconds).await;
+    extend(&found, seconds).await?;
     let status = if asleep { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(SandboxView::new(&app, &headers, &found.info()))))
 }
@@ -72,22 +72,22 @@ async fn resume(
         return Err(ApiError::conflict("sandbox_running", "the sandbox is running already"));
     }
     found.resume().await?;
-    extend(&found, timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT)).await;
+    extend(&found, timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
     Ok((StatusCode::CREATED, Json(SandboxView::new(&app, &headers, &found.info()))))
 }
 
-async fn extend(sandbox: &Sandbox, seconds: u64) {
+async fn extend(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {
     let lifetime = sandbox.info().lifetime;
     let left = end_of(&lifetime).duration_since(Timestamp::now()).as_secs();
     if lifetime.persistent || u64::try_from(left).is_ok_and(|left| left >= seconds) {
-        return;
+        return Ok(());
     }
-    set(sandbox, seconds).await;
+    set(sandbox, seconds).await
 }
 
-async fn set(sandbox: &Sandbox, seconds: u64) {
+async fn set(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {
     let change = LifetimeChange { ttl_seconds: Some(Some(seconds)), ..LifetimeChange::default() };
-    sandbox.set_lifetime(change).await;
+    Ok(sandbox.set_lifetime(change).await?)
 }
 
 /// From now on so long, be that more or less than before.
@@ -99,7 +99,7 @@ async fn set_timeout(
 ) -> Result<StatusCode, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
     let seconds = timeout(body.value.timeout)?.ok_or_else(|| ApiError::bad_request("timeout is missing"))?;
-    set(&found, seconds).await;
+    set(&found, seconds).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -110,7 +110,7 @@ async fn refresh(
     body: JsonBody<Span>,
 ) -> Result<StatusCode, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
-    extend(&found, timeout(body.value.duration)?.unwrap_or(DEFAULT_TIMEOUT)).await;
+    extend(&found, timeout(body.value.duration)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -10,29 +10,38 @@ use sandling_engine::{
     CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, Execution, Output, RunError, RunSpec, Sandbox, StreamSender,
 };
 use sandling_protocol::{ExitReason, Part, Program, Stdin};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::code::{Code, reads_stdin};
 use super::command::Done;
 use super::report::Report;
 use crate::client::Stream;
 use crate::commands::open_engine_with;
+use crate::follow::{Caught, Signals};
 use crate::options::{Common, ModeChoice, Run};
+use crate::outcome;
 
 /// The sandbox outlives the code's own deadline by this much, should this process be killed.
 pub const TTL_SLACK: Duration = Duration::from_secs(60);
+/// Interrupted, we wait so long for a sandbox that is being made. Only one whose template is baked takes longer.
+const MADE_WITHIN: Duration = Duration::from_secs(10);
 
 pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
+    // From the beginning: interrupted while the sandbox is made, we wait for it and end it.
+    let mut signals = Signals::catch().context("signals cannot be caught")?;
     let engine = open_engine_with(common, options.outside.config()?).await?;
-    let sandbox = match create(&engine, options, code).await {
-        Ok(sandbox) => sandbox,
+    let sandbox = match create(&engine, options, code, &mut signals).await {
+        Ok((sandbox, None)) => sandbox,
+        Ok((_, Some(caught))) => {
+            engine.close().await;
+            return left(caught);
+        }
         Err(error) => {
             engine.close().await;
             return Err(error);
         }
     };
     let made = SandboxView::from(sandbox.info());
-    let report = execute(&sandbox, options, code).await;
+    let report = execute(&sandbox, options, code, &mut signals).await;
     let learned = sandbox.learned_policy().filter(|_| options.reach.network == Some(ModeChoice::Learn));
     for finding in &code.advice {
         engine.record(sandbox.id(), DEFAULT_WORKSPACE, "advice", serde_json::to_value(finding)?)?;
@@ -44,7 +53,20 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     Ok(Done::Ran(report))
 }
 
-async fn create(engine: &Arc<Engine>, options: &Run, code: &Code) -> anyhow::Result<Arc<Sandbox>> {
+fn left(caught: Caught) -> anyhow::Result<Done> {
+    match caught {
+        Caught::Terminate => bail!("terminated"),
+        Caught::Interrupt | Caught::Resize => Ok(Done::Left(outcome::INTERRUPTED)),
+    }
+}
+
+/// Makes the sandbox; also tells whether somebody wanted us to end meanwhile.
+async fn create(
+    engine: &Arc<Engine>,
+    options: &Run,
+    code: &Code,
+    signals: &mut Signals,
+) -> anyhow::Result<(Arc<Sandbox>, Option<Caught>)> {
     let spec = CreateSpec {
         template: code.template.clone(),
         vcpus: options.sizes.cpus,
@@ -57,11 +79,22 @@ async fn create(engine: &Arc<Engine>, options: &Run, code: &Code) -> anyhow::Res
         network: options.reach.request()?.into_wish(None)?,
         ..CreateSpec::default()
     };
-    Ok(engine.create(spec).await?)
+    let mut creating = std::pin::pin!(engine.create(spec));
+    let mut caught = None;
+    loop {
+        let impatient = tokio::select! {
+            created = &mut creating => return Ok((created?, caught)),
+            signal = signals.end() => caught.replace(signal).is_some(),
+            () = tokio::time::sleep(MADE_WITHIN), if caught.is_some() => true,
+        };
+        if impatient {
+            bail!("left; what was being made is ended by the next start");
+        }
+    }
 }
 
 /// Runs the code and passes everything through, signals included.
-async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code) -> anyhow::Result<Report> {
+async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code, signals: &mut Signals) -> anyhow::Result<Report> {
     let spec = RunSpec {
         code: code.text.clone().into_bytes(),
         env: options.env.iter().cloned().collect(),
@@ -75,8 +108,6 @@ async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code) -> anyhow::
         forward_stdin(execution.stdin());
     }
     let mut report = Report::default();
-    let mut interrupts = signal(SignalKind::interrupt())?;
-    let mut terminations = signal(SignalKind::terminate())?;
     let mut interrupted = false;
     loop {
         tokio::select! {
@@ -85,14 +116,14 @@ async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code) -> anyhow::
                     return Ok(report);
                 }
             }
-            _ = interrupts.recv() => {
+            caught = signals.end() => {
+                if caught == Caught::Terminate {
+                    let _ = sandbox.end(EndReason::Requested).await;
+                    bail!("terminated");
+                }
                 // The second one does not ask.
                 forward_signal(&execution, if interrupted { 9 } else { 2 }).await;
                 interrupted = true;
-            }
-            _ = terminations.recv() => {
-                let _ = sandbox.end(EndReason::Requested).await;
-                bail!("terminated");
             }
         }
     }

@@ -87,3 +87,24 @@ fn a_detached_command_runs_on_and_its_output_can_be_had() {
     assert!(server.refused(&["logs", "--exec", "none", id]).contains("not found"));
     assert_eq!(server.json(&["exec", "--detach", "--json", id, "true"])["status"], "running");
 }
+
+#[test]
+fn what_was_printed_before_the_guest_died_is_told_with_the_reason() {
+    let server = Server::shared();
+    let id = server.ok(&["create"]).trim().to_owned();
+    let path = format!("/v1/sandboxes/{id}");
+    let told = std::thread::scope(|scope| {
+        let command = r#"{"cmd": "echo out; echo err >&2; touch /tmp/printed; sleep 600"}"#;
+        let running = scope.spawn(|| server.call("POST", &format!("{path}/exec"), command));
+        server.ok(&["exec", "-c", "until [ -e /tmp/printed ]; do sleep 0.05; done", &id]);
+        let record = std::fs::read(server.home.path().join("sandboxes").join(&id).join("machine.json")).unwrap();
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+        signal(record["qemu"]["pid"].as_u64().unwrap() as u32, libc::SIGKILL);
+        running.join().unwrap()
+    });
+    assert_eq!(
+        (&told["code"], &told["stdout"], &told["stderr"]),
+        (&"guest_died".into(), &"out\n".into(), &"err\n".into())
+    );
+    assert!(told["error"].as_str().unwrap().starts_with("guest died"), "{told}");
+}

@@ -2,6 +2,7 @@
 
 mod access;
 mod cp;
+mod cut_off;
 mod exec;
 mod idle;
 mod past;

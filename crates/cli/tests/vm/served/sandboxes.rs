@@ -84,3 +84,21 @@ fn a_port_is_listed_and_a_link_opens_it() {
     stream.read_to_string(&mut page).unwrap();
     assert!(page.lines().next().unwrap().ends_with(" 200 OK") && page.ends_with("hello\n"), "{page}");
 }
+
+#[test]
+fn a_family_is_known_although_those_in_between_have_ended() {
+    let server = Server::shared();
+    let first = server.ok(&["create"]).trim().to_owned();
+    let mut line = vec![first.clone()];
+    for _ in 0..3 {
+        let child = server.ok(&["fork", line.last().unwrap()]);
+        line.push(child.trim().to_owned());
+    }
+    let sibling = server.ok(&["fork", &first]).trim().to_owned();
+    server.ok(&["rm", &line[1], &line[2]]);
+    let family = server.call("GET", &format!("/v1/sandboxes/{}/family", line[3]), "");
+    let ids: Vec<_> = family.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [first.as_str(), &line[3], &sibling]);
+    assert_eq!(family[1]["parent_id"], line[2].as_str());
+    server.ok(&["rm", &first, &line[3], &sibling]);
+}

@@ -1,6 +1,7 @@
 //! A server of the tests' own: started by the first test that needs it, ended by the last one that has it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -40,16 +41,14 @@ impl Server {
 
     pub fn start_with(options: &[&str]) -> Self {
         let home = TempDir::new().unwrap();
-        let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
-        let mut child = command(&home, &arguments).spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(said.next().unwrap().unwrap().starts_with("sandling listens on http://127.0.0.1:"));
-        let deadline = Instant::now() + PATIENCE;
-        while std::fs::read_to_string(home.path().join("server")).map_or(0, |text| text.len()) == 0 {
-            assert!(Instant::now() < deadline, "the server never said where it is");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let child = serve(&home, options);
         Self { home, child: Mutex::new(child), sandbox: OnceLock::new() }
+    }
+
+    /// Another one in its place, after it was killed.
+    pub fn start_again(&mut self) {
+        let _ = std::fs::remove_file(self.home.path().join("server"));
+        self.child = Mutex::new(serve(&self.home, &["--standbys", "0"]));
     }
 
     pub fn address(&self) -> String {
@@ -74,6 +73,19 @@ impl Server {
         let ran = self.sandling(arguments);
         assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {}", text(&ran.stderr));
         text(&ran.stdout)
+    }
+
+    /// What the API answers to one request.
+    pub fn call(&self, method: &str, path: &str, body: &str) -> Value {
+        let token = std::fs::read_to_string(self.home.path().join("token")).unwrap();
+        let mut stream = TcpStream::connect(self.address().strip_prefix("http://").unwrap()).unwrap();
+        let (token, length) = (token.trim(), body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}");
+        let body = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
+        write!(stream, "{head}\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
     #[track_caller]
@@ -136,6 +148,19 @@ impl Drop for Server {
         let _ = child.kill();
         let _ = child.wait();
     }
+}
+
+fn serve(home: &TempDir, options: &[&str]) -> Child {
+    let arguments = [&["serve", "--listen", "127.0.0.1:0"], options].concat();
+    let mut child = command(home, &arguments).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().starts_with("sandling listens on http://127.0.0.1:"));
+    let deadline = Instant::now() + PATIENCE;
+    while std::fs::read_to_string(home.path().join("server")).map_or(0, |text| text.len()) == 0 {
+        assert!(Instant::now() < deadline, "the server never said where it is");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
 }
 
 fn command(home: &TempDir, arguments: &[&str]) -> Command {
