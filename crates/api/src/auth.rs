@@ -120,7 +120,11 @@ pub(crate) fn presented(parts: &Parts) -> String {
 
 /// The token of an `Authorization: Bearer` header.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (kind, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    bearer_of(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
+}
+
+pub(crate) fn bearer_of(value: &str) -> Option<&str> {
+    let (kind, token) = value.split_once(' ')?;
     kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
@@ -130,8 +134,11 @@ pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The token of an `X-API-Key` header. Some of E2B's clients insist on `e2b_` and hexadecimal digits, so a token may
 /// also be spelled that way: its bytes as digits.
 fn api_key(headers: &HeaderMap) -> Option<String> {
-    let key = headers.get(API_KEY)?.to_str().ok()?;
-    Some(key.strip_prefix("e2b_").and_then(from_hex).unwrap_or_else(|| key.to_owned()))
+    headers.get(API_KEY)?.to_str().ok().map(key_of)
+}
+
+pub(crate) fn key_of(value: &str) -> String {
+    value.strip_prefix("e2b_").and_then(from_hex).unwrap_or_else(|| value.to_owned())
 }
 
 /// Nothing if it is not the digits of a token: 40 zeros, the usual placeholder, are none.
