@@ -77,7 +77,7 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
 }
 
 /// What is asked of a sandbox's machine, and not only about the sandbox.
-const USES: [&str; 13] = [
+const USES: [&str; 14] = [
     "exec",
     "execs",
     "fs",
@@ -88,7 +88,8 @@ const USES: [&str; 13] = [
     "fork",
     "fork-tree",
     "snapshots",
-    "terminal",
+    "ssh",
+    "logs",
     "resume",
     "metrics",
 ];
@@ -219,8 +220,22 @@ mod tests {
         let id = "0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11";
         let wakes = |rest: &str| used_sandbox(&format!("/v1/sandboxes/{id}{rest}")).is_some();
         assert!(wakes("/exec") && wakes("/fs/stat") && wakes("/exec/stream") && wakes("/fork"));
+        assert!(wakes("/ssh") && wakes("/exec/pty"), "a terminal");
+        assert!(wakes("/logs"), "a console is its machine's");
         assert!(!wakes("") && !wakes("/") && !wakes("/lifecycle") && !wakes("/hibernate") && !wakes("/events"));
         assert!(used_sandbox("/v1/sandboxes/nonsense/exec").is_none());
+    }
+
+    #[test]
+    fn what_is_said_to_need_a_machine_is_a_route() {
+        let document = serde_json::to_value(crate::router::openapi()).unwrap();
+        let paths: Vec<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
+        // Any path of a preview is its server's own, and in no document.
+        for used in USES.iter().filter(|used| **used != "proxy") {
+            let route = format!("/v1/sandboxes/{{id}}/{used}");
+            let known = |path: &String| *path == route || path.starts_with(&format!("{route}/"));
+            assert!(paths.iter().any(known), "{used}");
+        }
     }
 
     #[test]
