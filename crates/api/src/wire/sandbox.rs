@@ -89,7 +89,7 @@ pub(crate) struct StatusView {
     pub(crate) status: &'static str,
 }
 
-fn status(state: State) -> &'static str {
+pub(crate) fn status(state: State) -> &'static str {
     match state {
         State::Creating => "creating",
         State::Running => "running",
