@@ -159,7 +159,8 @@ mod tests {
 
     /// What a client makes of it: messages, and what control frames hold.
     fn read(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
-        let (mut read, mut message): (Vec<(u8, Vec<u8>)>, Option<(u8, Vec<u8>)>) = (Vec::new(), None);
+        let mut read = Vec::new();
+        let mut message: Option<(u8, Vec<u8>)> = None;
         while !bytes.is_empty() {
             let length = (2..=10).find(|length| header(&bytes[..*length]).unwrap().is_some()).unwrap();
             let found = header(&bytes[..length]).unwrap().unwrap();
