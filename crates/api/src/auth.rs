@@ -14,6 +14,7 @@ use sandling_engine::{Sandbox, SandboxId};
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::promise;
 use crate::request::RequestContext;
 
 /// A scope as a type.
@@ -71,6 +72,9 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
             && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
         {
             awake(&sandbox).await?;
+            if promise::is_made_to(&parts.headers) {
+                app.promises.used(&sandbox).await;
+            }
         }
         Ok(Self { principal, need: PhantomData })
     }
