@@ -33,7 +33,7 @@ struct Inner {
 
 /// A segment that brings something lets so many pass that bring nothing, e.g. because they only open the window, and no
 /// more than so many are saved up.
-const IDLE_WORDS: (u32, u32) = (2, 1024);
+const IDLE_WORDS: (u32, u32) = (4, 1024);
 
 impl Connection {
     /// Accepts, as `address` and `port`, the SYN that is fed to it next.
