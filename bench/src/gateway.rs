@@ -28,6 +28,9 @@ mod report;
 use guest::Guest;
 use report::Report;
 
+/// What the server is asked for, in words that no HTTP begins with: the gateway would wait for the rest.
+const TAKE: u8 = 1;
+const GIVE: u8 = 2;
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// What the gateway's threads are called.
 const THREAD: &str = "gateway";
@@ -87,10 +90,10 @@ async fn serve() -> u16 {
             tokio::spawn(async move {
                 stream.set_nodelay(true).unwrap();
                 let asked = stream.read_u8().await;
-                let mut room = vec![1; if matches!(asked, Ok(b'<' | b'>')) { 256 * 1024 } else { 0 }];
+                let mut room = vec![1; if matches!(asked, Ok(TAKE | GIVE)) { 256 * 1024 } else { 0 }];
                 match asked {
-                    Ok(b'<') => while matches!(stream.read(&mut room).await, Ok(1..)) {},
-                    Ok(b'>') => while stream.write_all(&room).await.is_ok() {},
+                    Ok(TAKE) => while matches!(stream.read(&mut room).await, Ok(1..)) {},
+                    Ok(GIVE) => while stream.write_all(&room).await.is_ok() {},
                     Ok(_) => {
                         while let Ok(byte) = {
                             let _ = stream.write_u8(b'x').await;
@@ -139,7 +142,7 @@ async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8, span
         stream.write_u8(direction).await.unwrap();
         let mut room = vec![2; 256 * 1024];
         while start.elapsed() < span + Duration::from_secs(1) {
-            if direction == b'<' {
+            if direction == TAKE {
                 stream.write_all(&room).await.unwrap();
             } else {
                 assert!(stream.read(&mut room).await.unwrap() > 0, "the server ended");
@@ -244,7 +247,7 @@ async fn measure(options: &Options, port: u16) -> Report {
     report.add("connection to its first byte (aim: 2 ms more)", "gateway", &through);
     report.add("connection to its first byte", "directly", &direct);
     for mtu in [1500, 16_000] {
-        for (direction, text) in [(b'<', "from"), (b'>', "to")] {
+        for (direction, text) in [(TAKE, "from"), (GIVE, "to")] {
             let span = Duration::from_secs(options.seconds);
             let (clock, own) = throughput(directory, port, mtu, direction, span).await;
             let name = format!("Mbit/s {text} the guest, MTU {mtu}");

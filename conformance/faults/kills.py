@@ -2,6 +2,7 @@
 
     python kills.py KILLS [SEED]
 
+Now and then, besides, it is asked to end; those are not counted as kills.
 Afterwards every acknowledged sandbox is there and works or is reported ended, no command ran twice, every deleted
 sandbox is gone, and no process and no directory is left that belongs to nobody.
 """
@@ -21,6 +22,8 @@ from support.worker import Worker
 WORKERS = 4
 #: The server is killed within this many seconds of its work.
 KILLED_WITHIN = 3.0
+#: How many times it is asked to end for each time that it is killed.
+ASKED = 0.25
 
 
 def main(kills, seed):
@@ -30,16 +33,17 @@ def main(kills, seed):
     place = Path(tempfile.mkdtemp(prefix="faults."))
     server = Server(place / "home")
     workers = [Worker(chance.random()) for _ in range(WORKERS)]
+    # Asked to end, it finishes what it has begun, and no more.
+    ends = [server.kill] * kills + [server.stop] * round(kills * ASKED)
+    chance.shuffle(ends)
     starts = []
     try:
-        for number in range(kills + 1):
+        for end in [*ends, None]:
             client, took = server.start()
             starts.append(took)
             unlimit(client)
             check(server, client, workers)
-            if number < kills:
-                # Now and then it is asked to end: then it finishes what it has begun, and no more.
-                end = server.stop if chance.random() < 0.2 else server.kill
+            if end:
                 work_until_ended(client, workers, chance.uniform(0, KILLED_WITHIN), end)
         finish(server, client, workers)
     except BaseException:
@@ -48,7 +52,7 @@ def main(kills, seed):
     finally:
         end_all(server)
         shutil.rmtree(place, ignore_errors=True)
-    report(kills, seed, workers, starts)
+    report(kills, len(ends) - kills, seed, workers, starts)
 
 
 def unlimit(client):
@@ -123,10 +127,10 @@ def end_all(server):
     processes.end_all_below(os.getpid())
 
 
-def report(kills, seed, workers, starts):
+def report(kills, asked, seed, workers, starts):
     done = {verb: sum(worker.done[verb] for worker in workers) for verb in ("create", "exec", "delete")}
     ended = [event for worker in workers for event in worker.ended]
-    print(f"{kills} kills (seed {seed}): {done}; slowest start {max(starts):.2f} s; {len(ended)} reported ended")
+    print(f"{kills} kills and {asked} times asked to end (seed {seed}): {done}; slowest start {max(starts):.2f} s; {len(ended)} reported ended")
     for event in ended:
         print("  ", event)
 

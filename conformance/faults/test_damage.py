@@ -69,20 +69,24 @@ def change(server, statement, *values):
     assert changed == 1, f"{changed} rows changed"
 
 
+NO_TEXT = b'{"id": "\xff"}'
+
+
 def test_rows_that_cannot_be_read_end_their_sandboxes_and_no_other(serve):
     server, client = serve()
     whole = client.create()
-    damaged = {client.create(): detail for detail in ("{", "null", '{"id": 5}', "")}
+    damaged = {client.create(): detail for detail in ("{", "null", '{"id": 5}', "", NO_TEXT)}
     machines = set().union(*(of_machine(server.home / "sandboxes" / sandbox) for sandbox in damaged))
     server.kill()
     for sandbox, detail in damaged.items():
-        change(server, "UPDATE sandboxes SET detail = ? WHERE id = ?", detail, sandbox)
+        change(server, "UPDATE sandboxes SET detail = CAST(? AS TEXT) WHERE id = ?", detail, sandbox)
     client, _ = server.start()
     assert client.run(whole, "echo here") == "here\n"
     assert client.living() == {whole}
     for sandbox in damaged:
         client.call("GET", f"/v1/sandboxes/{sandbox}").expect(404)
         assert sandbox in server.said(), "the log names it"
+        assert [event["type"] for event in client.events(sandbox)][-1] == "sandbox.ended"
     until("their directories are gone", lambda: not server.directories() & damaged.keys())
     until("their machines are gone", lambda: not any(map(is_alive, machines)))
     client.delete(whole)
@@ -93,6 +97,12 @@ DAMAGE = [
     ("tokens", "scope", "everything", "/v1/me/tokens", "items"),
     ("workspaces", "created_ms", 1 << 62, "/v1/workspaces", "items"),
 ]
+# Bytes that are no text where text should be.
+DAMAGE += [(table, column, NO_TEXT, path, items) for table, column, path, items in (
+    ("events", "kind", "/v1/events", "events"),
+    ("tokens", "name", "/v1/me/tokens", "items"),
+    ("workspaces", "name", "/v1/workspaces", "items"),
+)]
 
 
 def test_damaged_rows_hide_nothing_but_themselves(serve):
@@ -103,7 +113,8 @@ def test_damaged_rows_hide_nothing_but_themselves(serve):
         client.delete(client.create())
     server.kill()
     for table, column, value, _, _ in DAMAGE:
-        change(server, f"UPDATE {table} SET {column} = ? WHERE rowid = (SELECT max(rowid) FROM {table})", value)
+        value_is = "CAST(? AS TEXT)" if isinstance(value, bytes) else "?"
+        change(server, f"UPDATE {table} SET {column} = {value_is} WHERE rowid = (SELECT max(rowid) FROM {table})", value)
     client, _ = server.start()
     for _, _, _, path, items in DAMAGE:
         assert client.call("GET", path).expect(200).json()[items], path

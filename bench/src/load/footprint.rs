@@ -7,6 +7,7 @@ use crate::report::Report;
 
 /// Growth below this is noise: a connection that is still being closed, an allocator's habits.
 const MORE_DESCRIPTORS: u64 = 8;
+const MORE_FILES: u64 = 8;
 const MORE_MEMORY_KIB: u64 = 16 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Footprint {
     pub processes: u64,
     /// Directories of machines, standbys' included.
     pub directories: u64,
+    /// Files anywhere in its home.
+    files: u64,
     descriptors: u64,
     /// Memory of the server's own that is shared with nobody.
     memory_kib: u64,
@@ -25,6 +28,7 @@ impl Footprint {
         Self {
             processes: below(pid),
             directories: entries(&home.join("sandboxes")),
+            files: files(home),
             descriptors: entries(Path::new(&format!("/proc/{pid}/fd"))),
             memory_kib: private_kib(pid),
         }
@@ -33,6 +37,7 @@ impl Footprint {
     pub fn report(&self, when: &str, report: &mut Report) {
         report.count(&format!("server {when} the load: processes below it"), self.processes);
         report.count(&format!("server {when} the load: directories of machines"), self.directories);
+        report.count(&format!("server {when} the load: files in its home"), self.files);
         report.count(&format!("server {when} the load: descriptors"), self.descriptors);
         report.count(&format!("server {when} the load: KiB of its own memory"), self.memory_kib);
     }
@@ -42,6 +47,7 @@ impl Footprint {
         let compared = [
             ("processes", self.processes, before.processes, 0),
             ("directories", self.directories, before.directories, 0),
+            ("files", self.files, before.files, MORE_FILES),
             ("descriptors", self.descriptors, before.descriptors, MORE_DESCRIPTORS),
             ("KiB of memory", self.memory_kib, before.memory_kib, MORE_MEMORY_KIB + before.memory_kib / 4),
         ];
@@ -52,6 +58,12 @@ impl Footprint {
 
 fn entries(path: &Path) -> u64 {
     fs::read_dir(path).map_or(0, |found| found.count() as u64)
+}
+
+/// Whatever is no directory, also below others.
+fn files(path: &Path) -> u64 {
+    let found = fs::read_dir(path).into_iter().flatten().flatten();
+    found.map(|entry| if entry.file_type().is_ok_and(|kind| kind.is_dir()) { files(&entry.path()) } else { 1 }).sum()
 }
 
 fn below(pid: u32) -> u64 {

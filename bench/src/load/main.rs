@@ -61,7 +61,8 @@ async fn load(options: &Options, report: &mut Report) -> anyhow::Result<Vec<Stri
     let seconds = Duration::from_secs(options.seconds);
     // Pools and caches get their size first; what grows after that grows without end.
     let warm_up = seconds.div_f64(10.0).max(Duration::from_secs(10));
-    clients::work(&server, options.clients, warm_up).await?;
+    let warm = clients::work(&server, options.clients, warm_up).await?;
+    ensure!(warm.failures.is_empty(), "{} requests failed at first: {:#?}", warm.failures.len(), warm.first_failures());
     let before = server.settled_footprint().await?;
     let tally = clients::work(&server, options.clients, seconds).await?;
     let after = server.settled_footprint().await?;

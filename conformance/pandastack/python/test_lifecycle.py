@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pandastack
 import pytest
 
+from support.waiting import until
 from support.wire import call
 
 COUNTER = """
@@ -31,6 +32,28 @@ def test_set_ttl_is_answered_with_the_new_lifecycle_and_kept(make):
     sandbox = make()
     assert sandbox.set_ttl(1234)["ttl_seconds"] == 1234
     assert sandbox.lifecycle()["ttl_seconds"] == 1234
+
+
+def test_a_time_to_live_begins_anew_when_the_sandbox_is_used(make):
+    sandbox = make(ttl_seconds=5)
+    for _ in range(4):
+        time.sleep(2)
+        assert sandbox.exec("echo here").stdout == "here\n"
+
+
+def test_a_time_to_live_does_not_end_in_the_middle_of_a_command(make):
+    sandbox = make(ttl_seconds=3)
+    assert sandbox.exec("sleep 8; echo done", timeout_seconds=30).stdout == "done\n"
+    streamed = []
+    sandbox.exec_stream("sleep 8; echo done", on_stdout=streamed.append, timeout_seconds=30)
+    assert "".join(streamed) == "done\n"
+
+
+def test_a_time_to_live_ends_when_nobody_uses_the_sandbox(client, make):
+    sandbox = make(ttl_seconds=2)
+    sandbox.exec("true")
+    gone = lambda: sandbox.id not in [known.id for known in client.sandboxes.list()]
+    until("its time is over", gone, 15)
 
 
 def test_set_persistent_goes_both_ways(client, make):

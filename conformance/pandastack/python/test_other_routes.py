@@ -25,11 +25,44 @@ def test_tail_limits_the_events(make):
     assert [event["type"] for event in answer.json()["events"]] == ["sandbox.resumed"]
 
 
-def test_metrics_are_real_numbers(sandbox):
-    answer = call("GET", f"/v1/sandboxes/{sandbox.id}/metrics")
-    assert answer.status == 200
-    numbers = [value for value in answer.json().values() if isinstance(value, (int, float))]
-    assert sum(value > 0 for value in numbers) >= 2
+def test_metrics_are_real_numbers(make):
+    sandbox = make()
+
+    def metrics():
+        answer = call("GET", f"/v1/sandboxes/{sandbox.id}/metrics")
+        assert answer.status == 200
+        return answer.json()
+
+    before = metrics()
+    for name in ("cpu_ms", "memory_bytes", "host_rss_bytes", "disk_bytes", "host_cpu_percent"):
+        assert before[name] > 0, name
+    # Its share of what it has in common with others is less than all of it.
+    assert before["memory_bytes"] <= before["host_rss_bytes"]
+    for name in ("network_received_bytes", "network_sent_bytes", "uptime_seconds"):
+        assert type(before[name]) is int and before[name] >= 0, name
+    assert 0 < before["guest"]["memory_available_bytes"] < before["guest"]["memory_total_bytes"]
+    assert 0 < before["guest"]["disk_available_bytes"] < before["guest"]["disk_total_bytes"]
+    sandbox.exec("i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; head -c 20M /dev/urandom > /root/fill; sync", check=True)
+    after = metrics()
+    assert after["cpu_ms"] > before["cpu_ms"] and after["guest"]["cpu_ms"] > before["guest"]["cpu_ms"]
+    assert after["disk_bytes"] > before["disk_bytes"] + (10 << 20)
+    assert after["guest"]["disk_available_bytes"] < before["guest"]["disk_available_bytes"]
+
+
+def test_a_sandbox_can_be_given_a_larger_disk():
+    [template] = [found for found in call("GET", "/v1/templates").json() if found["name"] == "base"]
+    wanted = template["disk_mb"] + 512
+    made = call("POST", "/v1/sandboxes", body={"template": "base", "disk_mb": wanted, "ttl_seconds": 300}, timeout=120)
+    assert made.status == 201, made.body
+    sandbox = made.json()
+    try:
+        assert sandbox["disk_mb"] == wanted
+        size = call("POST", f"/v1/sandboxes/{sandbox['id']}/exec", body={"cmd": "df --output=size -m / | tail -1"}).json()
+        assert int(size["stdout"]) > wanted * 0.9
+    finally:
+        call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
+    smaller = call("POST", "/v1/sandboxes", body={"template": "base", "disk_mb": 1})
+    assert smaller.status == 400 and smaller.error
 
 
 @pytest.mark.parametrize("language", [{"language": "python"}, {}], ids=["python", "by default"])

@@ -36,6 +36,17 @@ def test_create_keeps_every_field_it_was_given(make):
     assert sandbox.lifecycle()["ttl_seconds"] == 777
 
 
+def test_metadata_that_is_called_secret_is_not_shown(client, make):
+    sandbox = make(metadata={"secret.key": "hunter2", "secrets": "are fine"})
+    shown = [client.sandboxes.get(sandbox.id)] + [seen for seen in client.sandboxes.list() if seen.id == sandbox.id]
+    assert [seen.metadata for seen in shown] == [{"secrets": "are fine"}] * 2
+    assert b"hunter2" not in call("GET", f"/v1/sandboxes/{sandbox.id}").body
+
+
+def test_a_sandbox_has_an_address_of_its_own_network(sandbox):
+    assert sandbox.guest_ip == sandbox.exec("hostname -I").stdout.split()[0]
+
+
 def test_create_answers_201_with_the_whole_object():
     answer = call("POST", "/v1/sandboxes", body={"template": "base"})
     try:

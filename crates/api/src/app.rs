@@ -12,6 +12,7 @@ use crate::build::Builds;
 use crate::e2b::Memory;
 use crate::meter::Meter;
 use crate::preview::Ledger;
+use crate::promise::Promises;
 use crate::turns::Turns;
 
 /// The directory of the home that previews keep their secret in.
@@ -25,6 +26,7 @@ pub struct App {
     pub(crate) builds: Builds,
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
+    pub(crate) promises: Promises,
     pub(crate) activity: Activity,
     pub(crate) e2b: Memory,
     /// Held while a machine is found for a volume's files.
@@ -43,6 +45,7 @@ impl App {
             builds: Builds::default(),
             meter: Meter::new(),
             turns: Turns::new(),
+            promises: Promises::default(),
             activity: Activity::new(),
             e2b: Memory::default(),
             opening: tokio::sync::Mutex::default(),

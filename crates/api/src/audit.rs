@@ -1,4 +1,4 @@
-//! Which requests are changes, and how the audit log names them.
+//! Which requests act, and how the audit log names them.
 
 use axum::http::{Method, StatusCode};
 use sandling_engine::access::{AuditResult, NewAudit};
@@ -16,7 +16,11 @@ pub(crate) struct Done {
     pub(crate) error: Option<ApiError>,
 }
 
-/// The action of each route that changes something.
+/// Sockets through which commands are run. Each command is written down by itself, and not the socket.
+pub(crate) const EXEC_SESSION: &str = "/v1/sandboxes/{id}/exec/session";
+pub(crate) const EXEC_WS: &str = "/v1/sandboxes/{id}/exec/ws";
+
+/// The action of each route that changes something, runs something, or takes much away at once.
 const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/v1/sandboxes", "sandbox.create"),
     ("DELETE", "/v1/sandboxes/{id}", "sandbox.delete"),
@@ -51,7 +55,10 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/v1/volumes/{name}/snapshots", "volume.snapshot"),
     ("POST", "/v1/sandboxes/{id}/exec", "exec.run"),
     ("POST", "/v1/sandboxes/{id}/exec/stream", "exec.run"),
-    ("GET", "/v1/sandboxes/{id}/exec/session", "exec.run"),
+    ("GET", EXEC_SESSION, "exec.run"),
+    ("GET", EXEC_WS, "exec.run"),
+    ("GET", "/v1/sandboxes/{id}/exec/pty", "terminal.open"),
+    ("GET", "/v1/sandboxes/{id}/ssh", "terminal.open"),
     ("DELETE", "/v1/sandboxes/{id}/execs/{exec}", "exec.forget"),
     ("POST", "/v1/sandboxes/{id}/execs/{exec}/signal", "exec.signal"),
     ("POST", "/v1/sandboxes/{id}/repl", "repl.run"),
@@ -109,7 +116,37 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/filesystem.Filesystem/Remove", "file.remove"),
 ];
 
-/// Writes a change to the audit log. What nobody with a token did, or what went to a sandbox's own server, is none.
+/// Whether a request acts, whatever its method says.
+pub(crate) fn acts(method: &Method, route: Option<&str>) -> bool {
+    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    !reads || ACTIONS.iter().any(|(known, path, _)| method.as_str() == *known && route == Some(*path))
+}
+
+/// Whether this opened a socket whose commands are written down one by one.
+pub(crate) fn is_socket_of_commands(done: &Done) -> bool {
+    let route = done.route.as_deref();
+    done.status == StatusCode::SWITCHING_PROTOCOLS && (route == Some(EXEC_SESSION) || route == Some(EXEC_WS))
+}
+
+/// Writes down what was run through a socket of a sandbox, and what came of it.
+pub(crate) fn record_command(
+    app: &App,
+    context: &RequestContext,
+    route: &str,
+    sandbox: &str,
+    error: Option<&ApiError>,
+) {
+    let done = Done {
+        method: Method::GET,
+        route: Some(route.to_owned()),
+        path: route.replace("{id}", sandbox),
+        status: error.map_or(StatusCode::OK, |error| error.status),
+        error: error.cloned(),
+    };
+    record(app, context, &done);
+}
+
+/// Writes an action to the audit log. What nobody with a token did, or what went to a sandbox's own server, is none.
 pub(crate) fn record(app: &App, context: &RequestContext, done: &Done) {
     let Some(principal) = context.principal() else { return };
     let Some((route, action)) = action(done) else { return };
@@ -163,13 +200,18 @@ mod tests {
         assert_eq!(named_in("/v1/sandboxes", "/v1/sandboxes"), None);
     }
 
+    /// A socket takes orders, and a file of everything is more than a look.
+    fn only_reads(path: &str, operation: &serde_json::Value) -> bool {
+        operation["responses"].get("101").is_none() && !path.ends_with("/export")
+    }
+
     #[test]
-    fn every_route_that_changes_something_has_a_name() {
+    fn every_route_that_acts_has_a_name() {
         let document = serde_json::to_value(crate::router::openapi()).unwrap();
         for (path, operations) in document["paths"].as_object().unwrap() {
             for method in operations.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
                 let named = ACTIONS.iter().any(|(m, p, _)| *m == method && p == path);
-                assert!(named || method == "GET", "{method} {path}");
+                assert!(named || method == "GET" && only_reads(path, &operations["get"]), "{method} {path}");
             }
         }
     }

@@ -14,6 +14,7 @@ use sandling_engine::{Sandbox, SandboxId};
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::promise;
 use crate::request::RequestContext;
 
 /// A scope as a type.
@@ -71,13 +72,16 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
             && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
         {
             awake(&sandbox).await?;
+            if promise::is_made_to(&parts.headers) {
+                app.promises.used(&sandbox).await;
+            }
         }
         Ok(Self { principal, need: PhantomData })
     }
 }
 
 /// What is asked of a sandbox's machine, and not only about the sandbox.
-const USES: [&str; 13] = [
+const USES: [&str; 14] = [
     "exec",
     "execs",
     "fs",
@@ -88,7 +92,8 @@ const USES: [&str; 13] = [
     "fork",
     "fork-tree",
     "snapshots",
-    "terminal",
+    "ssh",
+    "logs",
     "resume",
     "metrics",
 ];
@@ -120,7 +125,11 @@ pub(crate) fn presented(parts: &Parts) -> String {
 
 /// The token of an `Authorization: Bearer` header.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (kind, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    bearer_of(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
+}
+
+pub(crate) fn bearer_of(value: &str) -> Option<&str> {
+    let (kind, token) = value.split_once(' ')?;
     kind.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
@@ -130,8 +139,11 @@ pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The token of an `X-API-Key` header. Some of E2B's clients insist on `e2b_` and hexadecimal digits, so a token may
 /// also be spelled that way: its bytes as digits.
 fn api_key(headers: &HeaderMap) -> Option<String> {
-    let key = headers.get(API_KEY)?.to_str().ok()?;
-    Some(key.strip_prefix("e2b_").and_then(from_hex).unwrap_or_else(|| key.to_owned()))
+    headers.get(API_KEY)?.to_str().ok().map(key_of)
+}
+
+pub(crate) fn key_of(value: &str) -> String {
+    value.strip_prefix("e2b_").and_then(from_hex).unwrap_or_else(|| value.to_owned())
 }
 
 /// Nothing if it is not the digits of a token: 40 zeros, the usual placeholder, are none.
@@ -212,8 +224,22 @@ mod tests {
         let id = "0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11";
         let wakes = |rest: &str| used_sandbox(&format!("/v1/sandboxes/{id}{rest}")).is_some();
         assert!(wakes("/exec") && wakes("/fs/stat") && wakes("/exec/stream") && wakes("/fork"));
+        assert!(wakes("/ssh") && wakes("/exec/pty"), "a terminal");
+        assert!(wakes("/logs"), "a console is its machine's");
         assert!(!wakes("") && !wakes("/") && !wakes("/lifecycle") && !wakes("/hibernate") && !wakes("/events"));
         assert!(used_sandbox("/v1/sandboxes/nonsense/exec").is_none());
+    }
+
+    #[test]
+    fn what_is_said_to_need_a_machine_is_a_route() {
+        let document = serde_json::to_value(crate::router::openapi()).unwrap();
+        let paths: Vec<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
+        // Any path of a preview is its server's own, and in no document.
+        for used in USES.iter().filter(|used| **used != "proxy") {
+            let route = format!("/v1/sandboxes/{{id}}/{used}");
+            let known = |path: &String| *path == route || path.starts_with(&format!("{route}/"));
+            assert!(paths.iter().any(known), "{used}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod follow;
 mod meter;
 mod once;
 mod preview;
+mod promise;
 mod random;
 mod range;
 mod recorder;

@@ -10,10 +10,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use sandling_engine::{Engine, State};
+use sandling_engine::Engine;
 use sandling_network::{Totals, Verdict};
 
 use crate::wire::network_events::code;
+use crate::wire::sandbox::status;
 
 /// From a quick answer to a long command, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
@@ -103,7 +104,7 @@ impl Meter {
         self.volume_bytes.set(volume_bytes as i64);
         self.sandboxes.clear();
         for info in engine.list() {
-            let status = if info.state == State::Paused { "paused" } else { "running" };
+            let status = status(info.state);
             let (workspace, template) = (info.workspace, info.template);
             self.sandboxes.get_or_create(&SandboxLabels { workspace, template, status }).inc();
         }

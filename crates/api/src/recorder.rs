@@ -5,6 +5,9 @@ use std::sync::Arc;
 use sandling_engine::SandboxId;
 use sandling_engine::access::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
 
+use sandling_protocol::CellReport;
+use serde_json::{Map, Value};
+
 use crate::app::App;
 use crate::request::RequestContext;
 
@@ -42,6 +45,20 @@ impl Recorder {
         Self(None)
     }
 
+    /// What a cell showed: its text, or what it was and how long, where it has none.
+    pub(crate) fn heard_result(&mut self, bundle: &Map<String, Value>) {
+        if self.0.is_some() {
+            self.heard(format!("{}\n", shown(bundle)).as_bytes());
+        }
+    }
+
+    /// How a cell ended, if not well.
+    pub(crate) fn heard_end(&mut self, report: &CellReport) {
+        if let Some(error) = &report.error {
+            self.heard(format!("{}\n", error.text.trim_end()).as_bytes());
+        }
+    }
+
     pub(crate) fn heard(&mut self, bytes: &[u8]) {
         if let Some(tape) = &mut self.0 {
             let kept = bytes.len().min(RECORDING_LIMIT - tape.output.len().min(RECORDING_LIMIT));
@@ -49,6 +66,18 @@ impl Recorder {
             tape.left_out += bytes.len() - kept;
         }
     }
+}
+
+fn shown(bundle: &Map<String, Value>) -> String {
+    if let Some(text) = bundle.get("text/plain").and_then(Value::as_str) {
+        return text.to_owned();
+    }
+    let part = |(kind, value): (&String, &Value)| match value.as_str() {
+        Some(text) if kind.starts_with("text/") => text.to_owned(),
+        Some(text) => format!("[{kind}, {} characters]", text.len()),
+        None => value.to_string(),
+    };
+    bundle.iter().map(part).collect::<Vec<_>>().join("\n")
 }
 
 impl Drop for Tape {
@@ -69,5 +98,20 @@ impl Drop for Tape {
         if let Err(error) = self.app.access.audit(&entry) {
             tracing::error!(error = &error as &dyn std::error::Error, "a run could not be recorded");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_cell_shows_is_written_down_as_text() {
+        let text = |bundle: Value| shown(bundle.as_object().unwrap());
+        assert_eq!(text(json!({ "text/plain": "42", "text/html": "<b>42</b>" })), "42");
+        assert_eq!(text(json!({ "image/png": "AAAA" })), "[image/png, 4 characters]");
+        assert_eq!(text(json!({ "text/html": "<b>1</b>" })), "<b>1</b>");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 use sandling_engine::access::Principal;
@@ -66,13 +66,13 @@ impl RequestContext {
 
 /// Runs the rest within a context of its own.
 ///
-/// A change runs in a task of its own: a client that goes away in the middle neither leaves it half done nor keeps it
+/// What acts runs in a task of its own: a client that goes away in the middle neither leaves it half done nor keeps it
 /// out of the audit log.
 pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let context = RequestContext::new(&request);
-    let is_change = is_change(request.method());
+    let acts = audit::acts(request.method(), matched(&request).as_deref());
     let work = handle(app, context.clone(), request, next);
-    if !is_change {
+    if !acts {
         return work.await;
     }
     let done = tokio::spawn(work).await;
@@ -83,7 +83,7 @@ async fn handle(app: Arc<App>, context: RequestContext, mut request: Request, ne
     let _busy = app.activity.begin();
     let started = Instant::now();
     let method = request.method().clone();
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let route = matched(&request);
     let path = request.uri().path().to_owned();
     request.extensions_mut().insert(context.clone());
     let mut response = next.run(request).await;
@@ -94,14 +94,15 @@ async fn handle(app: Arc<App>, context: RequestContext, mut request: Request, ne
     let value = HeaderValue::from_str(context.id()).expect("an id has only letters, digits, `_` and `-`");
     response.headers_mut().insert(HEADER, value);
     app.meter.request(&method, route.as_deref(), response.status(), started.elapsed());
-    if is_change(&method) {
-        audit::record(&app, &context, &audit::Done { method, route, path, status: response.status(), error });
+    let done = audit::Done { method, route, path, status: response.status(), error };
+    if !audit::is_socket_of_commands(&done) {
+        audit::record(&app, &context, &done);
     }
     response
 }
 
-fn is_change(method: &Method) -> bool {
-    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+fn matched(request: &Request) -> Option<String> {
+    request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned())
 }
 
 /// The client's own id, if it is one that can be put into a log without harm.

@@ -160,6 +160,7 @@ impl Engine {
             bake: template.shape.key.clone(),
             standing: Standing::default(),
             parent: None,
+            from_snapshot: None,
             timeline: Timeline::keeping(spec.checkpoints),
             network: network.settings,
             volumes,

@@ -272,6 +272,7 @@ impl Engine {
             workspace: born.workspace,
             metadata: born.metadata,
             labels: born.labels,
+            from_snapshot: born.parent.is_none().then(|| snapshot.id.clone()),
             parent: born.parent,
             timeline: Timeline::keeping(born.checkpoints),
             network: born.network.settings,

@@ -99,6 +99,9 @@ pub struct SandboxInfo {
     /// The sandbox that it was forked from.
     #[serde(default)]
     pub parent: Option<SandboxId>,
+    /// The snapshot that it was made from, if it was no fork.
+    #[serde(default)]
+    pub from_snapshot: Option<SnapshotId>,
     /// Where it can go back to.
     #[serde(default)]
     pub timeline: Timeline,

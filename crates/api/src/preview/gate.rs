@@ -1,19 +1,19 @@
 //! Who may see a preview, and what of their request must not reach the sandbox.
 //!
 //! A preview token comes in the query, in a header, or in the cookie that a first visit leaves. An API token with the
-//! scope `run` opens everything of its workspace. Neither is passed on: whoever runs in the sandbox must not be able
-//! to take them.
+//! scope `run` opens everything of its workspace. Neither is passed on, whichever of them opened the door: whoever runs
+//! in the sandbox must not be able to take them. What a page has of its own, e.g. an `Authorization`, is.
 
 use std::sync::Arc;
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use jiff::Timestamp;
-use sandling_engine::access::Scope;
+use sandling_engine::access::{AuthError, Scope};
 use sandling_engine::{Sandbox, SandboxId};
 
 use crate::app::App;
-use crate::auth::{API_KEY, presented, query_value};
+use crate::auth::{API_KEY, bearer_of, key_of, presented, query_value};
 use crate::error::ApiError;
 use crate::preview::{PreviewToken, host};
 
@@ -48,7 +48,7 @@ pub(crate) async fn pass(
         Some(token) => token.workspace,
         None => by_api_token(app, parts)?,
     };
-    take_out(parts);
+    take_out_ours(app, parts);
     let sandbox = app.engine.find(&workspace, id).await.ok_or_else(|| ApiError::not_found("sandbox"))?;
     Ok(Passed { sandbox, cookie })
 }
@@ -66,11 +66,9 @@ pub(crate) fn preview_token(app: &App, signed: &str) -> Option<PreviewToken> {
     }
 }
 
-fn by_api_token(app: &App, parts: &mut Parts) -> Result<String, ApiError> {
+fn by_api_token(app: &App, parts: &Parts) -> Result<String, ApiError> {
     let principal = app.access.authenticate(&presented(parts))?;
     principal.require(Scope::Run)?;
-    parts.headers.remove(header::AUTHORIZATION);
-    parts.headers.remove(API_KEY);
     Ok(principal.workspace.to_string())
 }
 
@@ -101,8 +99,25 @@ fn cookie(signed: &str, token: &PreviewToken) -> Option<HeaderValue> {
 }
 
 /// Removes everything of ours from a request before it goes to the sandbox.
-fn take_out(parts: &mut Parts) {
+pub(crate) fn take_out_ours(app: &App, parts: &mut Parts) {
+    // Also one that was revoked or has expired, which says whose it was.
+    take_out(parts, |token| !matches!(app.access.authenticate(token), Err(AuthError::Missing | AuthError::Malformed)));
+}
+
+fn take_out(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
     parts.headers.remove(HEADER);
+    let token_in = |value: &HeaderValue, read: fn(&str) -> Option<String>| {
+        value.to_str().ok().and_then(read).is_some_and(|token| is_ours(&token))
+    };
+    let bearer = |value: &HeaderValue| token_in(value, |text| bearer_of(text).map(str::to_owned));
+    keep_others(&mut parts.headers, &header::AUTHORIZATION, bearer);
+    keep_others(&mut parts.headers, &API_KEY, |value| token_in(value, |text| Some(key_of(text))));
+    // Of the page that a first visit loaded, or of one that is reached by its token alone.
+    keep_others(&mut parts.headers, &header::REFERER, |value| {
+        [QUERY, "access_token", "/v1/p/"]
+            .iter()
+            .any(|ours| value.as_bytes().windows(ours.len()).any(|window| window == ours.as_bytes()))
+    });
     let others: Vec<_> = cookies(&parts.headers).filter(|pair| !pair.starts_with(&format!("{COOKIE}="))).collect();
     let others = others.join("; ");
     parts.headers.remove(header::COOKIE);
@@ -112,11 +127,24 @@ fn take_out(parts: &mut Parts) {
         parts.headers.insert(header::COOKIE, value);
     }
     if let Some(query) = parts.uri.query() {
-        let ours = |pair: &&str| [QUERY, "access_token"].iter().any(|name| pair.split('=').next() == Some(name));
+        let ours = |pair: &&str| match pair.split('=').next() {
+            Some(QUERY) => true,
+            Some("access_token") => is_ours(&query_value(Some(pair), "access_token")),
+            _ => false,
+        };
         let kept: Vec<_> = query.split('&').filter(|pair| !ours(pair)).collect();
         let path = parts.uri.path();
         let rest = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
         parts.uri = rest.parse::<Uri>().unwrap_or_else(|_| parts.uri.clone());
+    }
+}
+
+/// Removes the values of a header that are ours.
+fn keep_others(headers: &mut HeaderMap, name: &HeaderName, is_ours: impl Fn(&HeaderValue) -> bool) {
+    let values: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
+    headers.remove(name);
+    for value in values.into_iter().filter(|value| !is_ours(value)) {
+        headers.append(name, value);
     }
 }
 
@@ -126,17 +154,40 @@ mod tests {
 
     use super::*;
 
+    fn without_ours(request: axum::http::request::Builder) -> Parts {
+        let mut parts = request.body(()).unwrap().into_parts().0;
+        take_out(&mut parts, |token| token == "abc");
+        parts
+    }
+
     #[test]
     fn nothing_of_ours_reaches_the_sandbox() {
-        let request = Request::get("/a?x=1&sandling_token=abc&y=2")
+        let request = Request::get("/a?x=1&sandling_token=abc&y=2&access_token=a%62c")
             .header("cookie", "theirs=1; sandling_preview=abc; more=2")
-            .header("x-sandling-preview-token", "abc");
-        let mut parts = request.body(()).unwrap().into_parts().0;
-        assert_eq!(cookie_token(&parts.headers), "abc");
-        take_out(&mut parts);
+            .header("x-sandling-preview-token", "abc")
+            .header("authorization", "Bearer abc")
+            .header("x-api-key", "abc")
+            .header("x-api-key", "e2b_616263")
+            .header("referer", "http://80-x.localhost/?sandling_token=abc");
+        assert_eq!(cookie_token(request.headers_ref().unwrap()), "abc");
+        let parts = without_ours(request);
         assert_eq!(parts.uri, "/a?x=1&y=2");
         assert_eq!(parts.headers.get("cookie").unwrap(), "theirs=1; more=2");
-        assert!(!format!("{parts:?}").contains("abc"));
+        let left = format!("{parts:?}");
+        assert!(!left.contains("abc") && !left.contains("616263"), "{left}");
+    }
+
+    #[test]
+    fn what_a_page_has_of_its_own_reaches_it() {
+        let request = Request::get("/a?access_token=xyz")
+            .header("authorization", "Bearer xyz")
+            .header("authorization", "Basic YWJj")
+            .header("x-api-key", "e2b_78797a")
+            .header("referer", "http://80-x.localhost/a");
+        let parts = without_ours(request);
+        assert_eq!(parts.uri, "/a?access_token=xyz");
+        assert_eq!(parts.headers.get_all("authorization").iter().count(), 2);
+        assert!(parts.headers.contains_key("x-api-key") && parts.headers.contains_key("referer"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket};
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -38,7 +38,6 @@ use crate::socket::{self, Upgrade};
 use crate::wire::exec::Ended;
 use crate::wire::session::{SessionInput, SessionStart};
 
-const ROUTE: &str = "/v1/sandboxes/{id}/exec/session";
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// The first message must have come by then.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -84,7 +83,8 @@ impl Session {
             Ok(start) => self.start(start).await,
             Err(error) => Err(error),
         };
-        self.note(started.as_ref().err());
+        let (id, error) = (self.sandbox.id().as_str(), started.as_ref().err());
+        audit::record_command(&self.app, &self.context, audit::EXEC_SESSION, id, error);
         match started {
             Err(error) => socket::last_words(&mut socket, &refusal(&error)).await,
             Ok(running) => running.serve(socket, self.app.closing()).await,
@@ -122,18 +122,6 @@ impl Session {
             self.app.engine.record(self.sandbox.id(), &workspace, "advice", finding)?;
         }
         Ok(())
-    }
-
-    /// The upgrade itself changes nothing and is in no audit log; what is run through it is.
-    fn note(&self, error: Option<&ApiError>) {
-        let done = audit::Done {
-            method: Method::GET,
-            route: Some(ROUTE.to_owned()),
-            path: ROUTE.replace("{id}", self.sandbox.id().as_str()),
-            status: error.map_or(StatusCode::OK, |error| error.status),
-            error: error.cloned(),
-        };
-        audit::record(&self.app, &self.context, &done);
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::{App, Closing};
+use crate::audit;
 use crate::auth::{Caller, Run};
 use crate::error::{ApiError, command_timeout_text};
 use crate::extract::Parts;
@@ -113,8 +114,13 @@ impl Session {
         let refused = match serde_json::from_str::<Frame>(text) {
             Err(error) => Some(json!({ "id": null, "error": format!("this cannot be read: {error}") })),
             Ok(frame) => {
-                let id = frame.id.clone();
-                self.obey(frame).await.err().map(|error| json!({ "id": id, "error": error.message }))
+                let (id, runs) = (frame.id.clone(), !frame.cancel);
+                let refused = self.obey(frame).await.err();
+                if runs {
+                    let sandbox = self.sandbox.id().as_str();
+                    audit::record_command(&self.app, &self.context, audit::EXEC_WS, sandbox, refused.as_ref());
+                }
+                refused.map(|error| json!({ "id": id, "error": error.message }))
             }
         };
         match refused {

@@ -50,7 +50,8 @@ pub(crate) enum StreamName {
 
 /// A sandbox's console
 ///
-/// The newest part of it as text; with `follow` as events whose data is `{"line": "..."}`.
+/// The newest part of it as text; with `follow` as events whose data is `{"line": "..."}`. It is its machine's: a sandbox
+/// that hibernates is woken, and has a new one.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/logs", tag = "logs", params(("id" = String, Path), LogParams),
     responses((status = 200, content((String = "text/plain"), (String = "text/event-stream")))),

@@ -143,10 +143,11 @@ async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 
 /// `/v1/p/{token}/…`, for those with nothing but a link.
 async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let (token, target) = signed(&app, parts.uri.path())?;
     let sandbox = app.engine.find(&token.workspace, &target.sandbox).await;
     let sandbox = sandbox.ok_or_else(|| ApiError::not_found("sandbox"))?;
+    gate::take_out_ours(&app, &mut parts);
     let request = moved(parts, body, &target.rest)?;
     sandboxed(proxy::forward(&sandbox, target.port, request, app.closing()).await?)
 }

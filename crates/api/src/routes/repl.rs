@@ -127,8 +127,12 @@ async fn gather(mut cell: Cell, mut recorder: Recorder) -> Result<(CellResult, C
                 recorder.heard(&bytes);
                 stderr.extend(bytes);
             }
-            Ok(CellOutput::Result(result) | CellOutput::Value(result)) => results.push(result),
+            Ok(CellOutput::Result(result) | CellOutput::Value(result)) => {
+                recorder.heard_result(&result);
+                results.push(result);
+            }
             Ok(CellOutput::Done(report)) => {
+                recorder.heard_end(&report);
                 let status = report.status;
                 return Ok((CellResult::new(lossy(stdout), lossy(stderr), results, report), status));
             }

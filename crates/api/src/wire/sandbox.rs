@@ -21,6 +21,8 @@ const DEFAULT_TEMPLATE: &str = "code-interpreter";
 const MAX_ENTRIES: usize = 256;
 const MAX_KEY: usize = 256;
 const MAX_VALUE: usize = 32 * 1024;
+/// What clients were told is kept and not shown again.
+const SECRET: &str = "secret.";
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct SandboxView {
@@ -32,6 +34,11 @@ pub struct SandboxView {
     /// `creating`, `running`, `paused`, `hibernated` or `deleted`.
     status: &'static str,
     created_at: String,
+    /// The same for all: each is alone with a gateway of its own.
+    guest_ip: String,
+    /// The snapshot that it was made from.
+    from_snapshot: Option<String>,
+    /// Without what was put there under names that begin with `secret.`.
     metadata: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
     pub boot_ms: u64,
@@ -63,7 +70,9 @@ impl From<SandboxInfo> for SandboxView {
             disk_mb: info.disk_mib,
             status: status(info.state),
             created_at: info.created_at.to_string(),
-            metadata: info.metadata,
+            guest_ip: sandling_network::Ends::default().guest_address.to_string(),
+            from_snapshot: info.from_snapshot.map(|id| id.to_string()),
+            metadata: info.metadata.into_iter().filter(|(key, _)| !key.starts_with(SECRET)).collect(),
             labels: info.labels,
             boot_ms: info.boot_ms.round() as u64,
             boot_mode: match info.boot_mode {
@@ -89,7 +98,7 @@ pub(crate) struct StatusView {
     pub(crate) status: &'static str,
 }
 
-fn status(state: State) -> &'static str {
+pub(crate) fn status(state: State) -> &'static str {
     match state {
         State::Creating => "creating",
         State::Running => "running",

@@ -5,6 +5,7 @@ use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::rows::{lossy, readable};
 use super::{Store, StoreError};
 
 /// Events kept in all; the oldest go first.
@@ -36,6 +37,14 @@ impl Store {
         }
         let (sandbox, workspace, kind) = (sandbox.to_owned(), workspace.to_owned(), kind.to_owned());
         Ok(Event { number, time, sandbox, workspace, kind, detail })
+    }
+
+    /// Whose a sandbox is, by what is written down of it.
+    pub(super) fn workspace_of_events(&self, sandbox: &str) -> Result<Option<String>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection
+            .prepare_cached("SELECT workspace FROM events WHERE sandbox = ?1 ORDER BY number DESC LIMIT 1")?;
+        Ok(readable(&mut statement, [sandbox], |row| row.get(0))?.pop())
     }
 
     /// The newest `limit` events of a workspace or of one of its sandboxes, oldest first.
@@ -74,13 +83,13 @@ impl Store {
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Event> {
-    let detail: String = row.get(5)?;
+    // Whoever follows goes by numbers: a damaged event is shown as far as it can be read.
     Ok(Event {
         number: row.get(0)?,
-        time: Timestamp::from_millisecond(row.get(1)?).unwrap_or_default(),
-        sandbox: row.get(2)?,
-        workspace: row.get(3)?,
-        kind: row.get(4)?,
-        detail: serde_json::from_str(&detail).unwrap_or(Value::Null),
+        time: row.get(1).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or_default(),
+        sandbox: lossy(row, 2)?,
+        workspace: lossy(row, 3)?,
+        kind: lossy(row, 4)?,
+        detail: serde_json::from_str(&lossy(row, 5)?).unwrap_or(Value::Null),
     })
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
 
-use super::rows::{parsed, time};
+use super::rows::{parsed, readable, time};
 use super::{Store, StoreError};
 use crate::access::{BodyHash, StoredAnswer};
 
@@ -149,10 +149,9 @@ impl Store {
         connection
             .prepare_cached("DELETE FROM idempotency WHERE started_ms < ?1 AND state <> 'running'")?
             .execute([then])?;
-        let owners = connection
-            .prepare_cached("SELECT DISTINCT owner FROM idempotency WHERE started_ms < ?1")?
-            .query_map([then], |row| row.get::<_, String>(0))?
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut statement =
+            connection.prepare_cached("SELECT DISTINCT owner FROM idempotency WHERE started_ms < ?1")?;
+        let owners: Vec<String> = readable(&mut statement, [then], |row| row.get(0))?;
         for owner in owners.iter().filter(|owner| !is_alive(owner)) {
             connection
                 .prepare_cached("DELETE FROM idempotency WHERE started_ms < ?1 AND owner = ?2")?

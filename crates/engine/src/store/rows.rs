@@ -1,7 +1,7 @@
 //! Reading many rows when one of them may be damaged, and moments as SQLite keeps them.
 
 use jiff::Timestamp;
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row, Statement};
 
 use super::StoreError;
@@ -16,7 +16,7 @@ pub(super) fn readable<T>(
     for row in statement.query_map(params, read)? {
         match row {
             Ok(row) => rows.push(row),
-            Err(error @ (Error::FromSqlConversionFailure(..) | Error::IntegralValueOutOfRange(..))) => {
+            Err(error) if is_damage(&error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "a row of the store is unreadable; it is left out"
@@ -26,6 +26,27 @@ pub(super) fn readable<T>(
         }
     }
     Ok(rows)
+}
+
+/// Whether what is wrong is what a row holds, and not the store.
+pub(super) fn is_damage(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..)
+            | Error::Utf8Error(..)
+    )
+}
+
+/// A column's text, also if it is none: for names in logs, and for what is only shown.
+pub(super) fn lossy(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        ValueRef::Integer(number) => number.to_string(),
+        ValueRef::Real(number) => number.to_string(),
+        ValueRef::Null => String::new(),
+    })
 }
 
 /// A moment that is always there.

@@ -2,11 +2,15 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::rows::lossy;
 use super::{Store, StoreError};
 use crate::sandbox::SandboxInfo;
 
 /// Ended sandboxes whose rows are kept for those who ask what became of them.
 const KEPT_ENDED: i64 = 10_000;
+
+/// Why a sandbox ended whose row cannot be read.
+const UNREADABLE: &str = "its row in the store was unreadable";
 
 #[derive(Debug, Clone)]
 pub struct SandboxRow {
@@ -78,20 +82,36 @@ impl Store {
     }
 
     /// Every sandbox that has not ended, whichever engine it belongs to. A row that cannot be read is ended, so
-    /// that it hurts nobody, and named in the log.
+    /// that it hurts nobody, and named in the log and in the sandbox's events.
     pub fn living_sandboxes(&self) -> Result<Vec<SandboxRow>, StoreError> {
         let (good, bad) = {
             let connection = self.connection();
             let mut statement =
-                connection.prepare_cached("SELECT id, engine, detail FROM sandboxes WHERE state <> 'ended'")?;
+                connection.prepare_cached("SELECT id, engine, detail, rowid FROM sandboxes WHERE state <> 'ended'")?;
             let rows = statement.query_map([], read)?.collect::<Result<Vec<_>, _>>()?;
             rows.into_iter().partition::<Vec<_>, _>(Result::is_ok)
         };
-        for id in bad.into_iter().filter_map(Result::err) {
-            tracing::warn!(sandbox = %id, "the store's row of this sandbox is unreadable; it is ended");
-            self.end_sandbox(&id, "its row in the store was unreadable")?;
+        for damaged in bad.into_iter().filter_map(Result::err) {
+            self.end_damaged(&damaged)?;
         }
         Ok(good.into_iter().flatten().collect())
+    }
+
+    fn end_damaged(&self, row: &Damaged) -> Result<(), StoreError> {
+        tracing::warn!(sandbox = %row.id, "the store's row of this sandbox is unreadable; it is ended");
+        self.end_sandbox(&row.id, UNREADABLE)?;
+        // If not even its name can be read, it was not found by it.
+        self.connection()
+            .prepare_cached("UPDATE sandboxes SET state = 'ended', ended_why = ?2 WHERE rowid = ?1")?
+            .execute(params![row.number, UNREADABLE])?;
+        let workspace = match &row.workspace {
+            Some(workspace) => Some(workspace.clone()),
+            None => self.workspace_of_events(&row.id)?,
+        };
+        if let Some(workspace) = workspace {
+            self.add_event(&row.id, &workspace, "ended", serde_json::json!({ "why": UNREADABLE }))?;
+        }
+        Ok(())
     }
 }
 
@@ -102,9 +122,106 @@ fn update(connection: &Connection, info: &SandboxInfo) -> Result<(), StoreError>
     Ok(())
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<SandboxRow, String>> {
-    let id: String = row.get(0)?;
-    let detail: String = row.get(2)?;
-    let Ok(info) = serde_json::from_str(&detail) else { return Ok(Err(id)) };
-    Ok(Ok(SandboxRow { id, engine: row.get(1)?, info }))
+/// What can still be said of a row that cannot be read.
+struct Damaged {
+    number: i64,
+    id: String,
+    workspace: Option<String>,
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Result<SandboxRow, Damaged>> {
+    let whole = || -> Option<SandboxRow> {
+        let detail: String = row.get(2).ok()?;
+        Some(SandboxRow { id: row.get(0).ok()?, engine: row.get(1).ok()?, info: serde_json::from_str(&detail).ok()? })
+    };
+    match whole() {
+        Some(row) => Ok(Ok(row)),
+        None => {
+            let detail: Option<serde_json::Value> = serde_json::from_str(&lossy(row, 2)?).ok();
+            let workspace = detail.and_then(|detail| detail["workspace"].as_str().map(str::to_owned));
+            Ok(Err(Damaged { number: row.get(3)?, id: lossy(row, 0)?, workspace }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No text, whatever it is read as.
+    const NO_TEXT: &str = "CAST(x'7bff7d' AS TEXT)";
+
+    fn example() -> SandboxInfo {
+        let layers = ["user_namespace", "mount_namespace", "network_namespace", "pid_namespace", "ipc_namespace"];
+        let further = ["unprivileged_user", "no_capabilities", "no_new_privs", "seccomp"];
+        let mut boundary: serde_json::Map<_, _> =
+            layers.into_iter().chain(further).map(|name| (name.to_owned(), true.into())).collect();
+        boundary.insert("accelerator".to_owned(), "tcg".into());
+        boundary.insert("landlock".to_owned(), "full".into());
+        serde_json::from_value(serde_json::json!({
+            "id": uuid::Uuid::new_v4().to_string(), "template": "base", "image": "", "state": "running", "vcpus": 1,
+            "memory_mib": 1, "disk_mib": 1, "pids": 1, "created_at": jiff::Timestamp::now(), "boot_mode": "restore",
+            "boot_ms": 1.0, "workspace": "w", "boundary": boundary,
+            "lifetime": { "from": jiff::Timestamp::now(), "persistent": false },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_row_that_is_no_text_ends_its_sandbox_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s.db")).unwrap();
+        let columns = ["detail", "engine", "id"];
+        let sandboxes: Vec<SandboxInfo> = (0..=columns.len()).map(|_| example()).collect();
+        for info in &sandboxes {
+            store.insert_sandbox("e", info).unwrap();
+            store.add_event(info.id.as_str(), "w", "created", serde_json::json!({})).unwrap();
+        }
+        for (column, info) in columns.iter().zip(&sandboxes) {
+            let sql = format!("UPDATE sandboxes SET {column} = {NO_TEXT} WHERE id = ?1");
+            assert_eq!(store.connection().execute(&sql, [info.id.as_str()]).unwrap(), 1);
+        }
+        for _ in 0..2 {
+            let living = store.living_sandboxes().unwrap();
+            assert_eq!(living.iter().map(|row| &row.id).collect::<Vec<_>>(), [sandboxes[3].id.as_str()]);
+        }
+        for info in &sandboxes[..2] {
+            let events = store.newest_events("w", Some(info.id.as_str()), 10).unwrap();
+            assert_eq!(events.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["created", "ended"]);
+            assert_eq!(events[1].detail["why"], UNREADABLE);
+        }
+    }
+
+    #[test]
+    fn rows_that_are_no_text_hide_nothing_but_themselves() {
+        use crate::access::{Scope, TokenInfo, WorkspaceName};
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s.db")).unwrap();
+        let now = jiff::Timestamp::now();
+        let workspace = WorkspaceName::parse("default").unwrap();
+        for name in ["first", "second"] {
+            assert!(store.insert_workspace(&WorkspaceName::parse(name).unwrap(), now).unwrap());
+            store.add_event(name, "default", "created", serde_json::json!({})).unwrap();
+            let token = TokenInfo {
+                prefix: name.to_owned(),
+                name: name.to_owned(),
+                workspace: workspace.clone(),
+                scope: Scope::Run,
+                created_at: now,
+                expires_at: None,
+                last_used_at: None,
+            };
+            assert!(store.insert_token(&token, &blake3::hash(name.as_bytes())).unwrap());
+        }
+        for (table, column) in [("tokens", "name"), ("events", "kind"), ("events", "detail"), ("workspaces", "name")] {
+            let sql = format!("UPDATE {table} SET {column} = {NO_TEXT} WHERE rowid = (SELECT max(rowid) FROM {table})");
+            assert_eq!(store.connection().execute(&sql, []).unwrap(), 1);
+        }
+        assert_eq!(store.tokens_of(&workspace).unwrap().len(), 1);
+        assert!(store.token("second").unwrap().is_none(), "what cannot be judged opens no door");
+        assert_eq!(store.newest_events("default", None, 10).unwrap().len(), 2);
+        let names: Vec<_> =
+            store.workspaces().unwrap().into_iter().map(|workspace| workspace.name.to_string()).collect();
+        assert_eq!(names, ["default", "first"]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 
+use super::rows::readable;
 use super::{Store, StoreError};
 use crate::snapshot::{SnapshotId, SnapshotTemplate};
 
@@ -54,8 +55,7 @@ impl Store {
         let connection = self.connection();
         let mut statement =
             connection.prepare_cached(&format!("SELECT {COLUMNS} FROM snapshot_templates ORDER BY name"))?;
-        let rows = statement.query_map([], read)?.collect::<Result<Vec<_>, _>>()?;
-        Ok(rows.into_iter().flatten().collect())
+        Ok(readable(&mut statement, [], read)?.into_iter().flatten().collect())
     }
 
     /// False when there is none.

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::rows::lossy;
 use super::{Store, StoreError};
 use crate::snapshot::{SnapshotId, SnapshotInfo};
 
@@ -31,15 +32,28 @@ impl Store {
         row.map(|(detail, listed)| Ok((serde_json::from_str(&detail)?, listed))).transpose()
     }
 
-    /// All snapshots there are.
+    /// All snapshots that can be read, oldest first. The others are named in the log.
     pub fn snapshots(&self) -> Result<Vec<(SnapshotInfo, Listed)>, StoreError> {
-        let rows = {
-            let connection = self.connection();
-            let mut statement =
-                connection.prepare_cached("SELECT detail, listed FROM snapshots ORDER BY created_ms")?;
-            statement.query_map([], read)?.collect::<Result<Vec<_>, _>>()?
-        };
-        rows.into_iter().map(|(detail, listed)| Ok((serde_json::from_str(&detail)?, listed))).collect()
+        Ok(self.read_snapshots()?.into_iter().flatten().collect())
+    }
+
+    /// All snapshots there are; nothing, if one cannot be read, for whoever must not overlook what that stands on.
+    pub fn all_snapshots(&self) -> Result<Option<Vec<(SnapshotInfo, Listed)>>, StoreError> {
+        Ok(self.read_snapshots()?.into_iter().collect())
+    }
+
+    fn read_snapshots(&self) -> Result<Vec<Option<(SnapshotInfo, Listed)>>, StoreError> {
+        let connection = self.connection();
+        let mut statement =
+            connection.prepare_cached("SELECT detail, listed, id FROM snapshots ORDER BY created_ms")?;
+        let rows = statement.query_map([], |row| {
+            let whole = read(row).ok().and_then(|(detail, listed)| Some((serde_json::from_str(&detail).ok()?, listed)));
+            if whole.is_none() {
+                tracing::warn!(snapshot = %lossy(row, 2)?, "the store's row of this snapshot is unreadable");
+            }
+            Ok(whole)
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     pub fn list_snapshot(&self, id: &SnapshotId, listed: Listed) -> Result<(), StoreError> {

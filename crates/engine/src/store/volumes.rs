@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
+use super::rows::{lossy, readable};
 use super::{Store, StoreError};
 use crate::volume::{VolumeId, VolumeInfo};
 
@@ -68,10 +69,9 @@ impl Store {
     pub fn volumes(&self) -> Result<Vec<VolumeInfo>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT id, detail FROM volumes ORDER BY created_ms, id")?;
-        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let rows = readable(&mut statement, [], |row| Ok((lossy(row, 0)?, lossy(row, 1)?)))?;
         let mut volumes = Vec::new();
-        for row in rows {
-            let (id, detail) = row?;
+        for (id, detail) in rows {
             match serde_json::from_str(&detail) {
                 Ok(info) => volumes.push(info),
                 Err(error) => tracing::warn!(volume = %id, %error, "the store's row of this volume is unreadable"),
@@ -84,7 +84,7 @@ impl Store {
     pub fn volume_ids(&self) -> Result<Vec<String>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT id FROM volumes")?;
-        Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        readable(&mut statement, [], |row| lossy(row, 0))
     }
 
     /// Removes a volume that nobody has.
@@ -144,7 +144,7 @@ impl Store {
     pub fn volume_uses(&self) -> Result<Vec<Use>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT volume, holder, engine, writes FROM volume_uses")?;
-        Ok(statement.query_map([], read_use)?.collect::<Result<_, _>>()?)
+        readable(&mut statement, [], read_use)
     }
 }
 

@@ -16,7 +16,8 @@ use crate::name::HostName;
 
 /// Addresses of one name that are told and pinned.
 pub const MOST_ADDRESSES: usize = 8;
-/// Names of one address that are remembered: those behind a large host's shared address, asked for by one sandbox.
+/// Names of one address that are remembered: those behind a large host's shared address, asked for by one sandbox. Of
+/// more, those that were asked for last.
 const MOST_NAMES: usize = 64;
 /// Names and addresses that are remembered.
 const MOST: usize = 2048;
@@ -119,9 +120,14 @@ impl Table {
         let names = self.by_address.entry(address).or_default();
         if let Some((_, old)) = names.iter_mut().find(|(known, _)| known == name) {
             *old = until.max(*old);
-        } else if names.len() < MOST_NAMES {
-            names.push((name.clone(), until));
+            return;
         }
+        if names.len() >= MOST_NAMES
+            && let Some(oldest) = (0..names.len()).min_by_key(|at| names[*at].1)
+        {
+            names.swap_remove(oldest);
+        }
+        names.push((name.clone(), until));
     }
 
     fn forget_the_oldest(&mut self) {
@@ -172,6 +178,18 @@ mod tests {
         assert_eq!(next.names(address), [name("a.com")]);
         tokio::time::advance(PINNED - Duration::from_secs(299)).await;
         assert!(next.names(address).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_names_of_an_address_the_newest_are_pinned() {
+        let (pins, address) = (Pins::default(), Ipv4Addr::new(93, 184, 216, 34));
+        for number in 0..2 * MOST_NAMES {
+            pins.pin(&name(&format!("x{number}.com")), &[address], Duration::from_secs(30));
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        let names = pins.names(address);
+        assert_eq!(names.len(), MOST_NAMES);
+        assert!(names.contains(&name(&format!("x{}.com", 2 * MOST_NAMES - 1))) && !names.contains(&name("x0.com")));
     }
 
     #[tokio::test(start_paused = true)]

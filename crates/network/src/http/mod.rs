@@ -5,5 +5,6 @@ mod host;
 mod place;
 mod proxy;
 mod scrub;
+mod socket;
 
 pub(crate) use proxy::{relay_opened, relay_plain};

@@ -7,19 +7,23 @@ use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
-use hyper::header::{CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING};
+use hyper::header::{
+    CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_EXTENSIONS, TE, TRANSFER_ENCODING,
+};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
+use zeroize::Zeroizing;
 
 use super::host::{self, Host};
 use super::place::{Placed, mentions, place};
 use super::scrub::{Scrubbed, Scrubber};
+use super::socket::Frames;
 use crate::event::{EventKind, Verdict};
 use crate::name::HostName;
 use crate::policy::{Refusal, Shown};
@@ -40,9 +44,19 @@ struct Proxy<'a> {
     /// The name that TLS was opened for; none, if there is no TLS.
     opened: Option<HostName>,
     server: tokio::sync::Mutex<SendRequest<Incoming>>,
-    /// Both sides of a connection that goes on as another protocol.
-    upgrade: Mutex<Option<(OnUpgrade, OnUpgrade)>>,
+    /// A connection that goes on as another protocol.
+    upgrade: Mutex<Option<Upgrade>>,
+    /// All that the server was sent on this connection and must not repeat.
+    spellings: Mutex<Vec<Zeroizing<Vec<u8>>>>,
     refused: Mutex<Option<Refusal>>,
+}
+
+/// Both sides of a connection that goes on as another protocol.
+struct Upgrade {
+    guest: OnUpgrade,
+    server: OnUpgrade,
+    /// Where the server was sent secrets.
+    frames: Option<Frames>,
 }
 
 /// Relays plain HTTP whose first bytes were already read.
@@ -72,7 +86,8 @@ where
     let _ended = Ended(driver.abort_handle());
 
     let server = tokio::sync::Mutex::new(sender);
-    let proxy = Proxy { session, opened, server, upgrade: Mutex::default(), refused: Mutex::default() };
+    let (upgrade, spellings, refused) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let proxy = Proxy { session, opened, server, upgrade, spellings, refused };
     let mut http = hyper::server::conn::http1::Builder::new();
     http.preserve_header_case(true).half_close(true).auto_date_header(false).max_header_size(LONGEST_HEAD);
     http.timer(TokioTimer::new()).header_read_timeout(session.shared.limits().idle);
@@ -115,10 +130,38 @@ fn failed(error: hyper::Error) -> End {
 }
 
 /// Both sides agreed on another protocol.
-async fn go_on(guest: OnUpgrade, server: OnUpgrade) -> Result<End, End> {
-    let (guest, server) = tokio::try_join!(guest, server).map_err(failed)?;
-    tokio::io::copy_bidirectional(&mut TokioIo::new(guest), &mut TokioIo::new(server)).await?;
+async fn go_on(upgrade: Upgrade) -> Result<End, End> {
+    let (guest, server) = tokio::try_join!(upgrade.guest, upgrade.server).map_err(failed)?;
+    let (mut guest, mut server) = (TokioIo::new(guest), TokioIo::new(server));
+    let Some(frames) = upgrade.frames else {
+        tokio::io::copy_bidirectional(&mut guest, &mut server).await?;
+        return Ok(End::Done);
+    };
+    let (mut from_guest, mut to_guest) = tokio::io::split(guest);
+    let (from_server, mut to_server) = tokio::io::split(server);
+    let outward = async {
+        tokio::io::copy(&mut from_guest, &mut to_server).await?;
+        to_server.shutdown().await
+    };
+    tokio::try_join!(outward, scrub(from_server, &mut to_guest, frames))?;
     Ok(End::Done)
+}
+
+/// Passes frames on without the secrets in them.
+async fn scrub<R, W>(mut from: R, to: &mut W, mut frames: Frames) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let mut room = vec![0; 16 * 1024];
+    loop {
+        let count = from.read(&mut room).await?;
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&frames.push(&room[..count]).map_err(io::Error::other)?).await?;
+        to.flush().await?;
+    }
 }
 
 impl Proxy<'_> {
@@ -129,8 +172,8 @@ impl Proxy<'_> {
             self.session.note(EventKind::Request, Verdict::Refused(why), None);
             return Ok(End::Done);
         }
-        if let Some((guest, server)) = take(&self.upgrade) {
-            return go_on(guest, server).await;
+        if let Some(upgrade) = take(&self.upgrade) {
+            return go_on(upgrade).await;
         }
         match served {
             Ok(()) => Ok(End::Done),
@@ -164,6 +207,11 @@ impl Proxy<'_> {
             _ if mentions(&secrets, parts) => return Err(Refusal::SecretMisplaced),
             _ => Placed::default(),
         };
+        let known = self.remember(&placed);
+        if upgrades && known {
+            // What the server says is searched, so it must be readable.
+            parts.headers.remove(SEC_WEBSOCKET_EXTENSIONS);
+        }
         without_hops(&mut parts.headers, upgrades);
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         parts.uri = target.parse::<Uri>().map_err(|_| Refusal::HttpMalformed)?;
@@ -171,6 +219,17 @@ impl Proxy<'_> {
         event.secrets = placed.names.clone();
         session.shared.journal.write(event);
         Ok((placed, upgrades))
+    }
+
+    /// Notes what the server gets; answers whether it got anything, now or before.
+    fn remember(&self, placed: &Placed) -> bool {
+        let mut known = self.spellings.lock().unwrap_or_else(PoisonError::into_inner);
+        for spelling in &placed.spellings {
+            if !known.contains(spelling) {
+                known.push(spelling.clone());
+            }
+        }
+        !known.is_empty()
     }
 
     fn judge(&self, host: Host) -> Result<Option<HostName>, Refusal> {
@@ -213,8 +272,13 @@ impl Proxy<'_> {
         let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         match (guest, switching) {
             (Some(guest), true) => {
-                let both = (guest, hyper::upgrade::on(&mut response));
-                *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(both);
+                let known = self.spellings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let frames = (!known.is_empty()).then(|| Frames::new(Scrubber::new(known)));
+                if frames.is_some() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
+                    return Ok(self.refuse(Refusal::AnswerEncoded));
+                }
+                let upgrade = Upgrade { guest, server: hyper::upgrade::on(&mut response), frames };
+                *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
             }
             // Nobody asked for it.
             (None, true) => return Ok(self.refuse(Refusal::OtherProtocol)),

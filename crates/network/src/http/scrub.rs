@@ -13,64 +13,85 @@ use zeroize::Zeroizing;
 /// What stands for a byte of a secret.
 const BLOT: u8 = b'*';
 
-/// Blots spellings out of a stream of bytes, however it is cut.
+/// Blots spellings out of a stream of bytes, however it is cut and however they overlap.
 pub struct Scrubber {
     spellings: Vec<Zeroizing<Vec<u8>>>,
-    /// Bytes that may be the beginning of a spelling.
+    /// Bytes that may be the beginning of a spelling, as they came.
     held: Vec<u8>,
+    /// Which of them are to be blotted out in any case.
+    blotted: Vec<bool>,
 }
 
 impl Scrubber {
     pub fn new(mut spellings: Vec<Zeroizing<Vec<u8>>>) -> Scrubber {
         spellings.retain(|spelling| !spelling.is_empty());
-        Scrubber { spellings, held: Vec::new() }
+        Scrubber { spellings, held: Vec::new(), blotted: Vec::new() }
     }
 
     /// Takes in bytes, and gives back those that are certain.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut all = std::mem::take(&mut self.held);
-        all.extend_from_slice(bytes);
-        self.blot(&mut all);
-        let certain = all.len() - self.doubtful(&all);
-        self.held = all.split_off(certain);
-        all
+        self.held.extend_from_slice(bytes);
+        self.blotted.resize(self.held.len(), false);
+        self.mark();
+        self.give(self.held.len() - self.doubtful())
     }
 
     /// Gives back what was held.
     pub fn end(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.held)
+        self.give(self.held.len())
+    }
+
+    /// Bytes that are a whole of their own.
+    pub fn whole(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut one = Scrubber::new(self.spellings.clone());
+        let mut out = one.push(bytes);
+        out.extend(one.end());
+        out
+    }
+
+    /// How many bytes are held.
+    pub fn holds(&self) -> usize {
+        self.held.len()
     }
 
     /// Blots the values of headers.
     pub fn headers(&self, headers: &mut HeaderMap) {
         for value in headers.values_mut() {
-            let mut bytes = value.as_bytes().to_vec();
-            if self.blot(&mut bytes) {
+            let bytes = self.whole(value.as_bytes());
+            if bytes != value.as_bytes() {
                 *value = HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static(""));
             }
         }
     }
 
-    fn blot(&self, bytes: &mut [u8]) -> bool {
-        let mut found = false;
+    /// Marks every spelling in what is held, also those that lie in each other.
+    fn mark(&mut self) {
         for spelling in &self.spellings {
-            let mut start = 0;
-            while let Some(at) = bytes[start..].windows(spelling.len()).position(|window| window == spelling.as_slice())
-            {
-                bytes[start + at..start + at + spelling.len()].fill(BLOT);
-                start += at + spelling.len();
-                found = true;
+            let found =
+                self.held.windows(spelling.len()).enumerate().filter(|(_, window)| *window == spelling.as_slice());
+            for (at, _) in found {
+                self.blotted[at..at + spelling.len()].fill(true);
             }
         }
-        found
+    }
+
+    /// Gives back the first of what is held.
+    fn give(&mut self, count: usize) -> Vec<u8> {
+        let rest = self.held.split_off(count);
+        let mut given = std::mem::replace(&mut self.held, rest);
+        for (byte, _) in given.iter_mut().zip(self.blotted.drain(..count)).filter(|(_, blotted)| *blotted) {
+            *byte = BLOT;
+        }
+        given
     }
 
     /// How many bytes at the end may be the beginning of a spelling.
-    fn doubtful(&self, bytes: &[u8]) -> usize {
+    fn doubtful(&self) -> usize {
         let longest = self.spellings.iter().map(|spelling| spelling.len()).max().unwrap_or_default();
-        let most = longest.saturating_sub(1).min(bytes.len());
-        let begins = |tail: &[u8]| self.spellings.iter().any(|spelling| spelling.starts_with(tail));
-        (1..=most).rev().find(|length| begins(&bytes[bytes.len() - length..])).unwrap_or_default()
+        let most = longest.saturating_sub(1).min(self.held.len());
+        let begins =
+            |tail: &[u8]| self.spellings.iter().any(|known| known.len() > tail.len() && known.starts_with(tail));
+        (1..=most).rev().find(|length| begins(&self.held[self.held.len() - length..])).unwrap_or_default()
     }
 }
 
@@ -124,12 +145,12 @@ impl Body for Scrubbed {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream() && self.scrubber.as_ref().is_none_or(|scrubber| scrubber.held.is_empty())
+        self.body.is_end_stream() && self.scrubber.as_ref().is_none_or(|scrubber| scrubber.holds() == 0)
     }
 
     fn size_hint(&self) -> SizeHint {
         // Blots are as long as what they cover; what is held is still to come.
-        let held = self.scrubber.as_ref().map_or(0, |scrubber| scrubber.held.len() as u64);
+        let held = self.scrubber.as_ref().map_or(0, |scrubber| scrubber.holds() as u64);
         let body = self.body.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(body.lower() + held);
@@ -165,6 +186,18 @@ mod tests {
         headers.insert("x-echo", HeaderValue::from_static("Bearer hunter2!"));
         scrubber(&["hunter2"]).headers(&mut headers);
         assert_eq!(headers["x-echo"], "Bearer *******!");
+    }
+
+    #[test]
+    fn a_secret_that_begins_or_overlaps_another_hides_nothing_of_it() {
+        for cut in 1..20 {
+            let out = |spellings: &[&str], text: &str| {
+                String::from_utf8(through(&mut scrubber(spellings), text.as_bytes(), cut)).unwrap()
+            };
+            assert_eq!(out(&["key", "key-of-two"], "a key-of-two, a key"), "a **********, a ***");
+            assert_eq!(out(&["key-of-two", "two-more"], "key-of-two-more!"), "***************!");
+            assert_eq!(out(&["key", "key-of-two"], "key-of-it"), "***-of-it");
+        }
     }
 
     proptest! {

@@ -146,7 +146,9 @@ impl Rules {
     /// May a connection to `port` of an address go on, given what it shows and the `names` of that address?
     pub fn shown(&self, ground: Ground, port: u16, shown: Shown<'_>, names: &[HostName]) -> Result<(), Refusal> {
         match (shown, ground) {
-            (Shown::Name(name), Ground::Open) => self.name(name),
+            // Whoever resolved no name for an address had it from elsewhere; whoever did must mean one of them.
+            (Shown::Name(name), Ground::Open) if names.is_empty() || names.contains(name) => self.name(name),
+            (Shown::Name(name), Ground::Open) => self.name(name).and(Err(Refusal::NameNotPinned)),
             (Shown::Name(name), _) => self.shown_name(ground, port, name, names),
             (Shown::Nameless | Shown::OtherProtocol, Ground::Open | Ground::Address) => Ok(()),
             (Shown::Nameless, Ground::Name | Ground::NameAndPort) => Err(Refusal::NameMissing),
@@ -224,6 +226,17 @@ mod tests {
             let shown = rules.shown(ground, 443, Shown::Name(&names(&["other.com"])[0]), &pinned);
             assert_eq!(shown, Err(Refusal::NameNotPinned));
         }
+    }
+
+    #[test]
+    fn a_resolved_address_serves_the_names_it_was_resolved_for_also_where_all_is_open() {
+        let (rules, pinned) = (open(), names(&["example.com"]));
+        let shown =
+            |name: &str, pinned: &[HostName]| rules.shown(Ground::Open, 443, Shown::Name(&names(&[name])[0]), pinned);
+        assert_eq!(shown("example.com", &pinned), Ok(()));
+        assert_eq!(shown("other.com", &pinned), Err(Refusal::NameNotPinned));
+        assert_eq!(shown("other.com", &[]), Ok(()), "an address from elsewhere");
+        assert_eq!(shown("dns.google", &pinned), Err(Refusal::PublicResolver));
     }
 
     #[test]

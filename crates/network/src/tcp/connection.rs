@@ -27,7 +27,13 @@ struct Inner {
     due: Option<Instant>,
     /// The guest knows nothing of this connection, and shall hear nothing of it.
     silent: bool,
+    /// How many segments that change nothing may still come.
+    idle_words: u32,
 }
+
+/// A segment that brings something lets so many pass that bring nothing, e.g. because they only open the window, and no
+/// more than so many are saved up.
+const IDLE_WORDS: (u32, u32) = (4, 1024);
 
 impl Connection {
     /// Accepts, as `address` and `port`, the SYN that is fed to it next.
@@ -43,20 +49,29 @@ impl Connection {
     }
 
     fn new(shared: &Arc<Shared>, stack: Stack) -> Connection {
-        let inner = Mutex::new(Inner { stack, due: None, silent: false });
+        let inner = Mutex::new(Inner { stack, due: None, silent: false, idle_words: 0 });
         Connection { shared: shared.clone(), inner, sooner: Notify::new() }
     }
 
-    /// Takes in a packet of the guest's that belongs to this connection.
-    pub fn feed(&self, packet: &[u8]) {
+    /// Takes in a packet of the guest's that belongs to this connection. Answers whether it was of use.
+    pub fn feed(&self, packet: &[u8]) -> bool {
         let mut inner = self.lock();
+        let before = standing(inner.stack.socket());
         // Packets have made smoltcp panic before. That must end one connection, not the gateway.
         let fed = catch_unwind(AssertUnwindSafe(|| inner.stack.exchange(cable(&self.shared), Some(packet))));
         if fed.is_err() {
             tracing::error!("the TCP stack panicked on a packet; its connection is dropped");
             inner.stack.socket().abort();
         }
+        let brought_something = standing(inner.stack.socket()) != before;
+        let of_use = brought_something || inner.idle_words > 0;
+        inner.idle_words = if brought_something {
+            (inner.idle_words + IDLE_WORDS.0).min(IDLE_WORDS.1)
+        } else {
+            inner.idle_words.saturating_sub(1)
+        };
         self.rearm(&mut inner);
+        of_use
     }
 
     /// Does something with the socket, and sends what came of it.
@@ -257,6 +272,11 @@ impl Connection {
 
 fn cable(shared: &Shared) -> Cable<'_> {
     Cable { ends: &shared.ends, link: &shared.link, counters: &shared.journal.counters }
+}
+
+/// What a segment that is of use changes: it brings bytes, takes some, or moves the connection on.
+fn standing(socket: &Socket<'_>) -> (State, usize, usize) {
+    (socket.state(), socket.recv_queue(), socket.send_queue())
 }
 
 fn opening(socket: &Socket<'_>) -> bool {

@@ -13,24 +13,21 @@ pub enum Greeting {
 
 /// The longest first line that is waited for.
 const LONGEST_LINE: usize = 8 * 1024;
-/// Type and first version byte of a TLS handshake record.
-const TLS_RECORD: [u8; 2] = [0x16, 0x03];
+/// Types of TLS records. Only a handshake may come first, but some servers pass over others, and read on.
+const TLS_RECORDS: std::ops::RangeInclusive<u8> = 0x14..=0x18;
+/// First byte of the version in a TLS record.
+const TLS_VERSION: u8 = 0x03;
 /// Methods, and the greeting of HTTP/2.
 const METHODS: [&[u8]; 10] =
     [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT", b"PRI"];
 
-/// Tells the protocol from the bytes so far. When in doubt between HTTP and another text, HTTP: it is the one with
-/// names to check.
+/// Tells the protocol from the bytes so far. `Other` is only what no further byte can make TLS or HTTP. When in doubt
+/// between HTTP and another text, HTTP: it is the one with names to check.
 pub fn classify(bytes: &[u8]) -> Greeting {
     match bytes {
         [] => return Greeting::Unsure,
-        [first, ..] if *first == TLS_RECORD[0] => {
-            return match bytes.get(1) {
-                None => Greeting::Unsure,
-                Some(second) if *second == TLS_RECORD[1] => Greeting::Tls,
-                Some(_) => Greeting::Other,
-            };
-        }
+        [first] if TLS_RECORDS.contains(first) => return Greeting::Unsure,
+        [first, TLS_VERSION, ..] if TLS_RECORDS.contains(first) => return Greeting::Tls,
         _ => {}
     }
     // Servers skip empty lines before a request.
@@ -41,8 +38,16 @@ pub fn classify(bytes: &[u8]) -> Greeting {
     if METHODS.iter().any(|method| starts_with_word(line, method)) || mentions_http(line) {
         return Greeting::Http;
     }
-    let printable = line.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
-    if end.is_some() || !printable || bytes.len() > LONGEST_LINE { Greeting::Other } else { Greeting::Unsure }
+    if end.is_some() || !may_become_a_request(line) {
+        return Greeting::Other;
+    }
+    if bytes.len() > LONGEST_LINE { Greeting::Http } else { Greeting::Unsure }
+}
+
+/// Whether a line could go on to be that of a request. Servers know methods of their own, and take any byte in a path.
+fn may_become_a_request(line: &[u8]) -> bool {
+    let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    word.iter().all(u8::is_ascii_graphic) && !line.contains(&0)
 }
 
 fn starts_with_word(line: &[u8], word: &[u8]) -> bool {
@@ -55,6 +60,8 @@ fn mentions_http(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -73,12 +80,38 @@ mod tests {
             (b"PRI * HTTP/2.0\r\n", Greeting::Http),
             (b"BREW /pot HTTP/1.1\r\n", Greeting::Http),
             (b"BREW /pot", Greeting::Unsure),
+            (b"BREW /p\xf6t", Greeting::Unsure),
+            (b"BREW /\x01", Greeting::Unsure),
+            (b"BREW\xf6", Greeting::Other),
+            (b"BREW /\0", Greeting::Other),
+            (b"\x15", Greeting::Unsure),
+            (b"\x15\x03\x01\0\x02", Greeting::Tls),
+            (b"\x15\x02", Greeting::Other),
             (b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n", Greeting::Other),
             (b"EHLO me\r\n", Greeting::Other),
             (b"\0\0\0\x08", Greeting::Other),
         ] {
             assert_eq!(classify(bytes), expected, "{bytes:?}");
         }
-        assert_eq!(classify(&[b'a'; LONGEST_LINE + 1]), Greeting::Other);
+        // What is too long to wait for is left to a parser, which takes or refuses it.
+        assert_eq!(classify(&[b'a'; LONGEST_LINE + 1]), Greeting::Http);
+        assert_eq!(classify(&[b'\n'; LONGEST_LINE + 1]), Greeting::Http);
+        assert_eq!(classify(&[0xff; LONGEST_LINE + 1]), Greeting::Other);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_becomes_tls_or_http_was_taken_for_another(
+            bytes in prop_oneof!["[A-Z]{1,4}[ \t][ -~\u{80}-\u{ff}]{0,9} HTTP/1.1", "[\r\n]{0,4}[a-zA-Z]{1,7} ?", ".{0,9}"],
+            more in prop::collection::vec(any::<u8>(), 0..16),
+        ) {
+            let bytes = [bytes.as_bytes(), &more].concat();
+            let known = |bytes: &[u8]| matches!(classify(bytes), Greeting::Tls | Greeting::Http);
+            if known(&bytes) {
+                for end in 0..bytes.len() {
+                    prop_assert_ne!(classify(&bytes[..end]), Greeting::Other, "{:?}", &bytes[..end]);
+                }
+            }
+        }
     }
 }

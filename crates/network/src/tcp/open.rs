@@ -18,26 +18,25 @@ use crate::shared::Shared;
 
 const DNS: u16 = 53;
 
-/// Takes in a TCP segment of the guest's; `packet` is the whole IPv4 packet. Answers whether it belongs to a connection.
+/// Takes in a TCP segment of the guest's; `packet` is the whole IPv4 packet. Answers whether it was of use to a
+/// connection that there is.
 pub(crate) fn segment(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) -> bool {
     let key = Key::of(&segment);
-    let known = shared.table.find(key);
-    let of_use = known.is_some();
-    match known {
+    match shared.table.find(key) {
         // The cable keeps the order, so this is no late twin of the first SYN: the guest was put back to a moment before
         // that connection, and its port is used anew.
         Some(Some(connection)) if segment.opens && connection.is_established() => {
             shared.table.replace(key, &connection);
             open(shared, segment, packet);
         }
-        Some(Some(connection)) => connection.feed(packet),
+        Some(Some(connection)) => return connection.feed(packet),
         Some(None) if segment.resets => shared.table.cancel(key),
         // The guest asks again because the host's side takes its time.
         Some(None) => {}
         None if segment.opens => open(shared, segment, packet),
         None => reset(shared, packet),
     }
-    of_use
+    false
 }
 
 fn reset(shared: &Shared, packet: &[u8]) {
@@ -123,7 +122,7 @@ async fn connect_and_run(shared: &Arc<Shared>, place: Place, syn: &[u8], destina
     if !shared.table.opened(place, connection.clone()) {
         return;
     }
-    connection.feed(syn);
+    let _ = connection.feed(syn);
     match upstream {
         Some(upstream) => Session::new(shared, connection, destination).run(upstream).await,
         None => guest_dns::serve(shared, connection).await,

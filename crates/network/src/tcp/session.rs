@@ -22,8 +22,6 @@ use crate::policy::{Ground, Refusal, Shown, TlsMode};
 use crate::shared::Shared;
 use crate::tls::{self, Hello};
 
-/// How long a first word that may or may not become HTTP is waited for, where nothing depends on it.
-const DOUBT: Duration = Duration::from_millis(250);
 /// How long the last bytes may take to reach the guest.
 const LINGER: Duration = Duration::from_secs(30);
 
@@ -170,37 +168,39 @@ impl Session {
         Ok(End::Done)
     }
 
-    /// Reads from the guest until its protocol is known. Where others may, the server may speak first.
+    /// Reads from the guest until its protocol is known. Nothing that could still become TLS or HTTP is passed on, however
+    /// long it takes. Where other protocols may pass, the server may speak first, to a guest that has said nothing.
     async fn greeting(&self, stream: &TcpStream) -> Result<(Greeting, Vec<u8>), End> {
-        let others_may = self.judge_quietly(Shown::OtherProtocol).is_ok();
-        let free = matches!(self.destination.ground, Ground::Open | Ground::Address);
         let mut first = Vec::new();
-        let waiting = async {
-            loop {
-                let doubtful = !first.is_empty() && free;
-                tokio::select! {
-                    more = self.read_more(&mut first) => if !more? {
-                        return Ok(Greeting::Other);
-                    },
-                    ready = stream.readable(), if others_may => {
-                        ready.map_err(End::from)?;
-                        return Ok(Greeting::Other);
-                    }
-                    () = tokio::time::sleep(DOUBT), if doubtful => return Ok(Greeting::Other),
+        let others_may = self.judge_quietly(Shown::OtherProtocol).is_ok();
+        if others_may {
+            tokio::select! {
+                biased;
+                () = self.connection.readable() => {}
+                ready = stream.readable() => {
+                    ready.map_err(End::from)?;
+                    return Ok((Greeting::Other, first));
                 }
+            }
+        }
+        let reading = async {
+            loop {
                 match classify(&first) {
+                    // What the guest ended becomes nothing else any more.
+                    Greeting::Unsure if !self.read_more(&mut first).await? => {
+                        return Ok::<Greeting, End>(Greeting::Other);
+                    }
                     Greeting::Unsure => {}
-                    known => return Ok::<Greeting, End>(known),
+                    known => return Ok(known),
                 }
             }
         };
-        let greeting = match timeout(self.shared.limits().greeting, waiting).await {
+        let greeting = match timeout(self.shared.limits().greeting, reading).await {
             Ok(greeting) => greeting?,
-            Err(_) if others_may => Greeting::Other,
             Err(_) => return Err(self.refuse(Refusal::SilentTooLong, None)),
         };
         // A guest that goes away without a word had nothing to be judged by.
-        if first.is_empty() && greeting == Greeting::Other && !others_may {
+        if first.is_empty() && !others_may {
             return Err(End::Done);
         }
         Ok((greeting, first))

@@ -106,6 +106,76 @@ isolated! {
         assert!(world.requests().is_empty());
     }
 
+    async fn a_greeting_that_is_sent_slowly() {
+        let names = ["93.184.216.34", "example.com:8080", "example.com"];
+        let mut world = World::new(Policy::default()).await;
+        for policy in [allow(&names), allow(&names[1..]), Policy::of(Mode::Open)] {
+            world.gateway().set_policy(policy);
+            world.guest.resolve("example.com").await;
+            let hello = crate::names::client_hello("evil.com", &[]);
+            let alert = [&[0x15, 3, 1, 0, 2, 1, 0][..], &hello].concat();
+            for (first, second) in [
+                (&hello[..1], &hello[1..]),
+                (&hello[..40], &hello[40..]),
+                (&alert[..1], &alert[1..]),
+                (b"G", b"ET / HTTP/1.1\r\nHost: evil.com:8080\r\n\r\n"),
+                (b"\r\n", b"GET / HTTP/1.1\r\nHost: evil.com:8080\r\n\r\n"),
+                (b"\n".repeat(9000).as_slice(), b"GET / HTTP/1.1\r\nHost: evil.com:8080\r\n\r\n"),
+                (b"BREW /\xff", b" HTTP/1.1\r\nHost: evil.com:8080\r\n\r\n"),
+                (b"BREW /", b"pot HTTP/1.1\r\nHost: evil.com:8080\r\n\r\n"),
+            ] {
+                let mut stream = world.guest.connect(SHARED, 8080).await.unwrap();
+                stream.write_all(first).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(400)).await;
+                let _ = stream.write_all(second).await;
+                let mut answer = Vec::new();
+                let _ = stream.read_to_end(&mut answer).await;
+                assert!(!answer.starts_with(b"HTTP/1.1 200"), "{first:?}");
+            }
+            assert!(world.requests().iter().all(|head| !head.contains("evil")), "{:?}", world.requests());
+            let mut stream = world.guest.connect(SHARED, 8080).await.unwrap();
+            for piece in ["G", "ET / HTTP/1.1\r\nHo", "st: example.com:8080\r\n"] {
+                stream.write_all(piece.as_bytes()).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            assert!(say(&mut stream, "\r\n").await.unwrap().starts_with("HTTP/1.1 200"), "slow, but allowed");
+            world.refused(EventKind::Request, Refusal::HttpMalformed).await;
+        }
+    }
+
+    async fn a_greeting_that_never_ends() {
+        let greeting = Duration::from_millis(500);
+        let mut world = World::with(Policy::default(), |config| config.limits.greeting = greeting).await;
+        for policy in [allow(&["93.184.216.34"]), allow(&["example.com:8080"]), Policy::of(Mode::Open)] {
+            world.gateway().set_policy(policy);
+            world.guest.resolve("example.com").await;
+            for first in [&b"\x16"[..], b"\x16\x03\x01", b"G", b"\r\n", b"BREW /pot"] {
+                let mut stream = world.guest.connect(SHARED, 8080).await.unwrap();
+                stream.write_all(first).await.unwrap();
+                assert!(stream.reset().await, "{first:?}");
+                world.refused(EventKind::Name, Refusal::SilentTooLong).await;
+            }
+            // Whoever said nothing is waited for, and judged by what it says then.
+            let mut stream = world.guest.connect(SHARED, 8080).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(800)).await;
+            let answer = say(&mut stream, "GET / HTTP/1.1\r\nHost: evil.com:8080\r\n\r\n").await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+            assert!(world.requests().is_empty(), "{:?}", world.requests());
+        }
+    }
+
+    async fn another_name_at_a_resolved_address_where_all_is_open() {
+        let mut world = World::open().await;
+        world.guest.resolve("example.com").await;
+        assert!(world.tls(SHARED, "other.com").await.is_err());
+        world.refused(EventKind::Name, Refusal::NameNotPinned).await;
+        let answer = world.http(SHARED, 80, "GET / HTTP/1.1\r\nHost: other.com\r\n\r\n").await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(world.requests().is_empty());
+        world.guest.resolve("other.com").await;
+        assert!(world.tls(SHARED, "other.com").await.is_ok());
+    }
+
     async fn host_differs_from_sni() {
         let policy = Policy { tls: TlsMode::Inspected, ..allow(&["example.com"]) };
         let mut world = World::new(policy).await;

@@ -12,6 +12,8 @@ use smoltcp::wire::{
     TcpControl, TcpPacket, TcpRepr, TcpSeqNumber, UdpPacket, UdpRepr,
 };
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use crate::isolated;
 use crate::world::{SHARED, STRANGER, World};
 
@@ -90,12 +92,17 @@ fn udp(from: Ipv4Addr, to: Ipv4Addr, ports: (u16, u16), data: &[u8]) -> Vec<u8> 
 
 /// A request for a connection.
 pub fn syn(ends: &Ends, to: Ipv4Addr, from_port: u16, port: u16) -> Vec<u8> {
+    segment(ends, to, from_port, port, TcpControl::Syn, None)
+}
+
+/// A segment without anything in it.
+fn segment(ends: &Ends, to: Ipv4Addr, from_port: u16, port: u16, control: TcpControl, ack: Option<i32>) -> Vec<u8> {
     let repr = TcpRepr {
         src_port: from_port,
         dst_port: port,
-        control: TcpControl::Syn,
+        control,
         seq_number: TcpSeqNumber(i32::from(from_port)),
-        ack_number: None,
+        ack_number: ack.map(TcpSeqNumber),
         window_len: 1024,
         window_scale: None,
         max_seg_size: Some(1460),
@@ -257,6 +264,31 @@ isolated! {
                 assert_eq!(lease, (ends.guest_address, Some(ends.gateway_address), vec![ends.gateway_address]));
             }
         }
+    }
+
+    async fn a_flood_of_segments_that_change_nothing_is_rubbish() {
+        let world = World::open().await;
+        let mut stream = world.guest.connect(SHARED, 7).await.unwrap();
+        let ends = world.guest.ends;
+        let useless = segment(&ends, SHARED, stream.port(), 7, TcpControl::None, Some(1));
+        let flood = async {
+            loop {
+                world.guest.inject(&useless).await;
+            }
+        };
+        let counted = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let (before, start) = (world.gateway().stats().frames_in, std::time::Instant::now());
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let rate = (world.gateway().stats().frames_in - before) as f64 / start.elapsed().as_secs_f64();
+            assert!(rate < 8_000.0, "{rate} segments a second were read");
+        };
+        tokio::select! {
+            () = counted => {}
+            () = flood => {}
+        }
+        stream.write_all(b"\0").await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), 0, "the connection itself goes on");
     }
 
     async fn a_flood_of_rubbish_costs_nobody_else_anything() {

@@ -273,6 +273,11 @@ impl Stream {
         timeout(PATIENCE, waiting).await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
+    /// The guest's port.
+    pub fn port(&self) -> u16 {
+        self.with(|socket| socket.local_endpoint().unwrap().port)
+    }
+
     /// Ends the connection with a reset.
     pub fn abort(&self) {
         self.with(tcp::Socket::abort);

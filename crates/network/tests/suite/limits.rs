@@ -31,10 +31,10 @@ isolated! {
         }
         for stream in &mut streams {
             stream.established().await.unwrap();
-            stream.write_all(b"x").await.unwrap();
+            stream.write_all(b"\0").await.unwrap();
         }
         for stream in &mut streams {
-            assert_eq!(stream.read_u8().await.unwrap(), b'x');
+            assert_eq!(stream.read_u8().await.unwrap(), 0);
         }
         assert_eq!(world.gateway().stats().connections_open, 1000);
         drop(streams);
@@ -92,7 +92,7 @@ isolated! {
     async fn idle_connections_end() {
         let mut world = World::with(Policy::of(Mode::Open), |config| config.limits.idle = Duration::from_secs(1)).await;
         let mut stream = world.guest.connect(SHARED, 7).await.unwrap();
-        stream.write_all(b"x").await.unwrap();
+        stream.write_all(b"\0").await.unwrap();
         stream.read_u8().await.unwrap();
         assert!(stream.reset().await);
         world.event(EventKind::Close, |event| {
@@ -174,7 +174,7 @@ isolated! {
         let counted = totals.clone();
         world.start(Policy::of(Mode::Open), |config| config.totals = counted);
         let mut stream = world.guest.connect(SHARED, 7).await.unwrap();
-        stream.write_all(b"12345").await.unwrap();
+        stream.write_all(b"1234\n").await.unwrap();
         stream.read_exact(&mut [0; 5]).await.unwrap();
         let count = |kind, verdict| {
             let decisions = totals.decisions();

@@ -137,11 +137,33 @@ isolated! {
         let upgrade = format!("X-Key: {PLACEHOLDER}\r\nUpgrade: websocket\r\nConnection: Upgrade");
         assert!(say(&mut stream, &request("/socket", &upgrade)).await.unwrap().starts_with("HTTP/1.1 101"));
         use tokio::io::AsyncWriteExt;
-        stream.write_all(b"frame").await.unwrap();
-        let mut echo = [0; 5];
+        stream.write_all(b"\x81\x05frame").await.unwrap();
+        let mut echo = [0; 7];
         stream.read_exact(&mut echo).await.unwrap();
-        assert_eq!(&echo, b"frame");
+        assert_eq!(&echo, b"\x81\x05frame");
         assert!(world.requests()[2].contains(VALUE));
+        // A server that repeats what it knows, cut in two. The test's server repeats what it is sent.
+        let (first, second) = VALUE.as_bytes().split_at(6);
+        for (head, part) in [(0x01, first), (0x80, second)] {
+            stream.write_all(&[&[head, part.len() as u8][..], part].concat()).await.unwrap();
+        }
+        let mut echo = Vec::new();
+        while !echo.windows(4).any(|window| window == b"****") {
+            echo.push(stream.read_u8().await.unwrap());
+        }
+        assert!(!String::from_utf8_lossy(&echo).contains("hunter"), "{echo:?}");
+    }
+
+    async fn a_websocket_that_cannot_be_searched_ends() {
+        let mut world = world().await;
+        use tokio::io::AsyncWriteExt;
+        let upgrade = format!("X-Key: {PLACEHOLDER}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Extensions: permessage-deflate");
+        let mut stream = world.tls(SHARED, "api.example.com").await.unwrap();
+        assert!(say(&mut stream, &request("/socket", &upgrade)).await.unwrap().starts_with("HTTP/1.1 101"));
+        assert!(!world.requests()[0].to_ascii_lowercase().contains("deflate"), "{:?}", world.requests());
+        stream.write_all(b"\xc1\x03abc").await.unwrap();
+        assert!(stream.read_u8().await.is_err());
+        world.event(EventKind::Close, |event| event.verdict == Verdict::Refused(Refusal::AnswerEncoded)).await;
     }
 
     async fn only_http1_is_offered_where_a_secret_is() {

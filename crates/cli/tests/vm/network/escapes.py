@@ -180,6 +180,24 @@ def another_host_in_http():
         assert "200" not in answer.split("\r\n")[0], answer
 
 
+def another_name_in_a_slow_greeting():
+    resolve("example.com")
+    for port, pieces in (
+        (80, (b"G", b"ET /slow HTTP/1.1\r\nHost: evil.com\r\n\r\n")),
+        (80, (b"\r\n", b"BREW /slow", b" HTTP/1.1\r\nHost: evil.com\r\n\r\n")),
+        (443, (b"\x16", b"\x15\x03\x01\0\x02")),
+    ):
+        with socket.create_connection((SHARED, port), timeout=PATIENCE) as stream:
+            try:
+                for piece in pieces:
+                    stream.sendall(piece)
+                    time.sleep(0.5)
+                answer = stream.recv(4096)
+            except OSError:
+                continue
+        assert b"200" not in answer.split(b"\r\n")[0], answer
+
+
 def another_protocol_on_the_port_of_http():
     resolve("example.com")
     answer = http_answer(SHARED, "SSH-2.0-tunnel\r\n", 443)

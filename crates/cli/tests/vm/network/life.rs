@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sandling_engine::{ForkSpec, NetworkChange, Sandbox};
+use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkWish, Sandbox};
 use sandling_network::policy::{Mode, Policy, Refusal};
 use sandling_network::{EventKind, Verdict};
 
 use super::world::{World, allow, fetch};
-use crate::harness::{eventually, shell};
+use crate::harness::{eventually, shell, spec};
 use crate::isolated;
 
 const URL: &str = "http://example.com/";
@@ -90,6 +90,34 @@ isolated! {
         assert!(totals.decisions().iter().any(|(kind, verdict, _)| {
             (*kind, *verdict) == (EventKind::Dns, Verdict::Refused(Refusal::NotListed))
         }));
+        world.engine.close().await;
+    }
+
+    async fn what_is_made_from_a_snapshot_or_put_back_has_a_network() {
+        let world = World::new().await;
+        let engine = &world.engine.engine;
+        let sandbox = world.sandbox(&["example.com"], &[]).await;
+        hold_connection(&sandbox).await;
+        let checkpoint = engine.checkpoint(&sandbox, None).await.unwrap();
+        let (snapshot, _) = engine.snapshot(&sandbox, None, None).await.unwrap();
+
+        // It has what it is given when it is made, and nothing of what the snapshot's had.
+        let from = |policy| {
+            let network = NetworkWish { policy, ..NetworkWish::default() };
+            CreateSpec { network, from_snapshot: Some(snapshot.id.clone()), ..spec("base") }
+        };
+        let silent = engine.create(from(None)).await.unwrap();
+        assert_eq!(fetch(&silent, URL).await, "000");
+        assert!(is_cut(&silent).await, "a connection of the snapshot's went on");
+        let made = engine.create(from(Some(allow(&["other.com"])))).await.unwrap();
+        assert_eq!((fetch(&made, URL).await, fetch(&made, "http://other.com/").await), ("000".into(), "200".into()));
+        assert_eq!(made.info().from_snapshot, Some(snapshot.id.clone()));
+
+        // What is allowed now is allowed after a rewind, whatever was allowed then.
+        set(&sandbox, allow(&["other.com"])).await;
+        engine.rewind(&sandbox, &checkpoint.number.to_string()).await.unwrap();
+        assert!(is_cut(&sandbox).await, "it was put back to a connection that is not there any more");
+        assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, "http://other.com/").await), ("000".into(), "200".into()));
         world.engine.close().await;
     }
 

@@ -63,20 +63,59 @@ async fn fetch(home: &TempDir, id: &str, host: &str) -> String {
 
 /// The server's figures.
 async fn metrics(home: &TempDir) -> String {
-    let read = |name: &str| std::fs::read_to_string(home.path().join(name)).unwrap().trim().to_owned();
-    let address = read("server").replace("http://", "");
-    let mut stream = TcpStream::connect(&address).await.unwrap();
-    let token = read("token");
-    let request = format!(
-        "GET /metrics HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    ask(home, "GET", "/metrics", "").await.read_to_string(&mut answer).await.unwrap();
     answer
 }
 
+/// A request to the server, whose answer is still to be read.
+async fn ask(home: &TempDir, method: &str, path: &str, body: &str) -> TcpStream {
+    let read = |name: &str| std::fs::read_to_string(home.path().join(name)).unwrap().trim().to_owned();
+    let (address, token, length) = (read("server").replace("http://", ""), read("token"), body.len());
+    let mut stream = TcpStream::connect(&address).await.unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
 isolated! {
+    async fn a_plain_list_of_names_is_a_policy_and_its_decisions_can_be_followed() {
+        let _servers = world::servers().await;
+        let home = TempDir::new().unwrap();
+        let (mut server, _said) = serve(&home).await;
+        let mut made = String::new();
+        let body = r#"{"template": "base", "ttl_seconds": 600, "egress_allowlist": ["example.com", "*.example.com"]}"#;
+        ask(&home, "POST", "/v1/sandboxes", body).await.read_to_string(&mut made).await.unwrap();
+        let made: Value = serde_json::from_str(made.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let id = made["id"].as_str().unwrap_or_else(|| panic!("{made}"));
+        assert_eq!(made["network"]["mode"], "allow", "{made}");
+
+        let path = format!("/v1/sandboxes/{id}/network/events?follow=1");
+        let mut followed = BufReader::new(ask(&home, "GET", &path, "").await).lines();
+        assert!(followed.next_line().await.unwrap().unwrap().starts_with("HTTP/1.1 200"));
+        for (host, status) in [("example.com", "200"), ("www.example.com", "200"), ("evil.com", "000")] {
+            assert_eq!(fetch(&home, id, host).await, status, "{host}");
+        }
+        let heard = async {
+            let mut names = Vec::new();
+            while !names.iter().any(|name| name == "evil.com") {
+                let line = followed.next_line().await.unwrap().expect("the stream goes on");
+                let Some(data) = line.strip_prefix("data: ") else { continue };
+                let event: Value = serde_json::from_str(data).unwrap();
+                names.extend(event["name"].as_str().map(str::to_owned));
+                assert!(event["name"] != "evil.com" || event["verdict"] == "refused", "{event}");
+            }
+            names
+        };
+        let names = tokio::time::timeout(PATIENCE, heard).await.expect("what was refused is told while it happens");
+        assert!(names.iter().any(|name| name == "example.com"), "{names:?}");
+        ok(&home, &["rm", "--all"]).await;
+        server.kill().await.unwrap();
+    }
+
     async fn the_commands_show_and_change_it_and_a_killed_server_loses_nothing() {
         let _servers = world::servers().await;
         let home = TempDir::new().unwrap();

@@ -9,6 +9,25 @@ fn with_token(server: &Server, token: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
+fn what_others_can_reach_is_not_served_without_a_token() {
+    let home = tempfile::TempDir::new().unwrap();
+    let serve = |listen: &str, token: Option<&str>| {
+        let mut command = std::process::Command::new(crate::harness::SANDLING);
+        command.args(["serve", "--listen", listen]).env("SANDLING_HOME", home.path()).env_remove("SANDLING_TOKEN");
+        command.envs(token.map(|token| ("SANDLING_TOKEN", token))).output().unwrap()
+    };
+    for (listen, token) in [("0.0.0.0:0", None), ("[::]:0", None), ("192.0.2.1:0", None), ("0.0.0.0:0", Some(""))] {
+        let refused = serve(listen, token);
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{listen}: {}", text(&refused.stdout));
+        assert!(text(&refused.stderr).contains("SANDLING_TOKEN"), "{listen}: {}", text(&refused.stderr));
+    }
+    assert!(!home.path().join("server").exists(), "nobody is told where it is");
+    // With one it goes as far as the address, which is none of this host's.
+    let tried = serve("192.0.2.1:0", Some("a-token-of-my-own"));
+    assert!(!text(&tried.stderr).contains("SANDLING_TOKEN"), "{}", text(&tried.stderr));
+}
+
+#[test]
 fn a_token_can_do_what_its_scope_says_until_it_is_revoked() {
     let server = Server::shared();
     let token = server.ok(&["token", "create", "reader", "--scope", "read", "--days", "1"]).trim().to_owned();
