@@ -18,7 +18,7 @@ use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
 use crate::build::Start;
-use crate::e2b::place::Interpreter;
+use crate::e2b::place::{Interpreter, Runner};
 use crate::error::ApiError;
 use crate::extract::JsonBody;
 use crate::recorder::Recorder;
@@ -44,11 +44,11 @@ struct Wish {
 
 async fn execute(
     State(app): State<Arc<App>>,
-    interpreter: Interpreter,
+    runner: Runner,
     Extension(request): Extension<RequestContext>,
     body: JsonBody<Wish>,
 ) -> Result<Response, ApiError> {
-    let Interpreter { sandbox, settings } = interpreter;
+    let Runner(Interpreter { sandbox, settings }) = runner;
     let Wish { code, context_id, language, env_vars } = body.value;
     let env = env_vars.unwrap_or_default();
     check_env(&env)?;
