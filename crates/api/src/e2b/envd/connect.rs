@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
@@ -159,7 +159,7 @@ where
             () = queue.closed() => return,
             () = closing.reached() => {
                 let message = "the server is closing; what runs goes on";
-                Err(ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "closing", message))
+                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message))
             }
         };
         let _ = queue.send(last(result)).await;
@@ -169,6 +169,16 @@ where
     let kind = HeaderValue::from_static("application/connect+json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
+}
+
+/// What a stream's handler needs, or its refusal: in the stream itself, unless the sandbox is gone, which the clients
+/// know by the status.
+pub(super) fn both<A, B>(one: Result<A, ApiError>, other: Result<B, ApiError>) -> Result<(A, B), Response> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok((one, other)),
+        (Err(error), _) | (_, Err(error)) if error.status == StatusCode::BAD_GATEWAY => Err(error.into_response()),
+        (Err(error), _) | (_, Err(error)) => Err(answer(Err(error))),
+    }
 }
 
 /// The answer to a client that went on sending: one message and the last frame.
@@ -236,5 +246,18 @@ mod tests {
         let bytes = axum::body::to_bytes(response.into_body(), 1000).await.unwrap();
         let error = json!({"error": {"code": "not_found", "message": "process not found"}});
         assert_eq!(bytes, [frame(0, &json!({"event": {}})), frame(LAST, &error)].concat());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_before_a_stream_begins_is_in_it_too() {
+        let refused = both::<(), ()>(Ok(()), Err(ApiError::bad_request("no"))).unwrap_err();
+        assert_eq!(
+            (refused.status(), &refused.headers()["content-type"] == "application/connect+json"),
+            (StatusCode::OK, true)
+        );
+        let bytes = axum::body::to_bytes(refused.into_body(), 1000).await.unwrap();
+        assert_eq!(bytes, frame(LAST, &json!({"error": {"code": "invalid_argument", "message": "no"}})));
+        let gone = both::<(), ()>(Err(refusal::gone("x")), Ok(())).unwrap_err();
+        assert_eq!(gone.status(), StatusCode::BAD_GATEWAY);
     }
 }
