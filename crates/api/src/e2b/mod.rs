@@ -20,5 +20,5 @@ mod token;
 
 pub(crate) use memory::Memory;
 pub(crate) use place::{Place, by_place};
-pub(crate) use refusal::render;
+pub(crate) use refusal::{error_body, render};
 pub(crate) use router::routes;

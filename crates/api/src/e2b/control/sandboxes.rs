@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use sandling_engine::access::WorkspaceName;
 use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeWish};
 use sandling_protocol::Program;
 use serde::Deserialize;
@@ -22,9 +23,9 @@ use crate::auth::{Caller, Read, Run};
 use crate::e2b::names;
 use crate::e2b::refusal::unsupported;
 use crate::e2b::settings::Settings;
-use crate::error::ApiError;
+use crate::error::{ApiError, Shape};
 use crate::extract::{JsonBody, Parts};
-use crate::once::{Answer, Once};
+use crate::once::{Answer, Mark, Once};
 use crate::request::RequestContext;
 use crate::routes::sandboxes::make;
 use crate::wire::sandbox::{check_env, check_map};
@@ -87,21 +88,36 @@ async fn create(
     once.answer(|mark| {
         let (app, context, headers) = (&app, &context, &headers);
         async move {
-            let spec = body.value.into_spec(app, workspace.as_str())?;
-            let info = make(app, workspace, spec).await.map_err(no_template)?;
-            context.made(info.id.as_str());
-            mark.made(info.id.as_str());
-            if let Err(error) = give_volumes(app, &info).await {
-                // Nobody was told of it.
-                if let Some(sandbox) = app.engine.get(&info.id) {
-                    let _ = sandbox.end(EndReason::Requested).await;
-                }
-                return Err(error);
-            }
+            let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
+                // It may be kept as the answer to a retry, which must read as this one does.
+                error.shape = Shape::E2b;
+                error
+            })?;
             Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
         }
     })
     .await
+}
+
+async fn made(
+    app: &Arc<App>,
+    workspace: &WorkspaceName,
+    context: &RequestContext,
+    mark: &Mark,
+    wish: NewSandbox,
+) -> Result<SandboxInfo, ApiError> {
+    let spec = wish.into_spec(app, workspace.as_str())?;
+    let info = make(app, workspace, spec).await.map_err(no_template)?;
+    context.made(info.id.as_str());
+    mark.made(info.id.as_str());
+    if let Err(error) = give_volumes(app, &info).await {
+        // Nobody was told of it.
+        if let Some(sandbox) = app.engine.get(&info.id) {
+            let _ = sandbox.end(EndReason::Requested).await;
+        }
+        return Err(error);
+    }
+    Ok(info)
 }
 
 /// To these clients, a template that is not there is missing.
