@@ -50,11 +50,16 @@ async fn make(
     if let Some(name) = &name {
         Name::parse(name)?;
     }
-    if found.info().state == SandboxState::Hibernated {
+    let slept = found.info().state == SandboxState::Hibernated;
+    if slept {
         found.wake().await?;
     }
-    let (info, _) = app.engine.snapshot(&found, name, None).await?;
-    Ok((StatusCode::CREATED, Json(view(&info))))
+    let saved = app.engine.snapshot(&found, name, None).await;
+    if slept {
+        // Nobody asked for it to run.
+        found.hibernate().await?;
+    }
+    Ok((StatusCode::CREATED, Json(view(&saved?.0))))
 }
 
 fn view(info: &SnapshotInfo) -> Value {
