@@ -130,7 +130,9 @@ pub(crate) fn record(app: &App, context: &RequestContext, done: &Done) {
 }
 
 fn action(done: &Done) -> Option<(&'static str, &'static str)> {
-    let route = done.route.as_deref()?;
+    // Two slashes are one to E2B's interpreter.
+    let route =
+        done.route.as_deref().map(|route| route.strip_prefix('/').filter(|r| r.starts_with('/')).unwrap_or(route))?;
     let known = ACTIONS.iter().find(|(method, path, _)| done.method.as_str() == *method && route == *path);
     known.map(|(_, route, action)| (*route, *action))
 }

@@ -11,6 +11,7 @@ mod envd;
 mod interpreter;
 mod memory;
 mod names;
+mod origins;
 mod place;
 mod plan;
 mod refusal;

@@ -18,6 +18,7 @@ use sandling_engine::access::{Principal, Scope, WorkspaceName};
 use sandling_engine::{Sandbox, SandboxId, State as SandboxState};
 
 use super::envd::metrics;
+use super::origins::{preflight, share};
 use super::refusal::{closed_port, gone};
 use super::settings::Settings;
 use super::token::{self, Signed};
@@ -60,13 +61,20 @@ pub(crate) struct Place {
 /// Finds out where a request goes, and brings those there that go to a user's own server.
 pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let place = match place_of(request.headers(), request.uri().path()) {
-        Ok(Some(place)) => place,
-        Ok(None) => return next.run(request).await,
+        Ok(Some(place)) => Some(place),
+        Ok(None) => None,
         Err(error) => return error.into_response(),
     };
+    // Such a question names no sandbox in its headers, and one for a user's own server is that server's.
+    if place.as_ref().is_none_or(|place| matches!(place.port, ENVD | INTERPRETER))
+        && let Some(answer) = preflight(request.method(), request.headers(), request.uri().path())
+    {
+        return answer;
+    }
+    let Some(place) = place else { return next.run(request).await };
     let answer = match (place.port, request.uri().path()) {
-        (ENVD | INTERPRETER, "/health") => health(&app, &place, request.headers()).await,
-        (ENVD, "/metrics") => metrics(&app, &place, request.headers()).await,
+        (ENVD | INTERPRETER, "/health") => health(&app, &place, request.headers()).await.map(share),
+        (ENVD, "/metrics") => metrics(&app, &place, request.headers()).await.map(share),
         (ENVD | INTERPRETER, _) => {
             request.extensions_mut().insert(place);
             return next.run(request).await;

@@ -8,10 +8,16 @@ use axum::response::{IntoResponse, Response};
 use sandling_engine::SandboxId;
 use serde_json::{Value, json};
 
+use super::origins::share;
 use crate::error::{ApiError, Shape};
 
 /// An error as it goes over the wire, in its shape.
 pub(crate) fn render(error: &ApiError) -> Response {
+    // A page that may read the answer may read why there is none.
+    share(written(error))
+}
+
+fn written(error: &ApiError) -> Response {
     match error.shape {
         Shape::Native | Shape::E2b => {
             let mut response = (error.status, Json(error_body(error))).into_response();

@@ -29,8 +29,8 @@ use crate::wire::sandbox::check_env;
 /// Bytes that one run may print.
 const OUTPUT_LIMIT: u64 = 64 * 1024 * 1024;
 
-pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/execute", post(execute))
+pub(super) fn router(below: &str) -> Router<Arc<App>> {
+    Router::new().route(&format!("{below}/execute"), post(execute))
 }
 
 #[derive(Debug, Default, Deserialize)]
