@@ -95,6 +95,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/volumecontent/{id}/dir", "volume.write"),
     ("PUT", "/volumecontent/{id}/file", "volume.write"),
     ("DELETE", "/templates/{id}", "snapshot.delete"),
+    ("POST", "/templates/tags", "template.build"),
     ("DELETE", "/templates/tags", "snapshot.delete"),
     ("POST", "/v2/templates/{id}/builds/{build}", "template.build"),
     ("POST", "/process.Process/Start", "exec.run"),
