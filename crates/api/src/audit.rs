@@ -86,6 +86,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/sandboxes/{id}/timeout", "sandbox.lifecycle"),
     ("POST", "/sandboxes/{id}/refreshes", "sandbox.lifecycle"),
     ("POST", "/sandboxes/{id}/pause", "sandbox.hibernate"),
+    ("PUT", "/sandboxes/{id}/network", "network.set"),
     ("POST", "/sandboxes/{id}/fork", "sandbox.fork"),
     ("POST", "/sandboxes/{id}/snapshots", "snapshot.create"),
     ("POST", "/volumes", "volume.create"),

@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use sandling_engine::access::WorkspaceName;
 use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeWish};
+use sandling_network::policy::Policy;
 use sandling_protocol::Program;
 use serde::Deserialize;
 use serde_json::Value;
@@ -155,14 +156,14 @@ impl NewSandbox {
         if self.auto_pause_memory == Some(false) {
             return Err(unsupported("a pause keeps memory here; leave the mode `filesystem` out"));
         }
-        let network = self.network.unwrap_or_default();
-        let public_ports = network.allow_public_traffic.unwrap_or(true);
-        let mut network = network.wish()?;
-        if self.internet == Some(false) {
-            network.policy.get_or_insert_default();
-        }
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
+        let mut network = self.network.unwrap_or_default();
+        let public_ports = network.allow_public_traffic.unwrap_or(true);
+        if self.internet == Some(false) {
+            network = network.without_internet();
+        }
+        let network = network.wish(|| usual_policy(app, workspace, &source.origin().0))?;
         let start = source.start().unwrap_or_default();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
@@ -194,6 +195,15 @@ impl NewSandbox {
             ..CreateSpec::default()
         })
     }
+}
+
+/// The policy of a sandbox that says nothing about it.
+fn usual_policy(app: &App, workspace: &str, template: &str) -> Result<Option<Policy>, ApiError> {
+    let own = app.engine.network_default(workspace, Some(template))?.policy;
+    Ok(match own {
+        Some(policy) => Some(policy),
+        None => app.engine.network_default(workspace, None)?.policy,
+    })
 }
 
 /// A span in seconds, if one is given.
