@@ -88,7 +88,7 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Source, 
     if let Ok(name) = Name::parse(text)
         && let Some(info) = app.engine.snapshot_of_template(workspace, &name.of_alias())?
     {
-        return Ok(Source::Snapshot(Box::new(info)));
+        return Ok(Source::Saved { name: name.of_alias(), snapshot: Box::new(info) });
     }
     if let Some(info) = app.engine.snapshot_of_template(workspace, text)? {
         return Ok(Source::Saved { name: text.to_owned(), snapshot: Box::new(info) });
