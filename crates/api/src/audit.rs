@@ -57,6 +57,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/v1/sandboxes/{id}/repl", "repl.run"),
     ("POST", "/v1/sandboxes/{id}/repl/sessions", "repl.create"),
     ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/run", "repl.run"),
+    ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/run/stream", "repl.run"),
     ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/interrupt", "repl.interrupt"),
     ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/restart", "repl.restart"),
     ("DELETE", "/v1/sandboxes/{id}/repl/sessions/{session}", "repl.close"),
