@@ -171,14 +171,15 @@ where
     response
 }
 
-/// What a stream's handler needs, or its refusal: in the stream itself, unless the sandbox is gone, which the clients
-/// know by the status.
-pub(super) fn both<A, B>(one: Result<A, ApiError>, other: Result<B, ApiError>) -> Result<(A, B), Response> {
-    match (one, other) {
-        (Ok(one), Ok(other)) => Ok((one, other)),
-        (Err(error), _) | (_, Err(error)) if error.status == StatusCode::BAD_GATEWAY => Err(error.into_response()),
-        (Err(error), _) | (_, Err(error)) => Err(answer(Err(error))),
-    }
+/// What a stream's handler needs, if both could be had.
+pub(super) fn both<A, B>(one: Result<A, ApiError>, other: Result<B, ApiError>) -> Result<(A, B), ApiError> {
+    Ok((one?, other?))
+}
+
+/// A refusal before a stream begins: in the stream itself, unless the sandbox is gone, which the clients know by the
+/// status.
+pub(super) fn refused(error: ApiError) -> Response {
+    if error.status == StatusCode::BAD_GATEWAY { error.into_response() } else { answer(Err(error)) }
 }
 
 /// The answer to a client that went on sending: one message and the last frame.
@@ -250,14 +251,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_before_a_stream_begins_is_in_it_too() {
-        let refused = both::<(), ()>(Ok(()), Err(ApiError::bad_request("no"))).unwrap_err();
-        assert_eq!(
-            (refused.status(), &refused.headers()["content-type"] == "application/connect+json"),
-            (StatusCode::OK, true)
-        );
-        let bytes = axum::body::to_bytes(refused.into_body(), 1000).await.unwrap();
+        let answer = refused(ApiError::bad_request("no"));
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()["content-type"], "application/connect+json");
+        let bytes = axum::body::to_bytes(answer.into_body(), 1000).await.unwrap();
         assert_eq!(bytes, frame(LAST, &json!({"error": {"code": "invalid_argument", "message": "no"}})));
-        let gone = both::<(), ()>(Err(refusal::gone("x")), Ok(())).unwrap_err();
-        assert_eq!(gone.status(), StatusCode::BAD_GATEWAY);
+        assert_eq!(refused(refusal::gone("x")).status(), StatusCode::BAD_GATEWAY);
     }
 }

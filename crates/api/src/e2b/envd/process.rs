@@ -13,7 +13,7 @@ use sandling_protocol::{ExecInfo, ExecState};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::connect::{Stream, answer, both};
+use super::connect::{Stream, answer, both, refused};
 use super::start::{Input, Pty};
 use crate::app::App;
 use crate::e2b::place::Envd;
@@ -144,7 +144,7 @@ struct StreamData {
 async fn stream_input(State(app): State<Arc<App>>, envd: Result<Envd, ApiError>, messages: Stream) -> Response {
     match both(envd, Ok(messages)) {
         Ok((envd, messages)) => answer(take_stream(&app, &envd, messages).await.map(|()| json!({}))),
-        Err(refused) => refused,
+        Err(error) => refused(error),
     }
 }
 

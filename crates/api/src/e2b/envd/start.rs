@@ -20,7 +20,7 @@ use sandling_protocol::{Exit, ExitReason, OnLimit, Part, Program, Stdin, Termina
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::connect::{Framed, Out, both, patience, ping_every, respond};
+use super::connect::{Framed, Out, both, patience, ping_every, refused, respond};
 use super::paths::{home_of, resolve};
 use super::process::{Selector, find};
 use crate::app::App;
@@ -103,7 +103,7 @@ async fn start(
 ) -> Response {
     let (envd, Framed(request)) = match both(envd, request) {
         Ok(both) => both,
-        Err(refused) => return refused,
+        Err(error) => return refused(error),
     };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {
@@ -172,7 +172,7 @@ async fn connect(
 ) -> Response {
     let (envd, Framed(request)) = match both(envd, request) {
         Ok(both) => both,
-        Err(refused) => return refused,
+        Err(error) => return refused(error),
     };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::connect::{Framed, both, patience, ping_every, respond};
+use super::connect::{Framed, both, patience, ping_every, refused, respond};
 use super::entries::looked_at;
 use super::paths::resolve;
 use crate::app::App;
@@ -103,7 +103,7 @@ async fn watch_dir(
 ) -> Response {
     let (envd, Framed(wish)) = match both(envd, wish) {
         Ok(both) => both,
-        Err(refused) => return refused,
+        Err(error) => return refused(error),
     };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {
