@@ -195,7 +195,8 @@ async def cancelling_interrupts_code(client: Client) -> None:
     except asyncio.CancelledError:
         pass
     started = time.monotonic()
-    assert "result:\n10" in await said(client, "run_code", code="kept * 2")
+    text = await said(client, "run_code", code="kept * 2")
+    assert "result:\n10" in text, text
     assert time.monotonic() - started < 30
 
 

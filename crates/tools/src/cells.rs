@@ -120,6 +120,10 @@ impl Toolbox {
         timeout_seconds: Option<f64>,
         doing: &Doing<'_>,
     ) -> Result<Observation, ToolError> {
+        let _turn = tokio::select! {
+            turn = self.cell.lock() => turn,
+            () = doing.cancelled.cancelled() => return Err(ToolError::Cancelled),
+        };
         let context = self.context().await?;
         let timeout = self.deadline(timeout_seconds);
         let wish = json!({ "code": code, "timeout_ms": u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) });
