@@ -8,16 +8,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sdk" / "python" / "tests" / "frameworks"))
+import model_server  # noqa: E402
 from model_server import Drop, ModelServer, Refusal, Script, Turn, strings  # noqa: E402
 
 SANDLING = sys.argv[1]
@@ -127,6 +131,52 @@ def budgets_hold() -> None:
         assert "time" in ran.end()["why"] and time.monotonic() - started < 120, ran
 
 
+def stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: stripped(inner) for name, inner in value.items() if name != "usage"}
+    return [stripped(inner) for inner in value] if isinstance(value, list) else value
+
+
+def silent(event: str) -> str:
+    """An event of a server that does not count."""
+    name, _, data = event.rpartition("data: ")
+    return event if data.startswith("[DONE]") else f"{name}data: {json.dumps(stripped(json.loads(data)))}\n\n"
+
+
+def servers_that_do_not_count_are_counted_for() -> None:
+    whole = {name: lambda *turn, make=make: stripped(make(*turn)) for name, make in model_server.DIALECTS.items()}
+    streamed = {name: lambda it, make=make: map(silent, make(it)) for name, make in model_server.STREAMS.items()}
+    for table, patched, flags in (("DIALECTS", whole, ["--no-stream"]), ("STREAMS", streamed, [])):
+        for api in ("anthropic", "chat", "responses"):
+            with mock.patch.object(model_server, table, patched):
+                with model(lambda body, number: [("run_command", {"command": f"echo {number}"})]) as server:
+                    ran = agent(server, *flags, "--max-tokens", "6000", "Go on.", api=api)
+            spent = ran.end()["input_tokens"] + ran.end()["output_tokens"]
+            assert "tokens" in ran.end()["why"] and 1000 < spent <= 6000, (api, flags, ran.end())
+            assert 1 < len(server.asked) < 20, (api, flags, len(server.asked))
+
+
+def sandboxes() -> List[Dict[str, Any]]:
+    request = urllib.request.Request(os.environ["SANDLING_API"] + "/v1/sandboxes")
+    request.add_header("Authorization", f"Bearer {os.environ['SANDLING_TOKEN']}")
+    return json.load(urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30))
+
+
+def signals_leave_nothing() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "OPENAI"))}
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        with model([[("run_command", {"command": "sleep 300"})], "never"]) as server, tempfile.TemporaryDirectory() as at:
+            environment.update(ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_MODEL="scripted")
+            command = [SANDLING, "agent", "--transcript", f"{at}/transcript.jsonl", "Sleep."]
+            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            deadline = time.monotonic() + 60
+            while not (server.asked and sandboxes()):
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.1)
+            process.send_signal(asked)
+            assert process.wait(60) != 0 and sandboxes() == [], asked
+
+
 def commands_have_deadlines() -> None:
     with model([[("run_command", {"command": "echo before; sleep 300"})], "Too slow."]) as server:
         ran = agent(server, "--command-timeout", "2s", "Sleep.")
@@ -229,6 +279,8 @@ CASES = [
     malformed_calls_are_answered,
     endless_loops_end,
     budgets_hold,
+    servers_that_do_not_count_are_counted_for,
+    signals_leave_nothing,
     commands_have_deadlines,
     busy_servers_are_asked_again,
     a_project_goes_in_and_its_diff_comes_back,

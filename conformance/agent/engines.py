@@ -224,6 +224,13 @@ def one_that_fails_or_takes_too_long_is_ended(world: World) -> None:
     assert ran.code == 1 and "time" in ran.lines[-1]["why"] and time.monotonic() - started < 100, ran
 
 
+def a_key_that_was_forgotten_is_removed(world: World) -> None:
+    # As left by one that was killed long ago; `agent` looks whether any key is left.
+    command = [SANDLING, "secret", "set", "AGENT_KEY_1_1000", "--host", HOST]
+    subprocess.run(command, env=world.environment, input="old", text=True, check=True, timeout=60, capture_output=True)
+    assert world.agent("--template", "base", "--engine", "true #", "x").code == 0
+
+
 def a_key_is_not_sent_in_the_clear(world: World) -> None:
     environment = {**world.environment, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": f"http://{HOST}"}
     command = [SANDLING, "agent", "--engine", "claude", "x"]
@@ -273,6 +280,7 @@ CASES = [
     a_command_line_works_with_a_key_that_it_never_has,
     the_best_of_two_command_lines_is_taken,
     one_that_fails_or_takes_too_long_is_ended,
+    a_key_that_was_forgotten_is_removed,
 ]
 NAMED_ONLY = [claude, codex]
 

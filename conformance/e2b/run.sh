@@ -2,17 +2,17 @@
 # Drives E2B's public clients and agent frameworks that use them, unmodified, against a server of its own with real
 # virtual machines.
 #
-#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [frameworks]
+#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks]
 #
 # SANDLING is the path of the binary; all suites run unless one is named. `conformance/server.sh` says which templates
 # are used. PYTEST_ADDOPTS narrows the Python suites down. Ends with 0 only if all passed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [typescript] [older] [frameworks]}")
+sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks]}")
 shift
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(python typescript older frameworks)
+[ ${#suites[@]} -gt 0 ] || suites=(python typescript older older_code frameworks)
 
 # Machines outlive whoever started them; only a subreaper sees those that were forgotten.
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
@@ -29,6 +29,7 @@ install_pip() { # SUITE
 }
 install_python() { install_pip python; }
 install_older() { install_pip older; }
+install_older_code() { install_pip older_code; }
 install_frameworks() { install_pip frameworks; }
 
 install_typescript() {
@@ -54,6 +55,7 @@ run_pytest() { # SUITE
 }
 run_python() { run_pytest python; }
 run_older() { run_pytest older; }
+run_older_code() { run_pytest older_code; }
 run_frameworks() (
   unset E2B_VOLUME_API_URL # Moving over is three variables.
   run_pytest frameworks

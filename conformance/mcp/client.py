@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
+import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -156,6 +159,17 @@ async def long_calls_show_progress(client: Client) -> None:
     command = "for i in 1 2 3; do echo line $i; sleep 1; done"
     await client.call_tool("run_command", {"command": command}, progress_callback=progress)
     assert any(message.startswith("line") for message in heard), heard
+    heard.clear()
+    code = "import time\nfor i in range(3):\n    print('cell', i, flush=True)\n    time.sleep(1)"
+    await client.call_tool("run_code", {"code": code}, progress_callback=progress)
+    assert any(message.startswith("cell") for message in heard), heard
+
+
+async def too_much_to_see_is_counted_instead(client: Client) -> None:
+    code = f"import base64\nclass Dot:\n    def _repr_png_(self): return base64.b64decode('{PNG}')\n"
+    result = await client.call_tool("run_code", {"code": code + "for _ in range(30): display(Dot())"})
+    assert len([block for block in result.content if block.type == "image"]) == 8, len(result.content)
+    assert "22 more images are not shown" in result.content[0].text, result.content[0].text
 
 
 async def cancelling_kills_the_command(client: Client) -> None:
@@ -168,6 +182,22 @@ async def cancelling_kills_the_command(client: Client) -> None:
     except asyncio.CancelledError:
         pass
     await wait_for(client, running, "0")
+
+
+async def cancelling_interrupts_code(client: Client) -> None:
+    await client.call_tool("run_code", {"code": "kept = 5"})
+    code = "import time\nopen('/tmp/began', 'w').close()\ntime.sleep(1000)"
+    call = asyncio.create_task(client.call_tool("run_code", {"code": code}))
+    await wait_for(client, "ls /tmp/began | wc -l", "1")
+    call.cancel()
+    try:
+        await call
+    except asyncio.CancelledError:
+        pass
+    started = time.monotonic()
+    text = await said(client, "run_code", code="kept * 2")
+    assert "result:\n10" in text, text
+    assert time.monotonic() - started < 30
 
 
 async def wait_for(client: Client, command: str, wanted: str) -> None:
@@ -203,6 +233,8 @@ CASES: list[Callable[[Client], Awaitable[None]]] = [
     a_server_can_be_previewed,
     long_calls_show_progress,
     cancelling_kills_the_command,
+    too_much_to_see_is_counted_instead,
+    cancelling_interrupts_code,
     nonsense_is_answered,
 ]
 
@@ -219,6 +251,39 @@ async def every_step_can_be_undone() -> None:
         assert "-two" in await said(client, "diff", **{"from": step})
         assert f"at checkpoint {step}" in await said(client, "rewind", to=step)
         assert await said(client, "read_file", path="/workspace/kept.txt") == "two\n"
+
+
+def sandboxes() -> set[str]:
+    request = urllib.request.Request(os.environ["SANDLING_API"] + "/v1/sandboxes")
+    request.add_header("Authorization", f"Bearer {os.environ['SANDLING_TOKEN']}")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return {sandbox["id"] for sandbox in json.load(opener.open(request, timeout=30))}
+
+
+async def signals_leave_nothing() -> None:
+    """Asked to end in the middle of a call, it ends its sandbox first."""
+    for asked in (signal.SIGINT, signal.SIGTERM):
+        before = await asyncio.to_thread(sandboxes)
+        server = subprocess.Popen(
+            [SANDLING, "mcp", "--template", "base"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        about = {"name": "conformance", "version": "1"}
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
+        call = {"name": "run_command", "arguments": {"command": "sleep 300"}}
+        for message in (
+            {"id": 1, "method": "initialize", "params": hello},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": call},
+        ):
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            server.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not await asyncio.to_thread(sandboxes) - before:
+            assert time.monotonic() < deadline and server.poll() is None
+            await asyncio.sleep(0.1)
+        server.send_signal(asked)
+        await asyncio.to_thread(server.wait, 60)
+        assert not await asyncio.to_thread(sandboxes) - before, asked
 
 
 async def strangers_are_turned_away() -> None:
@@ -244,6 +309,7 @@ async def main() -> int:
                 failed += await tried(f"{name}: {case.__name__}", case(client))
     if not WANTED or "stdio" in WANTED:
         failed += await tried("stdio: every_step_can_be_undone", every_step_can_be_undone())
+        failed += await tried("stdio: signals_leave_nothing", signals_leave_nothing())
     failed += await tried("http: strangers_are_turned_away", strangers_are_turned_away())
     failed += await tried("http: sessions_have_sandboxes_of_their_own", sessions_have_sandboxes_of_their_own())
     return failed

@@ -1,7 +1,9 @@
 """Sandboxes for the tests. Whatever is made here is ended here."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
-from e2b import Sandbox
+from e2b import Sandbox, TimeoutException
 from e2b_code_interpreter import Sandbox as Interpreter
 
 
@@ -31,6 +33,22 @@ def interpreter():
     """Shared by tests of code; has pandas and matplotlib."""
     with Interpreter.create(timeout=900) as made:
         yield made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unasked():
+    """A command that nobody gave a timeout, begun before all tests, and how the wait for it ended."""
+    with ThreadPoolExecutor() as beside, Sandbox.create(timeout=900) as made:
+        command = made.commands.run("sleep 64; echo lived >lived; sleep 100", background=True)
+        yield made, command, beside.submit(refusal, command)
+
+
+def refusal(command):
+    try:
+        command.wait()
+    except TimeoutException as error:
+        return error
+    raise AssertionError("the wait was not ended")
 
 
 @pytest.fixture

@@ -80,6 +80,27 @@ def test_tables_and_pictures(interpreter):
     assert chart.elements[0].label == "l" and chart.elements[0].points == [(0, 1), (1, 2), (2, 3)]
 
 
+SHAPES = {
+    "svg": "'<svg xmlns=\"http://www.w3.org/2000/svg\"/>'",
+    "markdown": "'# head'",
+    "latex": "'$x^2$'",
+    "html": "'<b>x</b>'",
+    "jpeg": "b'\\xff\\xd8\\xff\\xe0'",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_object_shows_itself_in_many_ways(interpreter, shape):
+    code = f"class Shown:\n    def _repr_{shape}_(self):\n        return {SHAPES[shape]}\nShown()"
+    [result] = interpreter.run_code(code).results
+    shown = getattr(result, shape)
+    assert result.is_main_result and shown
+    if shape == "jpeg":
+        assert base64.b64decode(shown) == b"\xff\xd8\xff\xe0"
+    else:
+        assert shown == eval(SHAPES[shape])
+
+
 CHARTS = {
     "bar": (
         "plt.bar(['a', 'b'], [3, 4], label='g')",

@@ -70,6 +70,39 @@ def test_a_deadline_ends_its_own_command_and_no_other(sandbox):
     assert other.kill()
 
 
+def test_input_comes_as_a_stream(sandbox):
+    command = sandbox.commands.run("cat; echo end", background=True, stdin=True)
+    sandbox.commands.stream_input(command.pid, (f"{number}\n" for number in range(3)))
+    command.close_stdin()
+    assert command.wait().stdout == "0\n1\n2\nend\n"
+
+
+def test_who_looks_again_looks_for_as_long_as_they_say(sandbox):
+    command = sandbox.commands.run("sleep 100", background=True, timeout=0)
+    command.disconnect()
+    begun = time.monotonic()
+    with pytest.raises(TimeoutException):
+        sandbox.commands.connect(command.pid, timeout=2).wait()
+    assert time.monotonic() - begun < 20
+    assert sandbox.commands.kill(command.pid)
+
+
+def test_a_terminal_is_looked_at_again_and_killed(sandbox):
+    from e2b import PtySize
+
+    terminal = sandbox.pty.create(PtySize(rows=30, cols=100))
+    terminal.disconnect()
+    again = sandbox.pty.connect(terminal.pid)
+    sandbox.pty.send_stdin(terminal.pid, b"echo $((6 * 7))\n")
+    seen = bytearray()
+    for _, _, data in again:
+        seen.extend(data or b"")
+        if b"42" in seen:
+            break
+    assert sandbox.pty.kill(terminal.pid)
+    until("its end", lambda: not sandbox.pty.kill(terminal.pid))
+
+
 def test_a_terminal_is_one(sandbox):
     from e2b import PtySize
 

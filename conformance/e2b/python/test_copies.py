@@ -33,6 +33,14 @@ def test_at_its_end_a_sandbox_can_go_to_sleep_and_be_woken_by_use(make):
     made.set_timeout(60)
 
 
+def test_how_it_ends_is_kept_across_a_pause(make):
+    made = make(timeout=100, lifecycle={"on_timeout": "pause"})
+    assert made.beta_pause()
+    made.connect(timeout=100)
+    made.set_timeout(3)
+    until("its sleep", lambda: made.get_info().state == SandboxState.PAUSED)
+
+
 def test_without_that_it_ends(make):
     made = make(timeout=1)
     until("its end", lambda: not made.is_running())
@@ -65,3 +73,13 @@ def test_a_snapshot_is_a_template(make):
     assert [found.snapshot_id for found in made.list_snapshots().next_items()] == [snapshot.snapshot_id]
     assert Sandbox.delete_snapshot(snapshot.snapshot_id) and not Sandbox.delete_snapshot(snapshot.snapshot_id)
     assert copy.files.read("kept") == "before"
+
+
+def test_a_snapshot_of_one_that_sleeps_leaves_it_asleep(make):
+    made = make()
+    made.files.write("kept", "text")
+    made.pause()
+    snapshot = Sandbox.create_snapshot(made.sandbox_id)
+    assert made.get_info().state == SandboxState.PAUSED
+    assert make(snapshot.snapshot_id).files.read("kept") == "text"
+    assert Sandbox.delete_snapshot(snapshot.snapshot_id)

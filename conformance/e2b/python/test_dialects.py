@@ -1,12 +1,17 @@
 """One sandbox, seen through both dialects; and its servers, seen from outside."""
 
 import os
+import socket
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
+import uuid
 
 import pytest
-from e2b import Sandbox
-from support import native
+from e2b import NotFoundException, RateLimitException, Sandbox, SandboxQuery
+from e2b_code_interpreter import Sandbox as Interpreter
+from support import native, wire
 from support.waiting import until
 
 
@@ -27,6 +32,91 @@ def test_a_sandbox_of_the_other_dialect_is_connected_to():
         assert connected.commands.run("echo here").stdout == "here\n"
     finally:
         connected.kill()
+
+
+def test_a_sandbox_of_the_other_dialect_is_listed():
+    own = native.call("POST", "/v1/sandboxes", {"template": "base", "ttl_seconds": 300, "metadata": {"by": "native"}})
+    try:
+        [found] = Sandbox.list(query=SandboxQuery(metadata={"by": "native"})).next_items()
+        assert found.sandbox_id == own["id"].replace("-", "") and found.template_id == "base"
+    finally:
+        native.call("DELETE", f"/v1/sandboxes/{own['id']}")
+
+
+def test_workspaces_are_apart_and_a_quota_holds_in_both(make):
+    name = f"other-{uuid.uuid4().hex[:8]}"
+    native.call("POST", "/v1/workspaces", {"name": name})
+    token = native.call("POST", f"/v1/workspaces/{name}/tokens", {"scope": "run"})["token"]
+    other = {"api_key": "e2b_" + token.encode().hex()}
+    native.call("PUT", f"/v1/workspaces/{name}/quota", {"sandboxes": 1})
+    mine, theirs = make(), Sandbox.create(**other)
+    try:
+        with pytest.raises(NotFoundException):
+            Sandbox.connect(mine.sandbox_id, **other)
+        assert [found.sandbox_id for found in Sandbox.list(**other).next_items()] == [theirs.sandbox_id]
+        assert theirs.sandbox_id not in [found.sandbox_id for found in Sandbox.list().next_items()]
+        begun = time.monotonic()
+        with pytest.raises(RateLimitException):
+            Sandbox.create(**other)
+        assert time.monotonic() - begun < 5, "it was sent again, to no avail"
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            native.call("POST", "/v1/sandboxes", {"template": "base"}, {"Authorization": f"Bearer {token}"})
+        assert caught.value.code == 429
+    finally:
+        theirs.kill(**other)
+        native.call("DELETE", f"/v1/workspaces/{name}")
+
+
+ECHO = '''
+import base64, hashlib, socket
+server = socket.create_server(("127.0.0.1", 3000))
+connection, _ = server.accept()
+head = b""
+while b"\\r\\n\\r\\n" not in head:
+    head += connection.recv(4096)
+key = next(line.split(b": ")[1] for line in head.split(b"\\r\\n") if line.lower().startswith(b"sec-websocket-key"))
+accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+connection.sendall(b"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n"
+                   b"Sec-WebSocket-Accept: " + accept + b"\\r\\n\\r\\n")
+connection.sendall(b"\\x81\\x05" + connection.recv(5))
+'''
+
+
+def test_a_server_may_speak_otherwise_after_a_while(make):
+    made = make()
+    made.files.write("echo.py", ECHO)
+    made.commands.run("python3 echo.py", background=True, timeout=0)
+    until("the server", lambda: "0BB8" in made.commands.run("cat /proc/net/tcp").stdout)
+    address = urllib.parse.urlsplit(os.environ["SANDLING_API"])
+    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        connection.sendall(
+            f"GET / HTTP/1.1\r\nHost: {made.get_host(3000)}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
+        )
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += connection.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 101")
+        connection.sendall(b"hello")
+        said = answer.partition(b"\r\n\r\n")[2]
+        while len(said) < 7:
+            said += connection.recv(100)
+        assert said == b"\x81\x05hello"
+
+
+def test_closed_servers_need_the_traffic_token(make):
+    made = make(network={"allow_public_traffic": False})
+    assert made.traffic_access_token
+    made.commands.run("python3 -m http.server 3000", background=True, timeout=0)
+
+    def status(**headers):
+        return wire.send("GET", "/", {"Host": made.get_host(3000), **headers}).status
+
+    until("the server", lambda: status(**{"E2B-Traffic-Access-Token": made.traffic_access_token}) == 200)
+    assert status() in (401, 403) and status(**{"E2B-Traffic-Access-Token": "wrong"}) == 403
+    with Interpreter.create(timeout=120, network={"allow_public_traffic": False}) as closed:
+        assert closed.run_code("6 * 7").text == "42" and closed.create_code_context().id
+        assert wire.send("GET", "/contexts", wire.place(closed.sandbox_id, 49999)).status == 403
 
 
 def test_a_server_is_seen_at_its_host(make):

@@ -36,6 +36,9 @@ def test_lists_are_filtered_and_come_in_pages(make):
     one = Sandbox.list(query=SandboxQuery(metadata={"number with space": "1 &", "key": key})).next_items()
     assert [info.sandbox_id for info in one] == [made[1].sandbox_id]
     assert Sandbox.list(query=SandboxQuery(metadata={"key": key}, state=[SandboxState.PAUSED])).next_items() == []
+    made[0].pause()
+    paused = Sandbox.list(query=SandboxQuery(metadata={"key": key}, state=[SandboxState.PAUSED])).next_items()
+    assert [info.sandbox_id for info in paused] == [made[0].sandbox_id]
 
 
 def test_what_has_ended_is_gone_and_says_so(make):
@@ -71,7 +74,10 @@ def test_a_wrong_key_and_a_wrong_template_are_refused():
 
 def test_what_cannot_be_had_is_refused_with_a_sentence():
     with pytest.raises(SandboxException, match="cannot be denied"):
-        Sandbox.create(network={"allow_out": ["0.0.0.0/0"], "deny_out": ["192.0.2.0/24"]})
+        Sandbox.create(network={"deny_out": ["example.org"]})
+    with pytest.raises(SandboxException, match="headers cannot be put"):
+        rules = {"example.org": [{"transform": {"headers": {"X-Key": "1"}}}]}
+        Sandbox.create(network={"allow_out": ["example.org"], "rules": rules})
     with pytest.raises(SandboxException, match="volume"):
         Sandbox.create(volume_mounts={"/data": "no-such-volume"})
 
@@ -84,6 +90,25 @@ def test_rules_of_the_network_are_kept(make):
     assert native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network")["mode"] == "deny"
 
 
+def test_parts_of_what_is_open_are_denied(make):
+    made = make(network={"allow_out": ["0.0.0.0/0"], "deny_out": ["192.0.2.0/24"]})
+    own = native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network")
+    assert (own["mode"], own["deny"]) == ("open", ["192.0.2.0/24"])
+    # 192.0.2.0/24 and 198.51.100.0/24 are nobody's, and opened to the server of these tests.
+    refused = made.commands.run("curl --silent --max-time 5 http://192.0.2.1/ || echo $?").stdout
+    events = native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network/events")["events"]
+    assert refused and "denied" in [event["code"] for event in events], events
+    assert made.get_info().network["deny_out"] == ["192.0.2.0/24"]
+
+
+def test_without_the_internet_only_what_is_listed_is_left(make):
+    made = make(allow_internet_access=False)
+    assert native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network")["mode"] == "deny"
+    assert made.get_info().allow_internet_access is False
+    listed = make(allow_internet_access=False, network={"allow_out": ["example.org"]})
+    assert native.call("GET", f"/v1/sandboxes/{listed.sandbox_id}/network")["allow"] == ["example.org"]
+
+
 def test_an_idempotency_key_makes_one_sandbox(make):
     key = uuid.uuid4().hex
     assert make(idempotency_key=key).sandbox_id == make(idempotency_key=key).sandbox_id
@@ -93,3 +118,8 @@ def test_metrics_are_of_now(sandbox):
     [metrics] = sandbox.get_metrics()
     assert metrics.cpu_count >= 1 and 0 <= metrics.cpu_used_pct <= 100 * metrics.cpu_count
     assert 0 < metrics.mem_used < metrics.mem_total and 0 < metrics.disk_used < metrics.disk_total
+    # No history is kept.
+    hour = datetime.timedelta(hours=1)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    assert sandbox.get_metrics(start=now - 2 * hour, end=now - hour) == []
+    assert len(sandbox.get_metrics(start=now - hour, end=now + hour)) == 1

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from e2b import BuildException, Sandbox, Template, wait_for_file
+from support.waiting import until
 
 
 def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
@@ -51,6 +52,31 @@ def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
     # What the build could reach, its sandboxes cannot.
     assert made.commands.run("curl --silent --max-time 30 https://pypi.org/ || echo no").stdout == "no\n"
     assert Sandbox.delete_snapshot("conformance-six")
+
+
+def test_builds_run_behind_and_share_what_they_copy(make, tmp_path):
+    (tmp_path / "shared.txt").write_text("shared")
+    built = {}
+    for name in ("conformance-one", "conformance-two"):
+        template = Template(file_context_path=tmp_path).from_base_image().copy("shared.txt", "shared.txt")
+        built[name] = Template.build_in_background(template, name, tags=["default", "v1"])
+    for name, info in built.items():
+        status = until(f"the end of {name}", lambda: ended(Template.get_build_status(info)), seconds=150)
+        assert status.status.value == "ready", [entry.message for entry in status.log_entries]
+        assert {tag.tag for tag in Template.get_tags(name)} == {"default", "v1"}
+        assigned = Template.assign_tags(f"{name}:v1", ["stable", "team-2"])
+        assert assigned.tags == ["stable", "team-2"] and Template.exists(f"{name}:stable")
+        Template.remove_tags(name, ["v1", "team-2"])
+        assert {tag.tag for tag in Template.get_tags(name)} == {"default", "stable"}
+        assert make(f"{name}:stable").files.read("shared.txt") == "shared"
+        Template.remove_tags(name, ["stable"])
+        assert [tag.tag for tag in Template.get_tags(name)] == ["default"]
+        assert make(name).files.read("shared.txt") == "shared"
+        assert Sandbox.delete_snapshot(name)
+
+
+def ended(status):
+    return status if status.status.value in ("ready", "error") else None
 
 
 def test_a_step_that_fails_is_named():

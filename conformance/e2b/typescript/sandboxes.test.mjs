@@ -36,6 +36,7 @@ test("a fork and a snapshot begin where their sandbox was", async () => {
   await made.files.write("kept", "before");
   const [child] = await made.fork({ timeoutMs: 120_000 });
   const snapshot = await made.createSnapshot();
+  assert.deepEqual((await made.listSnapshots().nextItems()).map((found) => found.snapshotId), [snapshot.snapshotId]);
   await made.files.write("kept", "after");
   const copy = await make(Sandbox, snapshot.snapshotId);
   try {
@@ -45,4 +46,23 @@ test("a fork and a snapshot begin where their sandbox was", async () => {
     await child.kill();
     await Sandbox.deleteSnapshot(snapshot.snapshotId);
   }
+});
+
+test("figures, a host, what may leave, and how it ends", async () => {
+  const made = await make(Sandbox, {
+    timeoutMs: 120_000,
+    network: { allowOut: ["0.0.0.0/0"], denyOut: ["192.0.2.0/24"] },
+    lifecycle: { onTimeout: "pause", autoResume: true },
+  });
+  const [metrics] = await made.getMetrics();
+  assert.ok(metrics.memUsed > 0 && metrics.memUsed < metrics.memTotal);
+  assert.deepEqual(await made.getMetrics({ start: new Date(0), end: new Date(1000) }), []);
+  assert.ok(made.getHost(3000).startsWith(`3000-${made.sandboxId}.`));
+  const info = await made.getInfo();
+  assert.deepEqual(info.lifecycle, { onTimeout: "pause", autoResume: true });
+  assert.deepEqual([info.network.allowOut, info.network.denyOut], [["0.0.0.0/0"], ["192.0.2.0/24"]]);
+  await made.updateNetwork({ denyOut: ["0.0.0.0/0"] });
+  assert.deepEqual((await made.getInfo()).network.allowOut, []);
+  await made.pause();
+  assert.equal((await made.commands.run("echo awake")).stdout, "awake\n");
 });

@@ -17,6 +17,11 @@ test("a volume outlives its sandboxes, and its files are seen from outside", asy
     assert.equal(await volume.readFile("/out"), "out\n");
     assert.equal(await volume.readFile("/empty"), "");
     assert.deepEqual((await volume.list("/in")).map((entry) => [entry.path, entry.size]), [["/in/note.txt", 4]]);
+    assert.equal((await Volume.connect(volume.volumeId)).name, volume.name);
+    assert.equal((await Volume.getInfo(volume.volumeId)).name, volume.name);
+    assert.equal((await volume.makeDir("/d/e", { force: true, mode: 0o750 })).mode, 0o750);
+    assert.equal((await volume.getInfo("/d/e")).type, "directory");
+    assert.equal((await volume.updateMetadata("/d/e", { gid: 5 })).gid, 5);
     await volume.remove("/in");
     assert.equal(await volume.exists("/in"), false);
   } finally {

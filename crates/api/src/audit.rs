@@ -64,6 +64,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/v1/sandboxes/{id}/repl", "repl.run"),
     ("POST", "/v1/sandboxes/{id}/repl/sessions", "repl.create"),
     ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/run", "repl.run"),
+    ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/run/stream", "repl.run"),
     ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/interrupt", "repl.interrupt"),
     ("POST", "/v1/sandboxes/{id}/repl/sessions/{session}/restart", "repl.restart"),
     ("DELETE", "/v1/sandboxes/{id}/repl/sessions/{session}", "repl.close"),
@@ -93,6 +94,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/sandboxes/{id}/timeout", "sandbox.lifecycle"),
     ("POST", "/sandboxes/{id}/refreshes", "sandbox.lifecycle"),
     ("POST", "/sandboxes/{id}/pause", "sandbox.hibernate"),
+    ("PUT", "/sandboxes/{id}/network", "network.set"),
     ("POST", "/sandboxes/{id}/fork", "sandbox.fork"),
     ("POST", "/sandboxes/{id}/snapshots", "snapshot.create"),
     ("POST", "/volumes", "volume.create"),
@@ -102,6 +104,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/volumecontent/{id}/dir", "volume.write"),
     ("PUT", "/volumecontent/{id}/file", "volume.write"),
     ("DELETE", "/templates/{id}", "snapshot.delete"),
+    ("POST", "/templates/tags", "template.build"),
     ("DELETE", "/templates/tags", "snapshot.delete"),
     ("POST", "/v2/templates/{id}/builds/{build}", "template.build"),
     ("POST", "/process.Process/Start", "exec.run"),
@@ -167,7 +170,9 @@ pub(crate) fn record(app: &App, context: &RequestContext, done: &Done) {
 }
 
 fn action(done: &Done) -> Option<(&'static str, &'static str)> {
-    let route = done.route.as_deref()?;
+    // Two slashes are one to E2B's interpreter.
+    let route =
+        done.route.as_deref().map(|route| route.strip_prefix('/').filter(|r| r.starts_with('/')).unwrap_or(route))?;
     let known = ACTIONS.iter().find(|(method, path, _)| done.method.as_str() == *method && route == *path);
     known.map(|(_, route, action)| (*route, *action))
 }

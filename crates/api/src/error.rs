@@ -95,6 +95,11 @@ impl ApiError {
         Value::Object(body)
     }
 
+    /// The body in the shape that the client reads.
+    pub(crate) fn written(&self, request_id: &str) -> Value {
+        if self.shape == Shape::E2b { crate::e2b::error_body(self) } else { self.body(request_id) }
+    }
+
     /// The answer as it goes over the wire.
     pub(crate) fn render(&self, request_id: &str) -> Response {
         let mut response = match self.shape {

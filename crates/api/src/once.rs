@@ -89,7 +89,7 @@ impl Once<'_> {
             Ok(answer) => StoredAnswer { status: answer.status.as_u16(), headers: json(), body: answer.body.clone() },
             Err(error) if had_no_effect(error.status) => return Ok(pending.abandon()?),
             Err(error) => {
-                let body = error.body(self.context.id()).to_string().into_bytes();
+                let body = error.written(self.context.id()).to_string().into_bytes();
                 StoredAnswer { status: error.status.as_u16(), headers: json(), body }
             }
         };

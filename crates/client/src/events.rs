@@ -7,6 +7,7 @@ use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, HeaderValue};
+use serde::Serialize;
 
 use super::error::ClientError;
 use super::http::{Client, empty};
@@ -36,6 +37,14 @@ impl Client {
             request.headers_mut().insert("last-event-id", after);
         }
         Ok(Events { body: self.answer(request).await?.into_body(), reader: EventReader::default() })
+    }
+}
+
+impl Client {
+    /// Posts something whose answer is an event stream.
+    pub async fn post_events(&self, path: &str, body: &impl Serialize) -> Result<Events, ClientError> {
+        let answer = self.send_json(Method::POST, path, body).await?;
+        Ok(Events { body: answer.into_body(), reader: EventReader::default() })
     }
 }
 

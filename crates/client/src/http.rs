@@ -83,7 +83,7 @@ impl Client {
         finish(self.send_json(Method::POST, path, body).await?).await
     }
 
-    async fn send_json(
+    pub(super) async fn send_json(
         &self,
         method: Method,
         path: &str,

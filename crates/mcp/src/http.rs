@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::http::header::{AUTHORIZATION, CONNECTION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -83,7 +83,8 @@ async fn admit(State(token): State<Arc<String>>, request: Request, next: Next) -
         return next.run(request).await;
     }
     let why = "a token is needed: the header `Authorization: Bearer …` with the token of the Sandling server";
-    (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], why).into_response()
+    // The body is not read, so nothing can follow it; a client that is not told so would send its next request in vain.
+    (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer"), (CONNECTION, "close")], why).into_response()
 }
 
 fn is_shown(headers: &HeaderMap, token: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandling_api::LanguageName;
-use sandling_client::ClientError;
+use sandling_client::{ClientError, Stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,6 +15,11 @@ use crate::toolbox::{Doing, ToolError, Toolbox};
 
 /// A cell that does not heed an interrupt within this loses its interpreter.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(3);
+/// What is shown of one cell at most; a model reads all of it with every later step.
+const MOST_RESULTS: usize = 50;
+const MOST_IMAGES: usize = 8;
+/// In base64; the models' servers refuse larger ones.
+const LARGEST_IMAGE: usize = 5 * 1024 * 1024;
 const SHOWN: [&str; 2] = ["image/png", "image/jpeg"];
 
 #[derive(Deserialize)]
@@ -29,6 +34,47 @@ struct RunCode {
 fn is_unknown_context(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { status, message, .. }
         if status.as_u16() == 404 && message == "session not found")
+}
+
+/// An error that a stream ends with.
+fn refused(body: Value) -> ClientError {
+    let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+    let status = body["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+    match ClientError::said(status, text("code"), text("error")) {
+        ClientError::Refused { status, code, message, retry_after, .. } => {
+            ClientError::Refused { status, code, message, retry_after, body }
+        }
+        other => other,
+    }
+}
+
+/// What a model is shown of rich results: texts that fit into so many bytes together, and some of the pictures.
+fn results(all: Vec<BTreeMap<String, String>>, limit: usize) -> (Vec<String>, Vec<Image>) {
+    let (mut notes, mut images) = (Vec::new(), Vec::new());
+    let (mut left, mut texts_cut, mut images_cut) = (limit, 0, 0);
+    for result in all {
+        match result.get("text/plain") {
+            Some(text) if left > 0 && notes.len() < MOST_RESULTS => {
+                notes.push(format!("result:\n{}", shorten(text, left)));
+                left = left.saturating_sub(text.len());
+            }
+            Some(_) => texts_cut += 1,
+            None => {}
+        }
+        for (mime, data) in result.into_iter().filter(|(mime, _)| SHOWN.contains(&mime.as_str())) {
+            if images.len() < MOST_IMAGES && data.len() <= LARGEST_IMAGE {
+                images.push(Image { mime, data });
+            } else {
+                images_cut += 1;
+            }
+        }
+    }
+    for (count, what) in [(texts_cut, "results"), (images_cut, "images")] {
+        if count > 0 {
+            notes.push(format!("[{count} more {what} are not shown: too many, or too large]"));
+        }
+    }
+    (notes, images)
 }
 
 #[derive(Deserialize)]
@@ -74,11 +120,15 @@ impl Toolbox {
         timeout_seconds: Option<f64>,
         doing: &Doing<'_>,
     ) -> Result<Observation, ToolError> {
+        let _turn = tokio::select! {
+            turn = self.cell.lock() => turn,
+            () = doing.cancelled.cancelled() => return Err(ToolError::Cancelled),
+        };
         let context = self.context().await?;
         let timeout = self.deadline(timeout_seconds);
         let wish = json!({ "code": code, "timeout_ms": u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) });
-        let path = self.path(&format!("repl/sessions/{context}/run"));
-        let mut running = std::pin::pin!(self.client.post::<Cell>(&path, &wish));
+        let path = self.path(&format!("repl/sessions/{context}/run/stream"));
+        let mut running = std::pin::pin!(self.follow(&path, &wish, doing));
         tokio::select! {
             done = &mut running => self.observed(done, timeout),
             () = doing.cancelled.cancelled() => {
@@ -90,6 +140,26 @@ impl Toolbox {
                 Err(ToolError::Cancelled)
             }
         }
+    }
+
+    /// Shows what a cell prints until it has ended.
+    async fn follow(&self, path: &str, wish: &Value, doing: &Doing<'_>) -> Result<Cell, ClientError> {
+        let mut events = self.client.post_events(path, wish).await?;
+        while let Some(event) = events.next().await? {
+            let data: Value =
+                serde_json::from_str(&event.data).map_err(|error| ClientError::Strange(error.to_string()))?;
+            let stream = match event.name.as_str() {
+                "stdout" => Stream::Stdout,
+                "stderr" => Stream::Stderr,
+                "result" => {
+                    return serde_json::from_value(data).map_err(|error| ClientError::Strange(error.to_string()));
+                }
+                "error" => return Err(refused(data)),
+                _ => continue,
+            };
+            (doing.watch)(stream, data["chunk"].as_str().unwrap_or_default().as_bytes());
+        }
+        Err(ClientError::broken("a cell ended without a result"))
     }
 
     async fn context(&self) -> Result<String, ToolError> {
@@ -124,15 +194,7 @@ impl Toolbox {
 
     fn shown(&self, cell: Cell) -> Observation {
         let limit = self.settings.max_output;
-        let mut notes = Vec::new();
-        let mut images = Vec::new();
-        for result in cell.results {
-            if let Some(text) = result.get("text/plain") {
-                notes.push(format!("result:\n{}", shorten(text, limit)));
-            }
-            let pictures = result.into_iter().filter(|(mime, _)| SHOWN.contains(&mime.as_str()));
-            images.extend(pictures.map(|(mime, data)| Image { mime, data }));
-        }
+        let (mut notes, images) = results(cell.results, limit);
         if cell.restarted {
             notes.push("the interpreter was ended and started anew: variables are gone".to_owned());
         }
@@ -141,5 +203,42 @@ impl Toolbox {
         }
         let (stdout, stderr) = (shorten(&cell.stdout, limit), shorten(&cell.stderr, limit));
         Observation { images, ..Observation::of_run(Some(cell.exit_code), &notes, &stdout, &stderr) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bundle(mime: &str, data: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([(mime.to_owned(), data.to_owned())])
+    }
+
+    #[test]
+    fn few_results_are_shown_whole() {
+        let (notes, images) = results(vec![bundle("text/plain", "42"), bundle("image/png", "aa")], 100);
+        assert_eq!(notes, ["result:\n42"]);
+        assert_eq!(images, [Image { mime: "image/png".to_owned(), data: "aa".to_owned() }]);
+    }
+
+    #[test]
+    fn many_results_are_counted_instead() {
+        let many = (0..1000).map(|_| bundle("text/plain", "0123456789")).collect();
+        let (notes, _) = results(many, 100);
+        assert_eq!((notes.len(), notes[10].as_str()), (11, "[990 more results are not shown: too many, or too large]"));
+        let many = (0..20).map(|_| bundle("image/png", "aa")).chain([bundle("image/jpeg", &"a".repeat(6 << 20))]);
+        let (notes, images) = results(many.collect(), 100);
+        assert_eq!(
+            (notes.as_slice(), images.len()),
+            (&["[13 more images are not shown: too many, or too large]".to_owned()][..], 8)
+        );
+    }
+
+    #[test]
+    fn a_deadline_in_a_stream_is_the_refusal_that_it_would_have_been() {
+        let error = refused(json!({ "status": 504, "code": "command_timeout", "error": "late", "stdout": "before" }));
+        let ClientError::Refused { status, body, .. } = error else { panic!("{error}") };
+        assert_eq!((status.as_u16(), body["stdout"].as_str()), (504, Some("before")));
+        assert!(is_unknown_context(&refused(json!({ "status": 404, "error": "session not found" }))));
     }
 }

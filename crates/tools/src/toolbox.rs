@@ -35,6 +35,8 @@ pub struct Toolbox {
     pub(crate) settings: Settings,
     /// The live Python, once there is one.
     pub(crate) python: Mutex<Option<String>>,
+    /// Held by the cell that runs in it, until its end is known: one that is cancelled takes a moment.
+    pub(crate) cell: Mutex<()>,
 }
 
 /// A call under way, as whoever made it sees it.
@@ -78,13 +80,14 @@ pub fn is_mendable(error: &ClientError) -> bool {
 
 impl Toolbox {
     pub fn new(client: Arc<Client>, sandbox: String, settings: Settings) -> Self {
-        Self { client, sandbox, settings, python: Mutex::new(None) }
+        Self { client, sandbox, settings, python: Mutex::new(None), cell: Mutex::default() }
     }
 
     /// The same for a fork, which has the parent's live Python as well.
     pub async fn of_fork(&self, sandbox: String) -> Self {
         let python = self.python.lock().await.clone();
-        Self { client: self.client.clone(), sandbox, settings: self.settings.clone(), python: Mutex::new(python) }
+        let (client, settings) = (self.client.clone(), self.settings.clone());
+        Self { client, sandbox, settings, python: Mutex::new(python), cell: Mutex::default() }
     }
 
     pub fn sandbox(&self) -> &str {

@@ -89,7 +89,13 @@ pub async fn gather(mut events: EventStream, watch: Watch<'_>) -> Result<Value, 
         let data = data(&event.data)?;
         let index = usize::try_from(count(&data["index"])).unwrap_or(usize::MAX);
         match data["type"].as_str() {
-            Some("message_start") if data["message"]["usage"].is_object() => message = data["message"].clone(),
+            Some("message_start") if data["message"].is_object() => {
+                message = data["message"].clone();
+                // Not every server counts.
+                if !message["usage"].is_object() {
+                    message["usage"] = json!({});
+                }
+            }
             Some("content_block_start") if index == blocks.len() && data["content_block"].is_object() => {
                 blocks.push(data["content_block"].clone());
                 inputs.push(String::new());

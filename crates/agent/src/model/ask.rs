@@ -41,7 +41,7 @@ impl Model {
         loop {
             let asked = tokio::time::timeout_at(deadline, self.once(question, watch)).await;
             let error = match asked.map_err(|_| ModelError::OutOfTime)? {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => return Ok(Reply { usage: reply.usage.or(question.estimate(&reply)), ..reply }),
                 Err(error) if error.is_passing() => error,
                 Err(error) => return Err(error),
             };

@@ -9,6 +9,19 @@ pub struct Usage {
     pub output: u64,
 }
 
+/// Bytes of text that are about a token.
+const BYTES_OF_A_TOKEN: u64 = 4;
+/// What a picture is about worth.
+const TOKENS_OF_AN_IMAGE: u64 = 1500;
+
+impl Usage {
+    /// What a server said, and what it left out as it is estimated: a budget must hold for servers that count nothing.
+    pub(super) fn or(self, estimate: Usage) -> Self {
+        let or = |said: u64, estimate: u64| if said == 0 { estimate } else { said };
+        Self { input: or(self.input, estimate.input), output: or(self.output, estimate.output) }
+    }
+}
+
 /// A tool that the model wants to be called.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
@@ -60,6 +73,28 @@ pub struct Question<'a> {
     pub max_tokens: u64,
 }
 
+impl Question<'_> {
+    /// About how many tokens this and its answer have.
+    pub(super) fn estimate(&self, reply: &Reply) -> Usage {
+        let tokens = |bytes: usize| (bytes as u64).div_ceil(BYTES_OF_A_TOKEN);
+        let tools: usize =
+            self.tools.iter().map(|tool| tool.description.len() + Value::Object(tool.schema()).to_string().len()).sum();
+        let turns: u64 = self
+            .turns
+            .iter()
+            .map(|turn| match turn {
+                Turn::User(text) => tokens(text.len()),
+                Turn::Model(raw) => tokens(raw.to_string().len()),
+                Turn::Answers(answers) => answers
+                    .iter()
+                    .map(|(_, seen)| tokens(seen.text.len()) + seen.images.len() as u64 * TOKENS_OF_AN_IMAGE)
+                    .sum(),
+            })
+            .sum();
+        Usage { input: tokens(self.system.len() + tools) + turns, output: tokens(reply.raw.to_string().len()) }
+    }
+}
+
 /// A number that an API may leave out, or send as something else.
 pub(super) fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
@@ -67,4 +102,26 @@ pub(super) fn count(value: &Value) -> u64 {
 
 pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use sandling_tools::Image;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_server_does_not_count_is_estimated() {
+        let call = Call { id: "1".into(), name: "run_code".into(), arguments: Ok(json!({})) };
+        let image = Image { mime: "image/png".into(), data: "a".repeat(1 << 20) };
+        let seen = Observation { images: vec![image], ..Observation::text("x".repeat(4000)) };
+        let turns = [Turn::User("y".repeat(400)), Turn::Answers(vec![(call, seen)])];
+        let question = Question { system: "", turns: &turns, tools: &[], max_tokens: 1 };
+        let raw = json!("z".repeat(38));
+        let reply = Reply { text: String::new(), calls: Vec::new(), usage: Usage::default(), raw, is_cut: false };
+        let estimate = question.estimate(&reply);
+        assert_eq!(estimate, Usage { input: 100 + 1000 + TOKENS_OF_AN_IMAGE, output: 10 });
+        assert_eq!(Usage { input: 7, output: 0 }.or(estimate), Usage { input: 7, output: 10 });
+    }
 }

@@ -12,7 +12,7 @@ use super::builds::{Build, Level};
 use super::run::Workshop;
 use super::start::Start;
 use super::steps::{Action, Plan};
-use super::uploads;
+use super::uploads::Wanted;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::routes::sandboxes::make;
@@ -48,18 +48,18 @@ pub(crate) enum Keeps {
 pub(crate) fn begin(app: &Arc<App>, build: Arc<Build>, order: Order) -> Result<(), ApiError> {
     order.plan.check()?;
     build.queue()?;
+    let copied = order.plan.actions.iter().filter_map(|action| match action {
+        Action::Copy { hash, .. } => Some(hash.clone()),
+        _ => None,
+    });
+    let wanted = Wanted::new(app, &build.workspace, copied.collect());
     let app = app.clone();
     tokio::spawn(async move {
         let waits_for = app.builds.turn(&build.workspace);
         let turn = waits_for.acquire().await;
         build.runs();
         let result = work(&app, &build, &order).await;
-        drop(turn);
-        for action in &order.plan.actions {
-            if let Action::Copy { hash, .. } = action {
-                uploads::forget(&app, &build.workspace, hash);
-            }
-        }
+        drop((turn, wanted));
         let result = result.map_err(|(error, step)| {
             build.say(&error.message, Level::Error, None);
             (error.message, step)

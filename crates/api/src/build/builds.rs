@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 
+use super::uploads::Claims;
 use crate::error::ApiError;
 
 /// Builds that can be asked about; the oldest go first.
@@ -23,11 +24,18 @@ pub(crate) struct Builds {
     pub(super) packages: Semaphore,
     /// Builds that run in machines wait for others of their workspace only.
     machines: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// What was uploaded for builds.
+    pub(super) claims: Claims,
 }
 
 impl Default for Builds {
     fn default() -> Self {
-        Self { all: Mutex::default(), packages: Semaphore::new(1), machines: Mutex::default() }
+        Self {
+            all: Mutex::default(),
+            packages: Semaphore::new(1),
+            machines: Mutex::default(),
+            claims: Claims::default(),
+        }
     }
 }
 

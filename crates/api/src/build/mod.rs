@@ -22,4 +22,4 @@ pub(crate) use dockerfile::parse as parse_dockerfile;
 pub(crate) use packages::begin as begin_packages;
 pub(crate) use start::Start;
 pub(crate) use steps::{Action, Plan, Usual, check_hash};
-pub(crate) use uploads::{forget, has, keep, keep_files};
+pub(crate) use uploads::{forget, forget_old, has, keep, keep_files};

@@ -1,8 +1,10 @@
 //! Files that a build will copy, kept until it has.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
@@ -20,6 +22,8 @@ const STILL_FOR: Duration = Duration::from_secs(60);
 const LARGEST: u64 = 2 * 1024 * 1024 * 1024;
 /// What no build came for.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// Within this, a client that was told that its files are here begins its build.
+const PROMISED_FOR: Duration = Duration::from_secs(15 * 60);
 
 /// Where the files of this hash are, or would be.
 pub(super) fn path(app: &App, workspace: &str, hash: &str) -> Result<PathBuf, ApiError> {
@@ -31,18 +35,102 @@ pub(super) fn path(app: &App, workspace: &str, hash: &str) -> Result<PathBuf, Ap
 }
 
 pub(crate) fn has(app: &App, workspace: &str, hash: &str) -> Result<bool, ApiError> {
-    let path = path(app, workspace, hash)?;
-    if let Some(directory) = path.parent() {
-        // What cannot be removed now is tried the next time.
-        let _ = forget_old(directory);
-    }
-    Ok(path.exists())
+    Ok(app.builds.claims.promise(&path(app, workspace, hash)?))
 }
 
-/// Removes what was kept; several steps may have copied the same files.
+/// Removes what was kept, unless another build wants it or somebody was told a moment ago that it is there. Several
+/// steps may have copied the same files.
 pub(crate) fn forget(app: &App, workspace: &str, hash: &str) {
     if let Ok(path) = path(app, workspace, hash) {
-        let _ = std::fs::remove_file(path);
+        app.builds.claims.unless_wanted(&path, || drop(std::fs::remove_file(&path)));
+    }
+}
+
+/// Removes what no build came for in a day.
+pub(crate) fn forget_old(app: &App) {
+    // What cannot be removed now is tried the next time.
+    let _ = forget_old_of(app, &app.engine.config().home.root().join(DIRECTORY));
+}
+
+/// Who wants what was uploaded.
+#[derive(Default)]
+pub(super) struct Claims(Mutex<HashMap<PathBuf, Claim>>);
+
+#[derive(Default)]
+struct Claim {
+    builds: usize,
+    /// When a client was told that it need not send it.
+    promised: Option<Instant>,
+}
+
+impl Claim {
+    fn is_wanted(&self) -> bool {
+        self.builds > 0 || self.promised.is_some_and(|at| at.elapsed() < PROMISED_FOR)
+    }
+}
+
+impl Claims {
+    fn all(&self) -> MutexGuard<'_, HashMap<PathBuf, Claim>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is there, and will be when the client that asks comes back.
+    fn promise(&self, path: &Path) -> bool {
+        let mut all = self.all();
+        let is_there = path.exists();
+        if is_there {
+            all.entry(path.to_owned()).or_default().promised = Some(Instant::now());
+        }
+        is_there
+    }
+
+    /// A build that has begun wants it.
+    fn want(&self, path: &Path) {
+        let mut all = self.all();
+        let claim = all.entry(path.to_owned()).or_default();
+        claim.builds += 1;
+        claim.promised = None;
+    }
+
+    fn release(&self, path: &Path) {
+        if let Some(claim) = self.all().get_mut(path) {
+            claim.builds = claim.builds.saturating_sub(1);
+        }
+    }
+
+    fn unless_wanted(&self, path: &Path, then: impl FnOnce()) {
+        let mut all = self.all();
+        if !all.get(path).is_some_and(Claim::is_wanted) {
+            all.remove(path);
+            then();
+        }
+    }
+}
+
+/// Keeps the files of these hashes for a build until this is dropped; then nothing does, unless others want them, too.
+pub(super) struct Wanted {
+    app: Arc<App>,
+    workspace: String,
+    hashes: Vec<String>,
+}
+
+impl Wanted {
+    pub(super) fn new(app: &Arc<App>, workspace: &str, hashes: Vec<String>) -> Self {
+        let wanted = Self { app: app.clone(), workspace: workspace.to_owned(), hashes };
+        wanted.each(Claims::want);
+        wanted
+    }
+
+    fn each(&self, act: impl Fn(&Claims, &Path)) {
+        let paths = self.hashes.iter().filter_map(|hash| path(&self.app, &self.workspace, hash).ok());
+        paths.for_each(|path| act(&self.app.builds.claims, &path));
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.each(Claims::release);
+        self.hashes.iter().for_each(|hash| forget(&self.app, &self.workspace, hash));
     }
 }
 
@@ -75,11 +163,12 @@ fn failed(error: io::Error) -> ApiError {
     }
 }
 
-fn forget_old(directory: &Path) -> io::Result<()> {
+fn forget_old_of(app: &App, directory: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(directory)?.flatten() {
         let age = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
         if age > FORGOTTEN_AFTER {
-            std::fs::remove_file(entry.path())?;
+            let path = entry.path();
+            app.builds.claims.unless_wanted(&path, || drop(std::fs::remove_file(&path)));
         }
     }
     Ok(())
@@ -120,4 +209,31 @@ async fn write(path: &Path, body: &mut Body) -> Result<(), ApiError> {
         }
     }
     file.flush().await.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_stay_while_a_build_wants_them_or_somebody_relies_on_them() {
+        let claims = Claims::default();
+        let goes = |path: &Path| {
+            let mut gone = false;
+            claims.unless_wanted(path, || gone = true);
+            gone
+        };
+        let path = Path::new("/");
+        claims.want(path);
+        claims.want(path);
+        claims.release(path);
+        assert!(!goes(path), "another build wants it");
+        assert!(claims.promise(path));
+        claims.release(path);
+        assert!(!goes(path), "a client was told that it is there");
+        claims.want(path);
+        claims.release(path);
+        assert!(goes(path) && claims.all().is_empty());
+        assert!(!claims.promise(Path::new("/no/such/file")) && claims.all().is_empty());
+    }
 }

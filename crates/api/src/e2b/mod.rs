@@ -11,6 +11,7 @@ mod envd;
 mod interpreter;
 mod memory;
 mod names;
+mod origins;
 mod place;
 mod plan;
 mod refusal;
@@ -20,5 +21,5 @@ mod token;
 
 pub(crate) use memory::Memory;
 pub(crate) use place::{Place, by_place};
-pub(crate) use refusal::render;
+pub(crate) use refusal::{error_body, render};
 pub(crate) use router::routes;

@@ -1,6 +1,7 @@
 //! What a template's name stands for: one of ours, a snapshot, or what was built from a client's own steps.
 
 use sandling_engine::{SnapshotId, SnapshotInfo};
+use sha2::{Digest, Sha256};
 
 use crate::app::App;
 use crate::build::Source;
@@ -15,6 +16,8 @@ const STANDS_FOR: [(&str, &str); 3] = [
 
 /// Snapshots that were built as templates have this before their name.
 const BUILT: &str = "e2b-template:";
+/// Templates that are tags given afterwards are described by this and the name.
+const TAG_OF: &str = "E2B's ";
 /// The tag of a name that has none.
 const DEFAULT_TAG: &str = "default";
 
@@ -46,6 +49,23 @@ impl Name {
         format!("{BUILT}{}:{}", self.name, self.tag)
     }
 
+    /// The name of the template that stands for a tag which was given afterwards. Any name and tag fit into it.
+    fn of_alias(&self) -> String {
+        let digest = Sha256::digest(format!("{}:{}", self.name, self.tag));
+        let hex: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+        format!("e2b-{hex}")
+    }
+
+    /// How that template is described.
+    fn described(&self) -> String {
+        format!("{TAG_OF}{}:{}", self.name, self.tag)
+    }
+
+    fn from_description(text: &str) -> Option<Self> {
+        let (name, tag) = text.strip_prefix(TAG_OF)?.split_once(':')?;
+        Some(Self { name: name.to_owned(), tag: tag.to_owned() })
+    }
+
     /// Of a snapshot that was built as a template.
     pub(super) fn from_snapshot(info: &SnapshotInfo) -> Option<Self> {
         let (name, tag) = info.name.as_deref()?.strip_prefix(BUILT)?.split_once(':')?;
@@ -65,6 +85,11 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Source, 
     if let Some(info) = find_snapshot(app, workspace, text)? {
         return Ok(Source::Snapshot(Box::new(info)));
     }
+    if let Ok(name) = Name::parse(text)
+        && let Some(info) = app.engine.snapshot_of_template(workspace, &name.of_alias())?
+    {
+        return Ok(Source::Saved { name: name.of_alias(), snapshot: Box::new(info) });
+    }
     if let Some(info) = app.engine.snapshot_of_template(workspace, text)? {
         return Ok(Source::Saved { name: text.to_owned(), snapshot: Box::new(info) });
     }
@@ -82,6 +107,54 @@ fn find_snapshot(app: &App, workspace: &str, text: &str) -> Result<Option<Snapsh
     }))
 }
 
+/// What a tag stands for, whether it was built with it or given it afterwards.
+pub(super) fn tagged(app: &App, workspace: &str, name: &Name) -> Result<Option<SnapshotInfo>, ApiError> {
+    match built(app, workspace, name)? {
+        Some(info) => Ok(Some(info)),
+        None => Ok(app.engine.snapshot_of_template(workspace, &name.of_alias())?),
+    }
+}
+
+/// Makes a tag stand for a snapshot, whatever it stood for before.
+pub(super) async fn tag(app: &App, workspace: &str, name: &Name, info: &SnapshotInfo) -> Result<(), ApiError> {
+    let before = built(app, workspace, name)?;
+    let alias = name.of_alias();
+    if app.engine.snapshot_of_template(workspace, &alias)?.is_some() {
+        app.engine.remove_template(workspace, &alias).await?;
+    }
+    app.engine.template_from_snapshot(workspace, info, &alias, &name.described())?;
+    if let Some(before) = before {
+        app.engine.delete_snapshot(workspace, &before.id).await?;
+    }
+    Ok(())
+}
+
+/// Takes a tag away. False if there is none.
+pub(super) async fn untag(app: &App, workspace: &str, name: &Name) -> Result<bool, ApiError> {
+    let mut was_there = false;
+    if let Some(info) = built(app, workspace, name)? {
+        app.engine.delete_snapshot(workspace, &info.id).await?;
+        was_there = true;
+    }
+    if app.engine.snapshot_of_template(workspace, &name.of_alias())?.is_some() {
+        app.engine.remove_template(workspace, &name.of_alias()).await?;
+        was_there = true;
+    }
+    Ok(was_there)
+}
+
+/// The tags of a template that were given afterwards, with what they stand for.
+pub(super) fn aliases(app: &App, workspace: &str, name: &str) -> Result<Vec<(String, SnapshotInfo)>, ApiError> {
+    let mut found = Vec::new();
+    for template in app.engine.list_templates(workspace)? {
+        let Some(tagged) = Name::from_description(&template.description).filter(|tagged| tagged.name == name) else {
+            continue;
+        };
+        found.extend(app.engine.snapshot_of_template(workspace, &template.name)?.map(|info| (tagged.tag, info)));
+    }
+    Ok(found)
+}
+
 /// The newest template that was built under this name.
 pub(super) fn built(app: &App, workspace: &str, name: &Name) -> Result<Option<SnapshotInfo>, ApiError> {
     let mut newest_first = app.engine.list_snapshots(workspace)?;
@@ -92,6 +165,14 @@ pub(super) fn built(app: &App, workspace: &str, name: &Name) -> Result<Option<Sn
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_that_is_given_afterwards_is_found_by_its_description() {
+        let name = Name::parse(&format!("team/{}:v1", "x".repeat(90))).unwrap();
+        assert_eq!(Name::from_description(&name.described()), Some(name.clone()));
+        assert!(name.of_alias().len() < 64 && name.of_alias() != Name::parse("mine").unwrap().of_alias());
+        assert_eq!(Name::from_description("built from steps on base"), None);
+    }
 
     #[test]
     fn a_name_may_have_a_tag() {

@@ -18,6 +18,7 @@ use sandling_engine::access::{Principal, Scope, WorkspaceName};
 use sandling_engine::{Sandbox, SandboxId, State as SandboxState};
 
 use super::envd::metrics;
+use super::origins::{preflight, share};
 use super::refusal::{closed_port, gone};
 use super::settings::Settings;
 use super::token::{self, Signed};
@@ -60,13 +61,20 @@ pub(crate) struct Place {
 /// Finds out where a request goes, and brings those there that go to a user's own server.
 pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let place = match place_of(request.headers(), request.uri().path()) {
-        Ok(Some(place)) => place,
-        Ok(None) => return next.run(request).await,
+        Ok(Some(place)) => Some(place),
+        Ok(None) => None,
         Err(error) => return error.into_response(),
     };
+    // Such a question names no sandbox in its headers, and one for a user's own server is that server's.
+    if place.as_ref().is_none_or(|place| matches!(place.port, ENVD | INTERPRETER))
+        && let Some(answer) = preflight(request.method(), request.headers(), request.uri().path())
+    {
+        return answer;
+    }
+    let Some(place) = place else { return next.run(request).await };
     let answer = match (place.port, request.uri().path()) {
-        (ENVD | INTERPRETER, "/health") => health(&app, &place).await,
-        (ENVD, "/metrics") => metrics(&app, &place, request.headers()).await,
+        (ENVD | INTERPRETER, "/health") => health(&app, &place, request.headers()).await.map(share),
+        (ENVD, "/metrics") => metrics(&app, &place, request.headers()).await.map(share),
         (ENVD | INTERPRETER, _) => {
             request.extensions_mut().insert(place);
             return next.run(request).await;
@@ -106,8 +114,14 @@ pub(super) fn parse_id(text: &str) -> Option<SandboxId> {
     SandboxId::parse(text).or_else(|| SandboxId::parse(text.split_once('-')?.0))
 }
 
-async fn health(app: &App, place: &Place) -> Result<Response, ApiError> {
-    awake(app, &place.id).await?;
+/// Whether a sandbox runs. Asking wakes none, and of one whose servers are closed only those learn it who have one of
+/// its tokens; to all others it is not there.
+async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Response, ApiError> {
+    app.engine.settled().await;
+    let info = app.engine.get(&place.id).map(|sandbox| sandbox.info());
+    let is_told = |public_ports| opens(app, headers, &place.id).unwrap_or(public_ports);
+    info.filter(|info| info.state == SandboxState::Running && is_told(Settings::of(info).public_ports))
+        .ok_or_else(|| gone(&place.id.compact()))?;
     match place.port {
         ENVD => Ok(StatusCode::NO_CONTENT.into_response()),
         _ => Ok("OK".into_response()),
@@ -166,12 +180,15 @@ pub(super) struct Envd {
     user: Option<String>,
 }
 
-/// The sandbox whose interpreters a request is for. Its clients send no token with every request, so the id, which
-/// cannot be guessed, is what opens it.
+/// The sandbox whose contexts a request is for. The clients send no token with these, so the id, which cannot be
+/// guessed, is what opens them. Code is only run for those who have the token: [`Runner`].
 pub(super) struct Interpreter {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) settings: Settings,
 }
+
+/// The sandbox that a request runs code in, which it has the access token of.
+pub(super) struct Runner(pub(super) Interpreter);
 
 impl Envd {
     /// Who runs it: whom the request names, else the template's own.
@@ -229,21 +246,45 @@ impl FromRequestParts<Arc<App>> for Interpreter {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let place = parts.extensions.get::<Place>().filter(|place| place.port == INTERPRETER).ok_or_else(no_place)?;
-        let id = place.id.clone();
-        let sandbox = awake(app, &id).await?;
-        let settings = Settings::of(&sandbox.info());
-        let given = parts.headers.get(TRAFFIC_TOKEN).or(parts.headers.get(ACCESS_TOKEN));
-        let given = given.and_then(|token| token.to_str().ok());
-        let known = [token::traffic(app, &id), token::access(app, &id)];
-        let opens = given.map(|given| known.iter().any(|known| token::same(given, known)));
-        if !opens.unwrap_or(settings.public_ports) {
+        let id = interpreters_of(parts)?;
+        app.engine.settled().await;
+        let sandbox = app.engine.get(&id).ok_or_else(|| gone(&id.compact()))?;
+        if !opens(app, &parts.headers, &id).unwrap_or(Settings::of(&sandbox.info()).public_ports) {
             let message = "this sandbox's interpreters need its traffic access token";
             return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
         }
+        Self::enter(app, parts, &id).await
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Runner {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let id = interpreters_of(parts)?;
+        check_token(app, parts, &id)?;
+        Interpreter::enter(app, parts, &id).await.map(Self)
+    }
+}
+
+impl Interpreter {
+    async fn enter(app: &App, parts: &Parts, id: &SandboxId) -> Result<Self, ApiError> {
+        let sandbox = awake(app, id).await?;
         came_from(parts, &sandbox);
+        let settings = Settings::of(&sandbox.info());
         Ok(Self { sandbox, settings })
     }
+}
+
+fn interpreters_of(parts: &Parts) -> Result<SandboxId, ApiError> {
+    let place = parts.extensions.get::<Place>().filter(|place| place.port == INTERPRETER);
+    place.map(|place| place.id.clone()).ok_or_else(no_place)
+}
+
+/// Whether one of a sandbox's tokens is given; nothing if none is.
+fn opens(app: &App, headers: &HeaderMap, id: &SandboxId) -> Option<bool> {
+    let given = headers.get(TRAFFIC_TOKEN).or(headers.get(ACCESS_TOKEN))?.to_str().unwrap_or_default();
+    Some([token::traffic(app, id), token::access(app, id)].iter().any(|known| token::same(given, known)))
 }
 
 /// The sandbox that a request names. Some clients forget to; then their token is that of one sandbox and no other.

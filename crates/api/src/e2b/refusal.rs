@@ -8,18 +8,21 @@ use axum::response::{IntoResponse, Response};
 use sandling_engine::SandboxId;
 use serde_json::{Value, json};
 
+use super::origins::share;
 use crate::error::{ApiError, Shape};
 
 /// An error as it goes over the wire, in its shape.
 pub(crate) fn render(error: &ApiError) -> Response {
+    // A page that may read the answer may read why there is none.
+    share(written(error))
+}
+
+fn written(error: &ApiError) -> Response {
     match error.shape {
         Shape::Native | Shape::E2b => {
-            let mut body = error.more.clone();
-            // The JavaScript client goes by this number, the Python client by the status.
-            body.insert("code".to_owned(), error.status.as_u16().into());
-            body.insert("message".to_owned(), error.message.clone().into());
-            let mut response = (error.status, Json(Value::Object(body))).into_response();
-            if error.status.is_server_error() && error.retry_after.is_none() {
+            let mut response = (error.status, Json(error_body(error))).into_response();
+            let is_tried_again = error.status.is_server_error() || error.status == StatusCode::TOO_MANY_REQUESTS;
+            if is_tried_again && error.retry_after.is_none() {
                 // The Python client sends a create again by itself; only a refusal that says when is worth it.
                 response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
             }
@@ -31,6 +34,15 @@ pub(crate) fn render(error: &ApiError) -> Response {
         }
         Shape::Plain => (error.status, error.message.clone()).into_response(),
     }
+}
+
+/// The body of an error of the control plane.
+pub(crate) fn error_body(error: &ApiError) -> Value {
+    let mut body = error.more.clone();
+    // The JavaScript client goes by this number, the Python client by the status.
+    body.insert("code".to_owned(), error.status.as_u16().into());
+    body.insert("message".to_owned(), error.message.clone().into());
+    Value::Object(body)
 }
 
 /// The Connect protocol's code for an error, and the status that belongs to it.
@@ -92,6 +104,18 @@ mod tests {
         let bytes = axum::body::to_bytes(response.into_body(), 1000).await.unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(body, json!({ "code": 404, "message": "sandbox not found" }));
+    }
+
+    #[test]
+    fn a_definitive_refusal_is_not_to_be_sent_again() {
+        let should_retry = |error: ApiError| {
+            let response = ApiError { shape: Shape::E2b, ..error }.render("id");
+            response.headers().get("should-retry").map(|value| value.to_str().unwrap().to_owned())
+        };
+        let full = || ApiError::new(StatusCode::TOO_MANY_REQUESTS, "quota", "x");
+        assert_eq!(should_retry(full()).as_deref(), Some("false"));
+        assert_eq!(should_retry(full().retry_after(3)), None);
+        assert_eq!(should_retry(ApiError::not_found("x")), None);
     }
 
     #[test]

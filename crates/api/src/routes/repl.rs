@@ -5,9 +5,11 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts as HttpParts;
+use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::{Cause, Cell, CellOutput, LinkError, Sandbox, UseError};
 use sandling_protocol::{CellStatus, ContextSpec, FailureKind};
+use serde_json::json;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -17,7 +19,8 @@ use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
-use crate::text::lossy;
+use crate::sse::{self, Events};
+use crate::text::{Decoder, lossy};
 use crate::wire::error::ErrorBody;
 use crate::wire::exec::{checked_id, language_name, output_limit};
 use crate::wire::repl::{CellResult, CreateSession, OnceResult, RunCell, RunOnce, SessionView};
@@ -30,6 +33,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(run))
+        .routes(routes!(run_stream))
         .routes(routes!(close))
         .routes(routes!(interrupt))
         .routes(routes!(restart))
@@ -96,6 +100,36 @@ async fn run(
     cell(&app, &sandbox, &id, body.value, recorder).await
 }
 
+/// Run a cell and follow its output
+///
+/// Events: `stdout` and `stderr` with a `chunk`, then `result`, which is what the call without a stream answers with, or
+/// `error` with the `status` that it would have had. A client that goes away does not end the cell.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/run/stream", tag = "repl", request_body = RunCell,
+    params(("id" = String, Path), ("session" = String, Path)),
+    responses((status = 200, body = String, content_type = "text/event-stream")),
+)]
+async fn run_stream(
+    State(app): State<Arc<App>>,
+    Extension(context): Extension<RequestContext>,
+    Session { sandbox, id }: Session,
+    body: JsonBody<RunCell>,
+) -> Result<Response, ApiError> {
+    let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.code.clone());
+    let begun = begin(&app, &sandbox, &id, &body.value).await?;
+    let request = context.id().to_owned();
+    Ok(sse::finite(move |events| async move {
+        match finish(begun, recorder, Some(&events)).await {
+            Ok(result) => events.send("result", &result).await,
+            Err(error) => {
+                let mut body = error.body(&request);
+                body["status"] = error.status.as_u16().into();
+                events.send("error", &body).await
+            }
+        }
+    }))
+}
+
 async fn cell(
     app: &App,
     sandbox: &Arc<Sandbox>,
@@ -103,28 +137,58 @@ async fn cell(
     request: RunCell,
     recorder: Recorder,
 ) -> Result<Json<CellResult>, ApiError> {
+    let begun = begin(app, sandbox, session, &request).await?;
+    finish(begun, recorder, None).await.map(Json)
+}
+
+/// A cell that runs, and how long it may.
+struct Begun {
+    cell: Cell,
+    seconds: f64,
+}
+
+async fn begin(app: &App, sandbox: &Arc<Sandbox>, session: &str, request: &RunCell) -> Result<Begun, ApiError> {
     let seconds = request.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS) as f64 / 1e3;
     let timeout = seconds::deadline("timeout_ms / 1000", Some(seconds))?;
     let limit = output_limit(request.output_limit)?;
     app.engine.before(sandbox, Cause::Cell, &request.code).await?;
-    let cell = sandbox.run_cell(session, &request.code, timeout, limit)?;
-    let (result, status) = gather(cell, recorder).await?;
-    if status == CellStatus::Timeout {
-        return Err(ApiError::command_timeout(seconds).with("stdout", result.stdout).with("stderr", result.stderr));
-    }
-    Ok(Json(result))
+    Ok(Begun { cell: sandbox.run_cell(session, &request.code, timeout, limit)?, seconds })
 }
 
-async fn gather(mut cell: Cell, mut recorder: Recorder) -> Result<(CellResult, CellStatus), ApiError> {
+async fn finish(begun: Begun, recorder: Recorder, events: Option<&Events>) -> Result<CellResult, ApiError> {
+    let (result, status) = gather(begun.cell, recorder, events).await?;
+    if status == CellStatus::Timeout {
+        let error = ApiError::command_timeout(begun.seconds);
+        return Err(error.with("stdout", result.stdout).with("stderr", result.stderr));
+    }
+    Ok(result)
+}
+
+/// Tells a client that follows what was printed. One that is gone is told nothing, and the cell goes on.
+async fn tell(events: Option<&Events>, name: &str, decoder: &mut Decoder, bytes: &[u8]) {
+    let text = decoder.push(bytes);
+    if let Some(events) = events.filter(|_| !text.is_empty()) {
+        let _ = events.send(name, &json!({ "chunk": text })).await;
+    }
+}
+
+async fn gather(
+    mut cell: Cell,
+    mut recorder: Recorder,
+    events: Option<&Events>,
+) -> Result<(CellResult, CellStatus), ApiError> {
     let (mut stdout, mut stderr, mut results) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut out, mut err) = (Decoder::default(), Decoder::default());
     loop {
         match cell.next().await {
             Ok(CellOutput::Stdout(bytes)) => {
                 recorder.heard(&bytes);
+                tell(events, "stdout", &mut out, &bytes).await;
                 stdout.extend(bytes);
             }
             Ok(CellOutput::Stderr(bytes)) => {
                 recorder.heard(&bytes);
+                tell(events, "stderr", &mut err, &bytes).await;
                 stderr.extend(bytes);
             }
             Ok(CellOutput::Result(result) | CellOutput::Value(result)) => {

@@ -23,7 +23,7 @@ use tower::ServiceExt;
 use super::connection::Connection;
 use super::heartbeat::{self, Heartbeat};
 use crate::app::App;
-use crate::router;
+use crate::{build, router};
 
 /// What clients may take of the server.
 #[derive(Debug, Clone)]
@@ -49,6 +49,9 @@ impl Default for ServerLimits {
     }
 }
 
+/// How often uploads that no build came for are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
 /// Sent without reading the request: whoever is one too many costs nothing.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 63\r\n\r\n{\"error\":\"too many connections\",\"code\":\"too_many_connections\"}\n";
@@ -66,6 +69,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
         limits,
     };
     let mut connections = JoinSet::new();
+    let mut sweeps = tokio::time::interval(SWEEP_EVERY);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
@@ -74,6 +78,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
                 Err(error) => wait_out(&error).await,
             },
             Some(_) = connections.join_next() => {}
+            _ = sweeps.tick() => build::forget_old(&server.app),
             () = &mut shutdown => break,
         }
     }

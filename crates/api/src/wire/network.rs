@@ -2,7 +2,7 @@
 
 use sandling_engine::network::{GroupChange, Membership};
 use sandling_engine::{NetworkChange, NetworkDefault, NetworkWish};
-use sandling_network::policy::{BadEntry, Entry, Mode, Policy, TlsMode};
+use sandling_network::policy::{BadEntry, Entry, Mode, Policy, Target, TlsMode};
 use sandling_network::{LimitWish, Limits};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -19,6 +19,9 @@ pub struct NetworkRequest {
     /// after a colon if other than usual.
     #[schema(max_items = 512, example = json!(["pypi", "example.com", "*.example.org:8443"]))]
     pub allow: Option<Vec<String>>,
+    /// Addresses and networks, with ports if not all, that are refused whatever else is allowed.
+    #[schema(max_items = 512, example = json!(["203.0.113.0/24"]))]
+    pub deny: Option<Vec<String>>,
     pub tls: Option<TlsName>,
     pub limits: Option<NetworkLimits>,
     /// Secrets of the workspace that the sandbox may use, by name. In a change: all that it has from then on.
@@ -119,6 +122,8 @@ pub enum BadNetwork {
     Entry(#[from] BadEntry),
     #[error("the mode `deny` has no list; leave the mode out or say `allow`")]
     DenyWithList,
+    #[error("{0:?} cannot be denied: only addresses and networks can, and names are reached if they are listed")]
+    DenyName(String),
     #[error("a default gives no secrets; they are given to each sandbox by name")]
     DefaultWithSecrets,
     #[error("a hostname is one in a group; name the group, too")]
@@ -178,12 +183,13 @@ impl NetworkRequest {
     }
 
     fn says_policy(&self) -> bool {
-        self.mode.is_some() || self.allow.is_some() || self.tls.is_some()
+        self.mode.is_some() || self.allow.is_some() || self.deny.is_some() || self.tls.is_some()
     }
 
     fn policy(self, more: Vec<String>) -> Result<Policy, BadNetwork> {
         let listed = self.allow.unwrap_or_default().into_iter().chain(more);
         let allow = listed.map(|text| text.parse()).collect::<Result<Vec<Entry>, _>>()?;
+        let deny = self.deny.unwrap_or_default().iter().map(|text| denied(text)).collect::<Result<_, _>>()?;
         let mode = match self.mode {
             Some(ModeName::Deny) if !allow.is_empty() => return Err(BadNetwork::DenyWithList),
             Some(ModeName::Deny) => Mode::Deny,
@@ -197,7 +203,16 @@ impl NetworkRequest {
             Some(TlsName::Inspected) => TlsMode::Inspected,
             Some(TlsName::Sealed) | None => TlsMode::Sealed,
         };
-        Ok(Policy { mode, allow, tls })
+        Ok(Policy { mode, allow, deny, tls })
+    }
+}
+
+/// One line of a deny list.
+pub(crate) fn denied(text: &str) -> Result<Entry, BadNetwork> {
+    let entry: Entry = text.parse()?;
+    match entry.target {
+        Target::Network(_) => Ok(entry),
+        _ => Err(BadNetwork::DenyName(text.to_owned())),
     }
 }
 
@@ -237,9 +252,17 @@ mod tests {
             serde_json::json!({"allow": ["*"]}),
             serde_json::json!({"allow": ["::1"]}),
             serde_json::json!({"mode": "deny", "allow": ["example.com"]}),
+            serde_json::json!({"mode": "open", "deny": ["example.com"]}),
         ] {
             assert!(wish(body.clone(), &[]).is_err(), "{body}");
         }
+    }
+
+    #[test]
+    fn parts_of_what_is_open_can_be_denied() {
+        let body = serde_json::json!({"mode": "open", "deny": ["203.0.113.0/24", "198.51.100.1:22"]});
+        let policy = wish(body, &[]).unwrap().policy.unwrap();
+        assert_eq!((policy.mode, policy.deny.len()), (Mode::Open, 2));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use sandling_engine::network::{AttachedSecret, NetworkCounts};
 use sandling_engine::{NetworkDefault, NetworkSettings, Sandbox};
-use sandling_network::policy::{Mode, Policy, TlsMode};
+use sandling_network::policy::{Entry, Mode, Policy, TlsMode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,6 +13,9 @@ use super::network::{ModeName, NetworkLimits, TlsName};
 pub struct PolicyView {
     mode: ModeName,
     allow: Vec<String>,
+    /// What is refused whatever else is allowed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deny: Vec<String>,
     tls: TlsName,
 }
 
@@ -28,7 +31,8 @@ impl From<&Policy> for PolicyView {
             TlsMode::Sealed => TlsName::Sealed,
             TlsMode::Inspected => TlsName::Inspected,
         };
-        Self { mode, allow: policy.allow.iter().map(ToString::to_string).collect(), tls }
+        let texts = |entries: &[Entry]| entries.iter().map(ToString::to_string).collect();
+        Self { mode, allow: texts(&policy.allow), deny: texts(&policy.deny), tls }
     }
 }
 

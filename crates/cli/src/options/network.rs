@@ -65,6 +65,7 @@ impl Reach {
         Ok(NetworkRequest {
             mode: self.network.map(Into::into),
             allow: listed(&self.allow),
+            deny: None,
             tls: self.inspect_tls.then_some(TlsName::Inspected),
             limits: limits(&self.limits)?,
             secrets: listed(&self.secrets),

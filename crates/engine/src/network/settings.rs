@@ -57,7 +57,11 @@ impl NetworkSettings {
 }
 
 pub(super) fn check(policy: &Policy) -> Result<(), NetworkError> {
-    if policy.allow.len() > MOST_ENTRIES { Err(NetworkError::TooLong { most: MOST_ENTRIES }) } else { Ok(()) }
+    if policy.allow.len().max(policy.deny.len()) > MOST_ENTRIES {
+        Err(NetworkError::TooLong { most: MOST_ENTRIES })
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub struct Policy {
     pub mode: Mode,
     /// Read in mode `allow` only.
     pub allow: Vec<Entry>,
+    /// Addresses and networks that are refused whatever the mode and the list say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<Entry>,
     pub tls: TlsMode,
 }
 
@@ -82,7 +85,7 @@ pub enum Shown<'a> {
 impl Policy {
     /// A policy that allows what is listed.
     pub fn allow(entries: impl IntoIterator<Item = Entry>) -> Policy {
-        Policy { mode: Mode::Allow, allow: entries.into_iter().collect(), tls: TlsMode::default() }
+        Policy { mode: Mode::Allow, allow: entries.into_iter().collect(), ..Policy::default() }
     }
 
     /// A policy of this mode without a list.
@@ -121,6 +124,9 @@ impl Rules {
         }
         if resolvers::is_resolver_address(address) {
             return Err(Refusal::PublicResolver);
+        }
+        if self.policy.deny.iter().any(|entry| entry.covers_address(address, port)) {
+            return Err(Refusal::Denied);
         }
         match self.policy.mode {
             Mode::Open | Mode::Learn => Ok(Ground::Open),
@@ -259,6 +265,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_denied_is_reached_by_no_address_and_no_name() {
+        let own = names(&["example.com"]);
+        for mode in [Mode::Open, Mode::Learn, Mode::Allow] {
+            let mut rules = rules(&["example.com", "93.184.0.0/16"]);
+            rules.policy.mode = mode;
+            rules.policy.deny = vec!["93.184.216.0/24:443".parse().unwrap()];
+            assert_eq!(rules.address(PUBLIC, 443, &own), Err(Refusal::Denied), "{mode:?}");
+            assert!(rules.address(PUBLIC, 80, &own).is_ok());
+            assert!(rules.address(Ipv4Addr::new(93, 184, 217, 1), 443, &own).is_ok());
+        }
+    }
+
+    #[test]
     fn a_policy_is_written_as_plain_text() {
         let text = r#"{"mode":"allow","allow":["pypi","*.example.com:8443","93.184.216.0/24"]}"#;
         let policy: Policy = serde_json::from_str(text).unwrap();
@@ -276,7 +295,7 @@ mod tests {
         let mode = prop_oneof![Just(Mode::Deny), Just(Mode::Allow), Just(Mode::Open), Just(Mode::Learn)];
         (mode, prop::collection::vec(entry, 0..5)).prop_map(|(mode, entries)| {
             let allow = entries.iter().map(|text| text.parse().unwrap()).collect();
-            Rules { policy: Policy { mode, allow, tls: TlsMode::Sealed }, opened: Vec::new() }
+            Rules { policy: Policy { mode, allow, ..Policy::default() }, opened: Vec::new() }
         })
     }
 

@@ -15,6 +15,8 @@ pub enum Refusal {
     NotListed,
     #[error("the allow list has it on other ports only")]
     PortNotListed,
+    #[error("it is on the deny list")]
+    Denied,
     #[error("it is {0}")]
     Range(Range),
     #[error("the name resolves to {0}")]

@@ -125,7 +125,7 @@ async fn pause(
     if body.value.memory == Some(false) {
         return Err(unsupported("a pause keeps memory here; leave `memory: false` out"));
     }
-    if found.info().state == SandboxState::Hibernated {
+    if matches!(found.info().state, SandboxState::Hibernated | SandboxState::Paused) {
         return Err(ApiError::conflict("sandbox_paused", "the sandbox is paused already"));
     }
     found.hibernate().await?;

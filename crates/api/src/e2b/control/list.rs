@@ -21,6 +21,7 @@ use crate::extract::Params;
 
 const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 const MOST: usize = 100;
+const STATES: [&str; 2] = ["running", "paused"];
 
 /// The routes are with those of making, whose paths they share.
 pub(super) fn router() -> Router<Arc<App>> {
@@ -46,7 +47,8 @@ pub(super) async fn first(
     Params(mut wanted): Params<Wanted>,
 ) -> Result<Response, ApiError> {
     wanted.state.get_or_insert_with(|| "running".to_owned());
-    let all = select(&app, &caller, &wanted).await?;
+    let mut all = select(&app, &caller, &wanted).await?;
+    all.reverse();
     Ok(Json(all.iter().map(listed).collect::<Vec<_>>()).into_response())
 }
 
@@ -56,19 +58,20 @@ pub(super) async fn page(
     Params(wanted): Params<Wanted>,
 ) -> Result<Response, ApiError> {
     let all = select(&app, &caller, &wanted).await?;
-    Ok(paged(all, wanted.next_token.as_deref(), wanted.limit, |info| info.id.compact(), listed))
+    let order = wanted.order()?;
+    paged(all, order, wanted.next_token.as_deref(), wanted.limit, |info| Key::new(info.created_at, &info.id), listed)
 }
 
 async fn select(app: &App, caller: &Caller<Read>, wanted: &Wanted) -> Result<Vec<SandboxInfo>, ApiError> {
     app.engine.settled().await;
     let mut all = app.engine.list_of(caller.workspace().as_str());
-    if wanted.order.as_deref() != Some("asc") {
-        all.reverse();
-    }
-    let metadata = wanted.metadata.as_deref().map(metadata_filter).unwrap_or_default();
+    let metadata = wanted.metadata.as_deref().map(metadata_filter).transpose()?.unwrap_or_default();
     let after = wanted.started_after.as_deref().map(str::parse::<Timestamp>).transpose();
     let after = after.map_err(|_| ApiError::bad_request("startedAfter must be a time"))?;
     let states: Option<Vec<&str>> = wanted.state.as_deref().map(|states| states.split(',').collect());
+    if let Some(strange) = states.iter().flatten().find(|state| !STATES.contains(state)) {
+        return Err(ApiError::bad_request(format!("a sandbox cannot be {strange:?}, only running or paused")));
+    }
     all.retain(|info| {
         let own = metadata_of(info);
         let template = Settings::of(info).template;
@@ -81,36 +84,79 @@ async fn select(app: &App, caller: &Caller<Read>, wanted: &Wanted) -> Result<Vec
 }
 
 /// The clients encode each key and value twice, and the whole once more, which is undone before this.
-fn metadata_filter(text: &str) -> BTreeMap<String, String> {
-    let pairs: Vec<(String, String)> = serde_urlencoded::from_str(text).unwrap_or_default();
-    let decode = |text: String| percent_decode_str(&text).decode_utf8_lossy().into_owned();
-    pairs.into_iter().map(|(key, value)| (decode(key), decode(value))).collect()
+fn metadata_filter(text: &str) -> Result<BTreeMap<String, String>, ApiError> {
+    let wrong = || ApiError::bad_request("metadata must be pairs of a key, `=` and a value, with `&` between");
+    // A key alone would be read as one with an empty value, and a list that is not filtered shows what nobody asked for.
+    if text.split('&').any(|pair| !pair.contains('=')) {
+        return Err(wrong());
+    }
+    let pairs: Vec<(String, String)> = serde_urlencoded::from_str(text).map_err(|_| wrong())?;
+    let decode = |text: String| percent_decode_str(&text).decode_utf8().map(Into::into).map_err(|_| wrong());
+    pairs.into_iter().map(|(key, value)| Ok((decode(key)?, decode(value)?))).collect()
 }
 
-/// One page of things, and the token of the next in a header. The token names the last thing of this page.
+/// In which direction a list goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
+impl Wanted {
+    fn order(&self) -> Result<Order, ApiError> {
+        match self.order.as_deref() {
+            None | Some("" | "desc") => Ok(Order::NewestFirst),
+            Some("asc") => Ok(Order::OldestFirst),
+            Some(_) => Err(ApiError::bad_request("order must be asc or desc")),
+        }
+    }
+}
+
+/// Where a thing stands in a list, whether or not it is still there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key(i128, String);
+
+impl Key {
+    pub(super) fn new(made_at: Timestamp, id: &impl ToString) -> Self {
+        Self(made_at.as_nanosecond(), id.to_string())
+    }
+
+    fn parse(token: &str) -> Result<Self, ApiError> {
+        let key = token.split_once('.').and_then(|(at, id)| Some(Self(at.parse().ok()?, id.to_owned())));
+        key.ok_or_else(|| ApiError::bad_request("nextToken is not one that was given"))
+    }
+}
+
+/// One page of things, and the token of the next in a header. The token says behind what the next page begins, so that
+/// it does whatever has ended in between.
 pub(super) fn paged<T, V: Serialize>(
-    all: Vec<T>,
+    mut all: Vec<T>,
+    order: Order,
     token: Option<&str>,
     limit: Option<usize>,
-    id: impl Fn(&T) -> String,
+    key: impl Fn(&T) -> Key,
     view: impl Fn(&T) -> V,
-) -> Response {
+) -> Result<Response, ApiError> {
     let limit = limit.unwrap_or(MOST).clamp(1, MOST);
-    // What ended in between cannot be gone on from; its page is the last.
-    let from = match token.filter(|token| !token.is_empty()) {
-        None => 0,
-        Some(token) => all.iter().position(|thing| id(thing) == token).map_or(all.len(), |at| at + 1),
-    };
-    let rest = &all[from..];
-    let page = &rest[..limit.min(rest.len())];
+    all.sort_by_cached_key(&key);
+    if order == Order::NewestFirst {
+        all.reverse();
+    }
+    if let Some(last) = token.filter(|token| !token.is_empty()).map(Key::parse).transpose()? {
+        all.retain(|thing| match order {
+            Order::OldestFirst => key(thing) > last,
+            Order::NewestFirst => key(thing) < last,
+        });
+    }
+    let page = &all[..limit.min(all.len())];
     let mut response = Json(page.iter().map(view).collect::<Vec<_>>()).into_response();
-    if page.len() < rest.len()
-        && let Some(last) = page.last()
-        && let Ok(token) = HeaderValue::from_str(&id(last))
+    if page.len() < all.len()
+        && let Some(Key(at, id)) = page.last().map(key)
+        && let Ok(token) = HeaderValue::from_str(&format!("{at}.{id}"))
     {
         response.headers_mut().insert(NEXT, token);
     }
-    response
+    Ok(response)
 }
 
 #[cfg(test)]
@@ -120,23 +166,35 @@ mod tests {
     #[test]
     fn a_filter_is_decoded_as_often_as_the_clients_encode_it() {
         // As it is after the query's own decoding: `{"a": "b c", "k&": "é"}`.
-        let filter = metadata_filter("a=b%2520c&k%2526=%25C3%25A9");
+        let filter = metadata_filter("a=b%2520c&k%2526=%25C3%25A9").unwrap();
         assert_eq!(filter, BTreeMap::from([("a".into(), "b c".into()), ("k&".into(), "é".into())]));
     }
 
+    #[test]
+    fn a_filter_that_cannot_be_read_is_none() {
+        for bad in ["", "key", "a=1&b", "a=%25ff"] {
+            assert!(metadata_filter(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    async fn page(all: &[i64], order: Order, token: Option<&str>, limit: usize) -> (Vec<i64>, Option<String>) {
+        let key = |second: &i64| Key::new(Timestamp::from_second(*second).unwrap(), second);
+        let response = paged(all.to_vec(), order, token, Some(limit), key, |n| *n).unwrap();
+        let next = response.headers().get(NEXT).map(|next| next.to_str().unwrap().to_owned());
+        let body = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
+        (serde_json::from_slice(&body).unwrap(), next)
+    }
+
     #[tokio::test]
-    async fn a_page_ends_with_the_token_of_the_next() {
-        let page = |token, limit| {
-            let response = paged(vec![1, 2, 3], token, limit, ToString::to_string, |n| *n);
-            let next = response.headers().get(NEXT).map(|next| next.to_str().unwrap().to_owned());
-            async move {
-                let body = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
-                (serde_json::from_slice::<Vec<i32>>(&body).unwrap(), next)
-            }
-        };
-        assert_eq!(page(None, Some(2)).await, (vec![1, 2], Some("2".to_owned())));
-        assert_eq!(page(Some("2"), Some(2)).await, (vec![3], None));
-        assert_eq!(page(Some("gone"), None).await, (vec![], None));
-        assert_eq!(page(None, Some(0)).await, (vec![1], Some("1".to_owned())));
+    async fn a_page_begins_where_the_one_before_ended_whatever_has_ended_since() {
+        for (order, first, then) in [(Order::OldestFirst, [1, 2], [3, 4]), (Order::NewestFirst, [4, 3], [2, 1])] {
+            let (found, next) = page(&[2, 1, 4, 3], order, None, 2).await;
+            assert_eq!((found.as_slice(), next.is_some()), (&first[..], true));
+            let left: Vec<i64> = [1, 2, 3, 4].into_iter().filter(|number| *number != first[1]).collect();
+            assert_eq!(page(&left, order, next.as_deref(), 2).await, (then.to_vec(), None));
+        }
+        assert_eq!(page(&[1, 2], Order::OldestFirst, None, 0).await.0, [1]);
+        let key = |second: &i64| Key::new(Timestamp::UNIX_EPOCH, second);
+        assert!(paged(vec![1], Order::OldestFirst, Some("gone"), None, key, |n| *n).is_err());
     }
 }

@@ -1,8 +1,11 @@
 //! What may leave a sandbox, in E2B's words: the same policies as everybody's.
 //!
 //! With E2B everything leaves unless it is forbidden; here nothing does unless it is allowed. So what is listed under
-//! `allowOut` is allowed and nothing else, and only `0.0.0.0/0` in that list opens the internet.
+//! `allowOut` is allowed and nothing else, and only `0.0.0.0/0` in that list opens the internet. `denyOut` takes parts of
+//! it away again. What is listed under `allowOut` by itself is reached whatever `denyOut` says, as with E2B.
 
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -10,7 +13,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::put;
 use sandling_engine::{NetworkChange, NetworkSettings, NetworkWish};
-use sandling_network::policy::Mode;
+use sandling_network::policy::{Mode, Policy};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -20,7 +23,7 @@ use crate::auth::{Caller, Run};
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::network::{ModeName, NetworkRequest};
+use crate::wire::network::{NetworkRequest, denied};
 
 const ALL: &str = "0.0.0.0/0";
 
@@ -35,16 +38,22 @@ pub(super) struct Network {
     deny_out: Vec<String>,
     dns_servers: Vec<String>,
     egress_proxy: Value,
-    rules: Map<String, Value>,
+    rules: BTreeMap<String, Vec<Rule>>,
     mask_request_host: Option<String>,
     pub(super) allow_public_traffic: Option<bool>,
 }
 
 impl Network {
-    /// The policy that is meant, unless it says what cannot be kept.
-    pub(super) fn wish(self) -> Result<NetworkWish, ApiError> {
-        if !self.rules.is_empty() {
-            return Err(unsupported("rules cannot be had; use a secret of Sandling's own API to put headers in"));
+    /// The policy that is meant, unless it says what cannot be kept. `usual` is the one of a sandbox that says nothing.
+    pub(super) fn wish(
+        self,
+        usual: impl FnOnce() -> Result<Option<Policy>, ApiError>,
+    ) -> Result<NetworkWish, ApiError> {
+        if let Some(host) = self.rules.iter().find(|(_, rules)| rules.iter().any(Rule::changes)).map(|(host, _)| host) {
+            return Err(unsupported(&format!(
+                "headers cannot be put into requests to {host:?} by a rule: use a secret of Sandling's own API, which \
+                 replaces a placeholder in them"
+            )));
         }
         if !self.dns_servers.is_empty() || !self.egress_proxy.is_null() {
             return Err(unsupported(
@@ -54,19 +63,62 @@ impl Network {
         if self.mask_request_host.is_some() {
             return Err(unsupported("a server in a sandbox sees `localhost` as its host; leave mask_request_host out"));
         }
-        let is_open = self.allow_out.iter().any(|entry| entry == ALL);
-        if is_open && self.deny_out.iter().any(|entry| entry != ALL) {
-            return Err(unsupported(
-                "parts of an open network cannot be denied; list in allow_out what may be reached",
-            ));
+        let parts: Vec<&String> = self.deny_out.iter().filter(|entry| !is_all(entry)).collect();
+        // The gateway carries no IPv6 at all.
+        let parts = parts.into_iter().filter(|entry| entry.parse::<Ipv6Addr>().is_err() && !is_network_of_ipv6(entry));
+        let deny = parts.map(|entry| denied(entry)).collect::<Result<Vec<_>, _>>()?;
+        let (all, listed): (Vec<_>, Vec<_>) = self.allow_out.into_iter().partition(|entry| is_all(entry));
+        if !all.is_empty() {
+            if !deny.is_empty() && !listed.is_empty() {
+                return Err(unsupported(
+                    "allow_out has all of the internet and more, and deny_out takes parts of it: leave either out",
+                ));
+            }
+            let policy = Policy { deny, ..Policy::of(Mode::Open) };
+            return Ok(NetworkWish { policy: Some(policy), ..NetworkWish::default() });
         }
-        let request = if is_open {
-            NetworkRequest { mode: Some(ModeName::Open), ..NetworkRequest::default() }
-        } else {
-            let allow = Some(self.allow_out).filter(|listed| !listed.is_empty() || !self.deny_out.is_empty());
-            NetworkRequest { allow, ..NetworkRequest::default() }
-        };
-        Ok(request.into_wish(None)?)
+        if listed.is_empty() && !deny.is_empty() && !self.deny_out.iter().any(|entry| is_all(entry)) {
+            let mut policy = usual()?.unwrap_or_default();
+            policy.deny.extend(deny);
+            return Ok(NetworkWish { policy: Some(policy), ..NetworkWish::default() });
+        }
+        let allow = Some(listed).filter(|listed| !listed.is_empty() || !self.deny_out.is_empty());
+        Ok(NetworkRequest { allow, ..NetworkRequest::default() }.into_wish(None)?)
+    }
+
+    /// The same with nothing but what is listed.
+    pub(super) fn without_internet(mut self) -> Self {
+        self.deny_out.push(ALL.to_owned());
+        self
+    }
+}
+
+fn is_all(entry: &str) -> bool {
+    entry.trim() == ALL
+}
+
+fn is_network_of_ipv6(entry: &str) -> bool {
+    entry
+        .split_once('/')
+        .is_some_and(|(address, bits)| address.parse::<Ipv6Addr>().is_ok() && bits.parse::<u8>().is_ok())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Rule {
+    transform: Option<Transform>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Transform {
+    headers: Map<String, Value>,
+}
+
+impl Rule {
+    /// Whether requests would be other ones by it.
+    fn changes(&self) -> bool {
+        self.transform.as_ref().is_some_and(|transform| !transform.headers.is_empty())
     }
 }
 
@@ -77,7 +129,11 @@ pub(super) fn view(settings: &NetworkSettings, public_ports: bool) -> Value {
     if matches!(policy.mode, Mode::Open | Mode::Learn) {
         allow = vec![ALL.to_owned()];
     }
-    json!({ "allowOut": allow, "denyOut": [ALL], "allowPublicTraffic": public_ports })
+    let mut deny: Vec<String> = policy.deny.iter().map(ToString::to_string).collect();
+    if matches!(policy.mode, Mode::Deny | Mode::Allow) {
+        deny = vec![ALL.to_owned()];
+    }
+    json!({ "allowOut": allow, "denyOut": deny, "allowPublicTraffic": public_ports })
 }
 
 async fn update(
@@ -88,7 +144,7 @@ async fn update(
 ) -> Result<StatusCode, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
     // Here nothing said is nothing allowed: the whole is replaced.
-    let policy = Some(body.value.wish()?.policy.unwrap_or_default());
+    let policy = Some(body.value.wish(|| Ok(None))?.policy.unwrap_or_default());
     found.change_network(NetworkChange { policy, ..NetworkChange::default() }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -97,28 +153,54 @@ async fn update(
 mod tests {
     use super::*;
 
-    fn mode(body: Value) -> Result<Mode, ApiError> {
-        serde_json::from_value::<Network>(body).unwrap().wish().map(|wish| wish.policy.unwrap_or_default().mode)
+    fn policy(body: Value) -> Result<Option<Policy>, ApiError> {
+        let usual = || Ok(Some(Policy::allow(["pypi".parse().unwrap()])));
+        serde_json::from_value::<Network>(body).unwrap().wish(usual).map(|wish| wish.policy)
+    }
+
+    fn mode(body: Value) -> Mode {
+        policy(body).unwrap().unwrap().mode
     }
 
     #[test]
     fn nothing_leaves_unless_it_is_listed() {
-        assert_eq!(mode(json!({})).unwrap(), Mode::Deny);
-        assert_eq!(mode(json!({ "denyOut": [ALL] })).unwrap(), Mode::Deny);
-        assert_eq!(mode(json!({ "allowOut": ["pypi.org"], "denyOut": [ALL] })).unwrap(), Mode::Allow);
-        assert_eq!(mode(json!({ "allowOut": [ALL] })).unwrap(), Mode::Open);
+        assert_eq!(policy(json!({})).unwrap(), None);
+        assert_eq!(mode(json!({ "denyOut": [ALL] })), Mode::Deny);
+        assert_eq!(mode(json!({ "allowOut": ["pypi.org"], "denyOut": [ALL] })), Mode::Allow);
+        assert_eq!(mode(json!({ "allowOut": [ALL] })), Mode::Open);
+        assert_eq!(mode(json!({ "allowOut": [ALL, "pypi.org"], "denyOut": [ALL] })), Mode::Open);
+    }
+
+    #[test]
+    fn parts_are_taken_away_from_what_there_is() {
+        let denied = |body| {
+            let policy = policy(body).unwrap().unwrap();
+            (policy.mode, policy.deny.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        let part = || vec!["1.2.3.4".to_owned()];
+        assert_eq!(denied(json!({ "allowOut": [ALL], "denyOut": ["1.2.3.4/32", "::/0"] })), (Mode::Open, part()));
+        assert_eq!(denied(json!({ "denyOut": ["1.2.3.4/32"] })), (Mode::Allow, part()));
+        assert_eq!(denied(json!({ "denyOut": ["1.2.3.4/32", ALL] })), (Mode::Deny, Vec::new()));
+        // As with E2B, what is listed is reached all the same.
+        assert_eq!(denied(json!({ "allowOut": ["1.2.3.4"], "denyOut": ["1.2.3.0/24"] })), (Mode::Allow, Vec::new()));
+    }
+
+    #[test]
+    fn a_rule_that_changes_nothing_is_none() {
+        assert_eq!(policy(json!({ "rules": { "a.example": [] , "b.example": [{ "transform": {} }] } })).unwrap(), None);
     }
 
     #[test]
     fn what_cannot_be_kept_is_refused() {
         for body in [
-            json!({ "allowOut": [ALL], "denyOut": ["1.2.3.4/32"] }),
+            json!({ "allowOut": [ALL, "1.2.3.4"], "denyOut": ["1.2.3.0/24"] }),
+            json!({ "denyOut": ["example.org"] }),
             json!({ "dnsServers": ["1.1.1.1"] }),
             json!({ "egressProxy": { "address": "x:1" } }),
-            json!({ "rules": { "a.example": [] } }),
+            json!({ "rules": { "a.example": [{ "transform": { "headers": { "X-Key": "1" } } }] } }),
             json!({ "allowOut": ["not a name"] }),
         ] {
-            assert!(mode(body.clone()).is_err(), "{body}");
+            assert!(policy(body.clone()).is_err(), "{body}");
         }
     }
 }

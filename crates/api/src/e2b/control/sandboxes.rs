@@ -9,7 +9,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use sandling_engine::access::WorkspaceName;
 use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeWish};
+use sandling_network::policy::Policy;
 use sandling_protocol::Program;
 use serde::Deserialize;
 use serde_json::Value;
@@ -22,9 +24,9 @@ use crate::auth::{Caller, Read, Run};
 use crate::e2b::names;
 use crate::e2b::refusal::unsupported;
 use crate::e2b::settings::Settings;
-use crate::error::ApiError;
+use crate::error::{ApiError, Shape};
 use crate::extract::{JsonBody, Parts};
-use crate::once::{Answer, Once};
+use crate::once::{Answer, Mark, Once};
 use crate::request::RequestContext;
 use crate::routes::sandboxes::make;
 use crate::wire::sandbox::{check_env, check_map};
@@ -87,21 +89,36 @@ async fn create(
     once.answer(|mark| {
         let (app, context, headers) = (&app, &context, &headers);
         async move {
-            let spec = body.value.into_spec(app, workspace.as_str())?;
-            let info = make(app, workspace, spec).await.map_err(no_template)?;
-            context.made(info.id.as_str());
-            mark.made(info.id.as_str());
-            if let Err(error) = give_volumes(app, &info).await {
-                // Nobody was told of it.
-                if let Some(sandbox) = app.engine.get(&info.id) {
-                    let _ = sandbox.end(EndReason::Requested).await;
-                }
-                return Err(error);
-            }
+            let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
+                // It may be kept as the answer to a retry, which must read as this one does.
+                error.shape = Shape::E2b;
+                error
+            })?;
             Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
         }
     })
     .await
+}
+
+async fn made(
+    app: &Arc<App>,
+    workspace: &WorkspaceName,
+    context: &RequestContext,
+    mark: &Mark,
+    wish: NewSandbox,
+) -> Result<SandboxInfo, ApiError> {
+    let spec = wish.into_spec(app, workspace.as_str())?;
+    let info = make(app, workspace, spec).await.map_err(no_template)?;
+    context.made(info.id.as_str());
+    mark.made(info.id.as_str());
+    if let Err(error) = give_volumes(app, &info).await {
+        // Nobody was told of it.
+        if let Some(sandbox) = app.engine.get(&info.id) {
+            let _ = sandbox.end(EndReason::Requested).await;
+        }
+        return Err(error);
+    }
+    Ok(info)
 }
 
 /// To these clients, a template that is not there is missing.
@@ -139,14 +156,14 @@ impl NewSandbox {
         if self.auto_pause_memory == Some(false) {
             return Err(unsupported("a pause keeps memory here; leave the mode `filesystem` out"));
         }
-        let network = self.network.unwrap_or_default();
-        let public_ports = network.allow_public_traffic.unwrap_or(true);
-        let mut network = network.wish()?;
-        if self.internet == Some(false) {
-            network.policy.get_or_insert_default();
-        }
         let template = self.template_id.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned());
         let source = names::resolve(app, workspace, &template)?;
+        let mut network = self.network.unwrap_or_default();
+        let public_ports = network.allow_public_traffic.unwrap_or(true);
+        if self.internet == Some(false) {
+            network = network.without_internet();
+        }
+        let network = network.wish(|| usual_policy(app, workspace, &source.origin().0))?;
         let start = source.start().unwrap_or_default();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
@@ -178,6 +195,15 @@ impl NewSandbox {
             ..CreateSpec::default()
         })
     }
+}
+
+/// The policy of a sandbox that says nothing about it.
+fn usual_policy(app: &App, workspace: &str, template: &str) -> Result<Option<Policy>, ApiError> {
+    let own = app.engine.network_default(workspace, Some(template))?.policy;
+    Ok(match own {
+        Some(policy) => Some(policy),
+        None => app.engine.network_default(workspace, None)?.policy,
+    })
 }
 
 /// A span in seconds, if one is given.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::sandbox;
-use super::list::paged;
+use super::list::{Key, Order, paged};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::build::Source;
@@ -50,11 +50,16 @@ async fn make(
     if let Some(name) = &name {
         Name::parse(name)?;
     }
-    if found.info().state == SandboxState::Hibernated {
+    let slept = found.info().state == SandboxState::Hibernated;
+    if slept {
         found.wake().await?;
     }
-    let (info, _) = app.engine.snapshot(&found, name, None).await?;
-    Ok((StatusCode::CREATED, Json(view(&info))))
+    let saved = app.engine.snapshot(&found, name, None).await;
+    if slept {
+        // Nobody asked for it to run.
+        found.hibernate().await?;
+    }
+    Ok((StatusCode::CREATED, Json(view(&saved?.0))))
 }
 
 fn view(info: &SnapshotInfo) -> Value {
@@ -77,7 +82,6 @@ async fn list(
     Params(wanted): Params<Wanted>,
 ) -> Result<Response, ApiError> {
     let mut all = app.engine.list_snapshots(caller.workspace().as_str())?;
-    all.reverse();
     all.retain(|info| Name::from_snapshot(info).is_none());
     if let Some(id) = wanted.sandbox_id.filter(|id| !id.is_empty()) {
         let id = parse_id(&id);
@@ -88,7 +92,8 @@ async fn list(
         let own = |info: &SnapshotInfo| info.name.as_deref().and_then(|name| Name::parse(name).ok());
         all.retain(|info| info.id.as_str() == name || wanted.is_some() && own(info) == wanted);
     }
-    Ok(paged(all, wanted.next_token.as_deref(), wanted.limit, |info| info.id.to_string(), view))
+    let key = |info: &SnapshotInfo| Key::new(info.created_at, &info.id);
+    paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, view)
 }
 
 /// Deletes a snapshot, or a template that was built from steps.

@@ -1,11 +1,13 @@
 //! Names and tags of templates that were built.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use sandling_engine::SnapshotInfo;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,7 +15,6 @@ use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::build::Source;
 use crate::e2b::names::{self, Name};
-use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::routes::templates::sizes;
@@ -42,8 +43,28 @@ async fn alias(
     Ok(Json(json!({ "templateID": text, "public": false })))
 }
 
-async fn add(_: Caller<Run>) -> ApiError {
-    unsupported("a template gets its tags when it is built: build it again with more of them")
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Assigned {
+    target: String,
+    tags: Vec<String>,
+}
+
+/// Gives more tags to a template that was built. One that another build has is taken from it.
+async fn add(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    body: JsonBody<Assigned>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let workspace = caller.workspace().as_str();
+    let Assigned { target, tags } = body.value;
+    let target = Name::parse(&target)?;
+    let info = names::tagged(&app, workspace, &target)?.ok_or_else(|| ApiError::not_found("template"))?;
+    let wanted = tags.iter().map(|tag| Name::parse(&format!("{}:{tag}", target.name)));
+    for name in wanted.collect::<Result<Vec<_>, _>>()?.into_iter().filter(|name| *name != target) {
+        names::tag(&app, workspace, &name, &info).await?;
+    }
+    Ok((StatusCode::CREATED, Json(json!({ "tags": tags, "buildID": info.id }))))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -61,9 +82,9 @@ async fn remove(
     let workspace = caller.workspace().as_str();
     let name = Name::parse(&body.value.name)?.name;
     for tag in body.value.tags {
-        let found = names::built(&app, workspace, &Name::parse(&format!("{name}:{tag}"))?)?;
-        let info = found.ok_or_else(|| ApiError::not_found("tag"))?;
-        app.engine.delete_snapshot(workspace, &info.id).await?;
+        if !names::untag(&app, workspace, &Name::parse(&format!("{name}:{tag}"))?).await? {
+            return Err(ApiError::not_found("tag"));
+        }
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -74,10 +95,13 @@ async fn list(
     Parts(id): Parts<String>,
 ) -> Result<Json<Vec<Value>>, ApiError> {
     let wanted = Name::parse(&id)?.name;
-    let all = app.engine.list_snapshots(caller.workspace().as_str())?;
-    let tags = all.iter().filter_map(|info| {
-        let name = Name::from_snapshot(info).filter(|name| name.name == wanted)?;
-        Some(json!({ "tag": name.tag, "buildID": info.id, "createdAt": info.created_at.to_string() }))
+    let workspace = caller.workspace().as_str();
+    let built = app.engine.list_snapshots(workspace)?.into_iter().filter_map(|info| {
+        let name = Name::from_snapshot(&info).filter(|name| name.name == wanted)?;
+        Some((name.tag, info))
     });
-    Ok(Json(tags.collect()))
+    let mut tags: BTreeMap<String, SnapshotInfo> = names::aliases(&app, workspace, &wanted)?.into_iter().collect();
+    tags.extend(built);
+    let view = |(tag, info): (String, SnapshotInfo)| json!({ "tag": tag, "buildID": info.id, "createdAt": info.created_at.to_string() });
+    Ok(Json(tags.into_iter().map(view).collect()))
 }

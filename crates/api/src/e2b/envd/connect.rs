@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
@@ -159,7 +159,7 @@ where
             () = queue.closed() => return,
             () = closing.reached() => {
                 let message = "the server is closing; what runs goes on";
-                Err(ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "closing", message))
+                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message))
             }
         };
         let _ = queue.send(last(result)).await;
@@ -169,6 +169,17 @@ where
     let kind = HeaderValue::from_static("application/connect+json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
+}
+
+/// What a stream's handler needs, if both could be had.
+pub(super) fn both<A, B>(one: Result<A, ApiError>, other: Result<B, ApiError>) -> Result<(A, B), ApiError> {
+    Ok((one?, other?))
+}
+
+/// A refusal before a stream begins: in the stream itself, unless the sandbox is gone, which the clients know by the
+/// status.
+pub(super) fn refused(error: ApiError) -> Response {
+    if error.status == StatusCode::BAD_GATEWAY { error.into_response() } else { answer(Err(error)) }
 }
 
 /// The answer to a client that went on sending: one message and the last frame.
@@ -236,5 +247,15 @@ mod tests {
         let bytes = axum::body::to_bytes(response.into_body(), 1000).await.unwrap();
         let error = json!({"error": {"code": "not_found", "message": "process not found"}});
         assert_eq!(bytes, [frame(0, &json!({"event": {}})), frame(LAST, &error)].concat());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_before_a_stream_begins_is_in_it_too() {
+        let answer = refused(ApiError::bad_request("no"));
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()["content-type"], "application/connect+json");
+        let bytes = axum::body::to_bytes(answer.into_body(), 1000).await.unwrap();
+        assert_eq!(bytes, frame(LAST, &json!({"error": {"code": "invalid_argument", "message": "no"}})));
+        assert_eq!(refused(refusal::gone("x")).status(), StatusCode::BAD_GATEWAY);
     }
 }

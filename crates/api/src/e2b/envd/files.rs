@@ -19,7 +19,7 @@ use crate::error::ApiError;
 use crate::range::{self, Wanted};
 use crate::routes::files_content::{body, read_part};
 
-pub(in crate::e2b) fn router() -> Router<Arc<App>> {
+pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/files", get(read).post(write))
 }
 

@@ -1,5 +1,6 @@
 //! Processes and files of one sandbox, as E2B's agent in a sandbox offers them; here the host does.
 
+mod agent;
 mod connect;
 mod entries;
 mod files;
@@ -11,7 +12,6 @@ mod start;
 mod upload;
 mod watch;
 
-pub(super) use files::router as files;
 pub(super) use paths::cleaned;
 pub(super) use sample::{Sample, metrics};
 pub(super) use start::Started;
@@ -22,6 +22,11 @@ use std::sync::Arc;
 use axum::Router;
 
 use crate::app::App;
+
+/// What is asked for by plain HTTP.
+pub(super) fn plain() -> Router<Arc<App>> {
+    Router::new().merge(files::router()).merge(agent::router())
+}
 
 /// The procedure calls.
 pub(super) fn calls() -> Router<Arc<App>> {

@@ -13,7 +13,7 @@ use sandling_protocol::{ExecInfo, ExecState};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::connect::{Stream, answer};
+use super::connect::{Stream, answer, both, refused};
 use super::start::{Input, Pty};
 use crate::app::App;
 use crate::e2b::place::Envd;
@@ -141,8 +141,11 @@ struct StreamData {
     input: ProcessInput,
 }
 
-async fn stream_input(State(app): State<Arc<App>>, envd: Envd, messages: Stream) -> Response {
-    answer(take_stream(&app, &envd, messages).await.map(|()| json!({})))
+async fn stream_input(State(app): State<Arc<App>>, envd: Result<Envd, ApiError>, messages: Stream) -> Response {
+    match both(envd, Ok(messages)) {
+        Ok((envd, messages)) => answer(take_stream(&app, &envd, messages).await.map(|()| json!({}))),
+        Err(error) => refused(error),
+    }
 }
 
 async fn take_stream(app: &App, envd: &Envd, mut messages: Stream) -> Result<(), ApiError> {

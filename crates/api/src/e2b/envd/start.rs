@@ -20,7 +20,7 @@ use sandling_protocol::{Exit, ExitReason, OnLimit, Part, Program, Stdin, Termina
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::connect::{Framed, Out, patience, ping_every, respond};
+use super::connect::{Framed, Out, both, patience, ping_every, refused, respond};
 use super::paths::{home_of, resolve};
 use super::process::{Selector, find};
 use crate::app::App;
@@ -96,16 +96,22 @@ pub(super) enum Input {
 
 async fn start(
     State(app): State<Arc<App>>,
-    envd: Envd,
+    envd: Result<Envd, ApiError>,
     Extension(context): Extension<RequestContext>,
     headers: HeaderMap,
-    Framed(request): Framed<StartRequest>,
+    request: Result<Framed<StartRequest>, ApiError>,
 ) -> Response {
+    let (envd, Framed(request)) = match both(envd, request) {
+        Ok(both) => both,
+        Err(error) => return refused(error),
+    };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {
         let code = format!("{} {}", request.process.cmd, request.process.args.join(" "));
         let recorder = Recorder::new(&app, &context, envd.sandbox.id(), code);
         let execution = begin(&app, &envd, request, patience).await?;
+        // One that was given a deadline is ended by it and says so itself.
+        let patience = patience.filter(|patience| *patience == UNASKED);
         follow(&app, &envd, execution, recorder, out, ping, patience).await
     })
 }
@@ -160,10 +166,14 @@ struct ConnectRequest {
 /// Looks at a process again. What it printed before is not repeated.
 async fn connect(
     State(app): State<Arc<App>>,
-    envd: Envd,
+    envd: Result<Envd, ApiError>,
     headers: HeaderMap,
-    Framed(request): Framed<ConnectRequest>,
+    request: Result<Framed<ConnectRequest>, ApiError>,
 ) -> Response {
+    let (envd, Framed(request)) = match both(envd, request) {
+        Ok(both) => both,
+        Err(error) => return refused(error),
+    };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {
         let exec = find(&app, &envd.sandbox, &request.process).await?;
@@ -189,13 +199,11 @@ async fn follow(
         let until = over.map_or(silence, |over| over.min(silence));
         let output = match tokio::time::timeout_at(until, execution.next()).await {
             Ok(output) => output.map_err(|error| if started { error.into() } else { not_started(error) })?,
-            // One that was given a deadline is ended by it and says so itself, a moment later.
-            Err(_) if over == Some(until) && patience == Some(UNASKED) => return Err(out_of_patience()),
+            Err(_) if over == Some(until) => return Err(out_of_patience(patience.unwrap_or_default())),
             Err(_) => {
                 if started {
                     out.send(&json!({ "event": { "keepalive": {} } })).await;
                 }
-                continue_after(over, until).await;
                 continue;
             }
         };
@@ -223,13 +231,6 @@ async fn follow(
     }
 }
 
-/// A deadline that has passed must not make the loop turn without a pause.
-async fn continue_after(over: Option<tokio::time::Instant>, until: tokio::time::Instant) {
-    if over == Some(until) {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
 fn data(part: Part, bytes: &[u8]) -> Value {
     let name = match part {
         Part::Stderr => "stderr",
@@ -243,8 +244,11 @@ fn deadline() -> ApiError {
     timed_out("the command took longer than its timeout and was ended")
 }
 
-fn out_of_patience() -> ApiError {
-    timed_out("the command takes longer than 60 s and goes on; connect to it by its pid, or give it a timeout")
+fn out_of_patience(patience: Duration) -> ApiError {
+    let seconds = patience.as_secs_f64();
+    timed_out(&format!(
+        "the command takes longer than {seconds} s and goes on; connect to it by its pid, or give it a timeout"
+    ))
 }
 
 fn timed_out(message: &str) -> ApiError {

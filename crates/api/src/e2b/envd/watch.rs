@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::connect::{Framed, patience, ping_every, respond};
+use super::connect::{Framed, both, patience, ping_every, refused, respond};
 use super::entries::looked_at;
 use super::paths::resolve;
 use crate::app::App;
@@ -97,10 +97,14 @@ impl Sight {
 
 async fn watch_dir(
     State(app): State<Arc<App>>,
-    envd: Envd,
+    envd: Result<Envd, ApiError>,
     headers: HeaderMap,
-    Framed(wish): Framed<Wish>,
+    wish: Result<Framed<Wish>, ApiError>,
 ) -> Response {
+    let (envd, Framed(wish)) = match both(envd, wish) {
+        Ok(both) => both,
+        Err(error) => return refused(error),
+    };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {
         let sight = Sight::of(&envd, wish).await?;

@@ -20,11 +20,11 @@ use crate::wire::exec::checked_id;
 
 const WORKDIR: &str = "/home/user";
 
-pub(super) fn router() -> Router<Arc<App>> {
+pub(super) fn router(below: &str) -> Router<Arc<App>> {
     Router::new()
-        .route("/contexts", get(list).post(create))
-        .route("/contexts/{id}", delete(remove))
-        .route("/contexts/{id}/restart", post(restart))
+        .route(&format!("{below}/contexts"), get(list).post(create))
+        .route(&format!("{below}/contexts/{{id}}"), delete(remove))
+        .route(&format!("{below}/contexts/{{id}}/restart"), post(restart))
 }
 
 /// Languages that code can be in.

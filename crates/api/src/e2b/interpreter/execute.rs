@@ -18,7 +18,7 @@ use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
 use crate::build::Start;
-use crate::e2b::place::Interpreter;
+use crate::e2b::place::{Interpreter, Runner};
 use crate::error::ApiError;
 use crate::extract::JsonBody;
 use crate::recorder::Recorder;
@@ -29,8 +29,8 @@ use crate::wire::sandbox::check_env;
 /// Bytes that one run may print.
 const OUTPUT_LIMIT: u64 = 64 * 1024 * 1024;
 
-pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/execute", post(execute))
+pub(super) fn router(below: &str) -> Router<Arc<App>> {
+    Router::new().route(&format!("{below}/execute"), post(execute))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -44,11 +44,11 @@ struct Wish {
 
 async fn execute(
     State(app): State<Arc<App>>,
-    interpreter: Interpreter,
+    runner: Runner,
     Extension(request): Extension<RequestContext>,
     body: JsonBody<Wish>,
 ) -> Result<Response, ApiError> {
-    let Interpreter { sandbox, settings } = interpreter;
+    let Runner(Interpreter { sandbox, settings }) = runner;
     let Wish { code, context_id, language, env_vars } = body.value;
     let env = env_vars.unwrap_or_default();
     check_env(&env)?;

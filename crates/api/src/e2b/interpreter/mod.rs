@@ -11,6 +11,9 @@ use axum::Router;
 
 use crate::app::App;
 
+/// Where an address ends with a slash, the clients send two.
+const BELOW: [&str; 2] = ["", "/"];
+
 pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().merge(execute::router()).merge(contexts::router())
+    BELOW.iter().fold(Router::new(), |all, below| all.merge(execute::router(below)).merge(contexts::router(below)))
 }

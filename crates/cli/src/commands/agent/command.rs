@@ -12,6 +12,7 @@ use sandling_engine::Home;
 use sandling_tools::Toolbox;
 use tokio_util::sync::CancellationToken;
 
+use super::keys;
 use super::machine::Machine;
 use super::result;
 use super::view::View;
@@ -36,7 +37,7 @@ pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
 
 /// No other's, so that none is replaced.
 fn secret_name() -> String {
-    format!("AGENT_KEY_{}_{}", std::process::id(), jiff::Timestamp::now().as_millisecond())
+    keys::name(jiff::Timestamp::now())
 }
 
 async fn with(options: &Agent, worker: Worker<'_>) -> anyhow::Result<ExitCode> {

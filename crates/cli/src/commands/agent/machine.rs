@@ -8,6 +8,7 @@ use sandling_api::{CreateSandbox, NetworkRequest, SetSecret};
 use sandling_tools::{Settings, Toolbox};
 use serde_json::{Value, json};
 
+use super::keys;
 use crate::client::{Client, Sandbox};
 use crate::options::Agent;
 use crate::outcome;
@@ -27,6 +28,10 @@ impl Machine {
     pub async fn make(options: &Agent, worker: Worker<'_>) -> anyhow::Result<Self> {
         let client = Arc::new(Client::find_or_start().await?);
         let Worker::Engine(engine) = worker else { return Self::with(client, options, None).await };
+        // What cannot be looked for now is looked for the next time.
+        for forgotten in keys::forgotten(&client).await.unwrap_or_default() {
+            forget(&client, &forgotten).await;
+        }
         let key = SetSecret { value: engine.key().to_owned(), hosts: vec![engine.host().to_owned()] };
         client.put::<Value>(&secret_path(engine.secret()), &key).await?;
         match Self::with(client.clone(), options, Some(engine)).await {

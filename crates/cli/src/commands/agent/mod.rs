@@ -1,6 +1,7 @@
 //! `sandling agent`.
 
 mod command;
+mod keys;
 mod machine;
 mod result;
 mod view;

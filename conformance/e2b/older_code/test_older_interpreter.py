@@ -1,0 +1,23 @@
+"""The oldest interpreter package that can be pointed elsewhere by variables alone, with the oldest client it takes."""
+
+import pytest
+from e2b_code_interpreter import Sandbox
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox.create(timeout=300) as made:
+        yield made
+
+
+def test_code_and_contexts(sandbox):
+    sandbox.run_code("x = 20")
+    execution = sandbox.run_code("print('said'); x + 1")
+    assert (execution.text, execution.logs.stdout) == ("21", ["said\n"])
+    context = sandbox.create_code_context(cwd="/tmp")
+    assert sandbox.run_code("import os; os.getcwd()", context=context).text == "/tmp"
+    assert sandbox.run_code("1 / 0").error.name == "ZeroDivisionError"
+
+
+def test_it_is_connected_to_again(sandbox):
+    assert Sandbox.connect(sandbox.sandbox_id).run_code("x").text == "20"
