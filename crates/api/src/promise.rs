@@ -68,7 +68,10 @@ async fn refresh(sandbox: &Sandbox, share: f64) {
     let Some(ttl) = lifetime.ttl_seconds.filter(|_| !lifetime.persistent) else { return };
     let passed = Timestamp::now().duration_since(lifetime.from).as_secs_f64();
     if passed >= ttl as f64 * share {
-        sandbox.set_lifetime(LifetimeChange { ttl_seconds: Some(Some(ttl)), ..Default::default() }).await;
+        let change = LifetimeChange { ttl_seconds: Some(Some(ttl)), ..Default::default() };
+        if let Err(error) = sandbox.set_lifetime(change).await {
+            tracing::warn!(sandbox = %sandbox.id(), %error, "its time to live did not begin anew");
+        }
     }
 }
 

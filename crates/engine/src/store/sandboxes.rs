@@ -76,8 +76,9 @@ impl Store {
     /// The parent of a sandbox, ended or not, as long as its row is kept.
     pub fn parent_of(&self, id: &str) -> Result<Option<String>, StoreError> {
         let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT json_extract(detail, '$.parent') FROM sandboxes WHERE id = ?1")?;
+        let mut statement = connection.prepare_cached(
+            "SELECT CASE WHEN json_valid(detail) THEN json_extract(detail, '$.parent') END FROM sandboxes WHERE id = ?1",
+        )?;
         Ok(statement.query_row([id], |row| row.get(0)).optional()?.flatten())
     }
 
