@@ -193,8 +193,14 @@ impl Maker {
 
     /// Restores a machine, has it do once what it will be asked for, and stops it.
     pub(crate) async fn standby(&self, template: &Template) -> Result<Made, MakeError> {
-        let made = self.restore(&template.source(self)).await?;
-        exercise(made.link(), &template.warm_languages()).await?;
+        let source = template.source(self);
+        let made = self.restore(&source).await?;
+        let mut languages = template.warm_languages();
+        if source.warm.is_some() {
+            // It knows all of it and only has to have touched its memory. A new spare of Node's would take seconds.
+            languages.retain(|language| *language == Language::Python);
+        }
+        exercise(made.link(), &languages).await?;
         // The identity of nobody: whoever claims it gives it another.
         identify(made.link(), &made.id, None, template.pids()).await?;
         made.link().hold(true);

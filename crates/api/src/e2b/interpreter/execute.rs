@@ -117,9 +117,16 @@ async fn cell(
                 recorder.heard(&bytes);
                 lines.output("stderr", stderr.push(&bytes)).await;
             }
-            CellOutput::Value(bundle) => lines.send(&result::line(bundle, true)).await,
-            CellOutput::Result(bundle) => lines.send(&result::line(bundle, false)).await,
+            CellOutput::Value(bundle) => {
+                recorder.heard_result(&bundle);
+                lines.send(&result::line(bundle, true)).await;
+            }
+            CellOutput::Result(bundle) => {
+                recorder.heard_result(&bundle);
+                lines.send(&result::line(bundle, false)).await;
+            }
             CellOutput::Done(report) => {
+                recorder.heard_end(&report);
                 lines.output("stdout", stdout.finish()).await;
                 lines.output("stderr", stderr.finish()).await;
                 tell_end(lines, &report).await;
