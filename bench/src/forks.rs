@@ -115,9 +115,9 @@ async fn forks(
 async fn trees(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
     let small = session(engine, 512, 16).await?;
     let mut samples = Vec::new();
-    let rounds = options.rounds.div_ceil(5);
-    for round in 0..rounds {
-        progress("ten children", round, rounds);
+    for round in 0..options.rounds {
+        progress("ten children", round, options.rounds);
+        write_again(&small).await?;
         let started = Instant::now();
         let made = fork(engine, &small, TREE).await?;
         samples.push(started.elapsed());

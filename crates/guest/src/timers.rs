@@ -12,7 +12,7 @@ use sandling_protocol::Language;
 pub enum Timer {
     /// A command's time is up.
     ExecDeadline(u64),
-    /// A command has run for a while; its output is looked for from now on.
+    /// A script has run for a while; its output is looked for from now on.
     ListenToExec(u64),
     /// A command has ended; its terminal had time to hand over the rest.
     TerminalGrace(u64),

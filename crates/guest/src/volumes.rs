@@ -39,10 +39,21 @@ pub fn mount(slot: u32, path: &str, read_only: bool) -> Result<Response, Failure
     let done = if here {
         mount_remount(place, flags, c"").map_err(io::Error::from)
     } else {
-        let options = if read_only { c"" } else { c"discard" };
-        mount_fs(&disk, place, KIND, flags, options).map_err(io::Error::from)
+        mount_when_there(&disk, place, flags)
     };
     done.map(|()| Response::Done).map_err(|error| about(&error))
+}
+
+/// The kernel shows a disk's node a moment before it can be opened.
+fn mount_when_there(disk: &Path, place: &Path, flags: MountFlags) -> io::Result<()> {
+    let options = if flags.contains(MountFlags::RDONLY) { c"" } else { c"discard" };
+    let deadline = Instant::now() + APPEARS_WITHIN;
+    loop {
+        match mount_fs(disk, place, KIND, flags, options) {
+            Err(rustix::io::Errno::NXIO) if Instant::now() < deadline => std::thread::sleep(LOOK_EVERY),
+            done => return done.map_err(io::Error::from),
+        }
+    }
 }
 
 pub fn unmount(slot: u32, lost: bool) -> Result<Response, Failure> {

@@ -44,6 +44,7 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     let left = std::fs::read_dir(elsewhere.path().join("snapshots")).unwrap().count();
     assert_eq!(left, 0, "a torn file leaves nothing");
     let imported = there.import_snapshot("default", Some("yours".to_owned()), exported.as_slice()).unwrap();
+    assert_eq!(imported.digest, snapshot.digest);
     let wish = CreateSpec { from_snapshot: Some(imported.id.clone()), ..spec("base") };
     let begun = there.create(wish.clone()).await.unwrap();
     inspect(&begun, 1).await;

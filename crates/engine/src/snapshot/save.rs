@@ -367,10 +367,10 @@ pub(super) fn digest_of(path: &Path) -> io::Result<String> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Over everything that makes a snapshot what it is.
+/// Over everything that makes a snapshot what it is, and nothing that it is called: it is the same where it is imported.
 pub(super) fn digest(info: &SnapshotInfo) -> String {
-    let SnapshotInfo { image, bake, memory, disk, digests, sums, .. } = info;
-    let text = format!("{image} {bake} {memory:?} {disk:?} {digests:?} {sums:?}");
+    let SnapshotInfo { image, bake, digests, sums, .. } = info;
+    let text = format!("{image} {bake} {digests:?} {sums:?}");
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 

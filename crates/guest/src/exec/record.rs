@@ -34,7 +34,7 @@ pub struct Exec {
     /// Where its own output ended; what came later was printed by processes it left behind.
     pub output_end: u64,
     pub viewers: Vec<StreamId>,
-    /// It has only begun: its output is not looked for yet, unless it ends.
+    /// It is a script that has only begun: its output is not looked for yet, unless it ends.
     pub unheard: bool,
     /// Nobody reads its pipes, because a stream must catch up first.
     pub held_up: bool,

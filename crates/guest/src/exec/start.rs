@@ -20,8 +20,9 @@ use crate::sys::launch::launch;
 use crate::sys::poller::{Interest, Source};
 use crate::timers::Timer;
 
-/// How long a command runs before its output is looked for. Most are over by then, and then all that there is to
-/// say of them goes in one message: to be woken for each part, and the host for each message, takes longer than they do.
+/// How long a script of a live interpreter runs before its output is looked for. Most are over by then, and then all that
+/// there is to say of them goes in one message: to be woken for each part, and the host for each message, takes longer
+/// than they do. What such a script had printed is lost if it takes its kernel down in this time, and only then.
 const UNHEARD: Duration = Duration::from_millis(15);
 
 /// Our ends of a command's descriptors.
@@ -107,7 +108,7 @@ impl Agent {
 
     fn record(&mut self, key: u64, spec: &ExecSpec, code: &[u8], started: Started) -> Result<(), Failure> {
         let Started { pid, ends: Ends { pipes, stdin }, cgroup, interpreter } = started;
-        let unheard = matches!(pipes, Pipes::Apart { .. });
+        let unheard = interpreter.is_some() && matches!(pipes, Pipes::Apart { .. });
         let exec = Exec {
             key,
             id: spec.id.clone(),
