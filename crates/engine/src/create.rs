@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_protocol::{FailureKind, Request};
+use sandling_protocol::Request;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
@@ -310,15 +310,7 @@ pub(crate) async fn attach(made: Made, mut volumes: Claimed) -> Result<(Made, Ve
 }
 
 async fn grow(made: &Made, disk_mib: u32) -> Result<(), GrowError> {
-    made.machine().resize_disk(u64::from(disk_mib) << 20).await?;
-    // The guest learns of the new size by an interrupt; until then there is nothing to grow into.
-    for _ in 0..50 {
-        match made.link().call(Request::GrowDisk).await {
-            Err(LinkError::Failed(failure)) if failure.kind == FailureKind::Busy => {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            other => return Ok(other.map(drop)?),
-        }
-    }
-    Err(LinkError::NoAnswer.into())
+    let bytes = u64::from(disk_mib) << 20;
+    made.machine().resize_disk(bytes).await?;
+    Ok(made.link().call(Request::GrowDisk { bytes }).await.map(drop)?)
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
 use sandling_protocol::{Failure, Response};
 
@@ -15,14 +16,29 @@ const EXT4_IOC_RESIZE_FS: libc::c_ulong = 0x4008_6610;
 /// The kernel counts a disk in these, whatever its own sectors are.
 const SECTOR_BYTES: u64 = 512;
 
-pub fn grow_root() -> Result<Response, Failure> {
-    grow("/").map(|()| Response::Done).map_err(|error| io_failure("growing the root file system", &error))
+/// The kernel learns of a new size by an interrupt; on a busy host that takes its time.
+const GROWS_WITHIN: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Grows the root file system to fill its disk, once that has so many bytes.
+pub fn grow_root(bytes: u64) -> Result<Response, Failure> {
+    grow("/", bytes).map(|()| Response::Done).map_err(|error| io_failure("growing the root file system", &error))
 }
 
-fn grow(mount: &str) -> io::Result<()> {
+fn grow(mount: &str, bytes: u64) -> io::Result<()> {
     let device = fs::metadata(mount)?.dev();
-    let device = format!("/sys/dev/block/{}:{}/size", libc::major(device), libc::minor(device));
-    let sectors: u64 = fs::read_to_string(device)?.trim().parse().map_err(io::Error::other)?;
+    let size = format!("/sys/dev/block/{}:{}/size", libc::major(device), libc::minor(device));
+    let deadline = Instant::now() + GROWS_WITHIN;
+    let sectors = loop {
+        let sectors: u64 = fs::read_to_string(&size)?.trim().parse().map_err(io::Error::other)?;
+        if sectors * SECTOR_BYTES >= bytes {
+            break sectors;
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::other("the disk has not grown"));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    };
     let current = rustix::fs::statvfs(mount)?;
     let blocks = sectors * SECTOR_BYTES / current.f_frsize;
     let root = File::open(mount)?;

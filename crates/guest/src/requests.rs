@@ -108,7 +108,7 @@ impl Agent {
                 rustix::fs::sync();
                 work.end(Ok(Response::Done));
             })?,
-            Request::GrowDisk => self.work(stream, |work| work.end(disk::grow_root()))?,
+            Request::GrowDisk { bytes } => self.work(stream, move |work| work.end(disk::grow_root(bytes)))?,
             Request::MountVolume { slot, path, read_only } => {
                 self.work(stream, move |work| work.end(volumes::mount(slot, &path, read_only)))?
             }

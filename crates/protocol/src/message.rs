@@ -189,8 +189,10 @@ pub enum Request {
     Usage,
     /// Writes dirty file data to the disk.
     Sync,
-    /// Grows the root file system to fill its disk.
-    GrowDisk,
+    /// Grows the root file system to fill its disk, which has so many bytes now or is about to.
+    GrowDisk {
+        bytes: u64,
+    },
 
     /// Mounts the volume in that slot at a directory, which is made if it is not there. One that is mounted there
     /// already becomes as it is asked for: `read_only`, or not.
