@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::error::MachineError;
 use super::handle::Machine;
 use crate::jail::MEMORY;
-use crate::memory::pages::{PAGE, written};
+use crate::memory::pages::{PAGE, push, written};
 use crate::process::stat_fields;
 
 /// What QEMU has used, and holds now.
@@ -61,14 +61,19 @@ fn read(pid: i32, files: &Path) -> io::Result<Usage> {
 
 /// Guest memory is what the process maps of the file with this name, and of its layers, whose names begin with it.
 fn guest_pages(pid: i32, memory: &str) -> io::Result<GuestPages> {
-    let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
-    let mut pages = GuestPages::default();
+    let mut ranges = Vec::new();
     for line in fs::read_to_string(format!("/proc/{pid}/maps"))?.lines().filter(|line| line.contains(memory)) {
         let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
         let number = |text: &str| u64::from_str_radix(text, 16).map_err(io::Error::other);
         let (start, end) = bounds.ok_or(io::ErrorKind::InvalidData)?;
-        let (start, bytes) = (number(start)?, number(end)? - number(start)?);
-        let own: u64 = written(&pagemap, start, bytes)?.iter().map(|range| range.end - range.start).sum();
+        // Thousands of mappings beside each other, looked at as one.
+        push(&mut ranges, number(start)?..number(end)?);
+    }
+    let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+    let mut pages = GuestPages::default();
+    for range in ranges {
+        let bytes = range.end - range.start;
+        let own: u64 = written(&pagemap, range.start, bytes)?.iter().map(|range| range.end - range.start).sum();
         pages.copied += own / PAGE;
         pages.shared += (bytes - own) / PAGE;
     }
