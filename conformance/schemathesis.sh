@@ -52,7 +52,8 @@ make_things
 api POST "/v1/sandboxes/$SANDBOX/exec" '{"args": ["/bin/true"]}' >/dev/null ||
   fail "the sandbox did not bear it:" "$(api GET "/v1/sandboxes/$SANDBOX/events")"
 ids='import json, sys; print(*(sandbox["id"] for sandbox in json.load(sys.stdin)))'
-made=$(grep -c 'sandbox.create' <(api GET '/v1/audit?limit=1000' | tr '{' '\n' | grep '"result":"ok"') || true)
+made=$(grep -c 'sandbox.create' <(api GET '/v1/audit?limit=10000' | tr '{' '\n' | grep '"result":"ok"') || true)
+echo "creates that succeeded: $made"
 [ "${made:-0}" -gt 2 ] || fail "no create succeeded but our own"
 for left in $(api GET /v1/sandboxes | python3 -c "$ids"); do
   api DELETE "/v1/sandboxes/$left" || true
