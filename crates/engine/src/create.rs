@@ -209,7 +209,9 @@ impl Engine {
     async fn claim(&self, template: &Arc<Template>, spec: &CreateSpec, pids: u32) -> Option<Made> {
         let shelf = self.shelf(template)?;
         while let Some(made) = shelf.take() {
-            if made.go_on().await.is_ok() && identify(made.link(), &made.id, Some(&spec.env), pids).await.is_ok() {
+            // What it is told waits for it to run.
+            let identified = async { Ok(identify(made.link(), &made.id, Some(&spec.env), pids).await?) };
+            if tokio::try_join!(made.go_on(), identified).is_ok() {
                 return Some(made);
             }
             made.discard().await;

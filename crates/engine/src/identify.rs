@@ -46,7 +46,8 @@ pub(crate) async fn identify(
     let hostname = format!("sandbox-{}", &id.as_str()[..8]);
     // The same again when it is woken: programs know a machine by this.
     let machine_id = blake3::hash(id.as_str().as_bytes()).to_hex()[..32].to_owned();
-    let boot_id = uuid::Uuid::new_v4().to_string();
+    // This one too: to be woken is not to be started anew.
+    let boot_id = boot_id(id).to_string();
     loop {
         let identity = Identity {
             entropy: entropy()?,
@@ -69,6 +70,12 @@ pub(crate) async fn identify(
             return Err(IdentifyError::Clock);
         }
     }
+}
+
+fn boot_id(id: &SandboxId) -> uuid::Uuid {
+    let mut bytes = [0; 16];
+    blake3::Hasher::new_derive_key("sandling: boot id").update(id.as_str().as_bytes()).finalize_xof().fill(&mut bytes);
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
 fn check(proof: &Proof, hostname: &str) -> Result<(), IdentifyError> {

@@ -44,6 +44,8 @@ struct Pool {
 pub struct Names {
     /// What `/etc` and `/proc` show; see [`crate::boot`].
     files: [File; 3],
+    /// What was last written there.
+    written: [String; 3],
     /// The kernel's random generator.
     random: File,
 }
@@ -52,17 +54,26 @@ impl Names {
     pub fn open(folder: &Path) -> io::Result<Self> {
         let writable = |path: &Path| File::options().write(true).open(path);
         let [machine_id, boot_id, hostname] = [MACHINE_ID, BOOT_ID, HOSTNAME].map(|name| writable(&folder.join(name)));
-        Ok(Self { files: [machine_id?, boot_id?, hostname?], random: writable(Path::new("/dev/urandom"))? })
+        let files = [machine_id?, boot_id?, hostname?];
+        Ok(Self { files, written: Default::default(), random: writable(Path::new("/dev/urandom"))? })
     }
 
-    fn write(&self, identity: &Identity) -> io::Result<()> {
-        rustix::system::sethostname(identity.hostname.as_bytes())?;
-        for (file, name) in self.files.iter().zip([&identity.machine_id, &identity.boot_id, &identity.hostname]) {
+    /// A standby has its names before somebody claims it.
+    fn write(&mut self, identity: &Identity) -> io::Result<()> {
+        if hostname() != identity.hostname {
+            rustix::system::sethostname(identity.hostname.as_bytes())?;
+        }
+        let names = [&identity.machine_id, &identity.boot_id, &identity.hostname];
+        for ((file, written), name) in self.files.iter().zip(&mut self.written).zip(names) {
+            if written == name {
+                continue;
+            }
             let line = format!("{name}\n");
             file.write_all_at(line.as_bytes(), 0)?;
             if file.metadata()?.len() != line.len() as u64 {
                 file.set_len(line.len() as u64)?;
             }
+            written.clone_from(name);
         }
         Ok(())
     }
@@ -88,7 +99,7 @@ impl Agent {
             entropy.ok_or_else(|| failure(FailureKind::Invalid, "entropy must be 32 bytes or more, in hex"))?;
         let mut kernel_reseeded = false;
         // A machine that is somebody else's keeps its clock and names.
-        if let Some(names) = &self.names {
+        if let Some(names) = &mut self.names {
             clock::set_unix_nanos(identity.unix_nanos).map_err(|error| io_failure("setting the clock", &error))?;
             let reseeded = names.reseed_kernel(&entropy).inspect_err(|e| console::say(&format!("no reseed: {e}")));
             kernel_reseeded = reseeded.is_ok();
@@ -100,9 +111,8 @@ impl Agent {
             self.variables = variables;
         }
         let (interpreters, interpreters_reseeded) = self.reseed_interpreters();
-        let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let unix_nanos = clock::unix_nanos();
-        Ok(Proof { unix_nanos, kernel_reseeded, interpreters, interpreters_reseeded, hostname })
+        Ok(Proof { unix_nanos, kernel_reseeded, interpreters, interpreters_reseeded, hostname: hostname() })
     }
 
     /// Tells every live interpreter to reseed; returns how many there are and how many were told.
@@ -126,6 +136,10 @@ impl Agent {
         }
         count
     }
+}
+
+fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The line that reseeds an interpreter.
