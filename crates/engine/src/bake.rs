@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::Engine;
 use crate::identify::{IdentifyError, identify};
 use crate::link::{Link, LinkError};
-use crate::made::{DISK, exercise, jail};
+use crate::made::{DISK, EXERCISES, exercise, jail};
 use crate::recover::ENGINE_FILE;
 use crate::sandbox::SandboxId;
 use crate::template::{OnStep, Step, root_layer};
@@ -240,7 +240,7 @@ async fn warm_and_save(machine: &Machine, image: &Image, on_step: OnStep<'_>) ->
     }
     step("exercising it".to_owned());
     let languages: Vec<_> = image.manifest.recipe.warm.iter().map(|warm| warm.language).collect();
-    exercise(&link, &languages).await?;
+    exercise(&link, &languages, EXERCISES).await?;
     // The identity of nobody: every restore is given another, and finds all that takes in place.
     identify(&link, &SandboxId::fresh(), None, image.manifest.recipe.pids).await?;
     link.call_within(BOOT_WITHIN, Request::Sync).await?;

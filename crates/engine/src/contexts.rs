@@ -42,6 +42,20 @@ impl Sandbox {
         context(self.ask(Request::CreateContext(spec)).await?)
     }
 
+    /// Makes a context, unless it is there, and runs a cell in it. The guest is asked for both at once.
+    pub async fn run_first_cell(
+        self: &Arc<Self>,
+        made: ContextSpec,
+        cell: CellSpec,
+        code: &str,
+    ) -> Result<Cell, UseError> {
+        let (live, _in_use) = self.live()?;
+        let making = live.link.open(Request::CreateContext(made), &[])?;
+        let cell = self.run_cell_of(cell, code)?;
+        context(making.drain(|_, _| {}).await?)?;
+        Ok(cell)
+    }
+
     pub async fn restart_context(&self, id: &str) -> Result<ContextInfo, UseError> {
         context(self.ask(Request::RestartContext { context: id.to_owned() }).await?)
     }

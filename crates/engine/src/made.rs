@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandling_protocol::{ExecSpec, Language, OnLimit, Program, Request, Stdin};
+use sandling_protocol::{CellSpec, ContextSpec, ExecSpec, Language, OnLimit, Program, Request, Stdin};
 use sandling_vmm::boundary::CgroupLimits;
 use sandling_vmm::jail::{JailConfig, Limits, Requirement};
 use sandling_vmm::machine::{Disk, Hardware, Layer, Machine, MachineConfig, MachineDir, MachineError, Plug, Start};
@@ -20,8 +20,8 @@ use crate::warm::{self, Thawing, Warm};
 
 /// A restored guest that has not answered within this time never will.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// How often a standby does each thing it will be asked for, so that emulated code is translated already.
-const EXERCISES: u32 = 2;
+/// How often a machine does each thing it will be asked for, so that emulated code is translated already.
+pub(crate) const EXERCISES: u32 = 2;
 /// What agents run first, more often than not. A template that has not all of it does the rest.
 const ORDINARY: &str = "cd /tmp; for round in 1 2; do ls -la / | grep -c root; cat /etc/os-release | head -3 | wc -l; \
     mkdir exercise && echo print > exercise/a.py && find exercise -name '*.py' && rm -r exercise; env; uname -a; \
@@ -196,11 +196,13 @@ impl Maker {
         let source = template.source(self);
         let made = self.restore(&source).await?;
         let mut languages = template.warm_languages();
+        let mut rounds = EXERCISES;
         if source.warm.is_some() {
             // It knows all of it and only has to have touched its memory. A new spare of Node's would take seconds.
             languages.retain(|language| *language == Language::Python);
+            rounds = 1;
         }
-        exercise(made.link(), &languages).await?;
+        exercise(made.link(), &languages, rounds).await?;
         // The identity of nobody: whoever claims it gives it another.
         identify(made.link(), &made.id, None, template.pids()).await?;
         made.link().hold(true);
@@ -244,7 +246,7 @@ impl Maker {
     /// Keeps the process of a machine of this template, restored and exercised, for others to go on as.
     async fn keep_process(&self, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
         let made = self.restore(&template.cold_source(self)).await?;
-        exercise(made.link(), &template.warm_languages()).await?;
+        exercise(made.link(), &template.warm_languages(), EXERCISES).await?;
         // Whoever goes on as it connects anew.
         let made = self.reconnect(made).await?;
         let kept = self.keep_process_of(&made, template, thawing).await;
@@ -254,7 +256,7 @@ impl Maker {
     }
 
     async fn keep_process_of(&self, made: &Made, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
-        exercise(made.link(), &template.warm_languages()).await?;
+        exercise(made.link(), &template.warm_languages(), EXERCISES).await?;
         let ordinary = ["/bin/sh", "-c", ORDINARY].map(str::to_owned).to_vec();
         run_once(made.link(), "exercise-ordinary", Program::Argv(ordinary), b"").await?;
         identify(made.link(), &made.id, None, template.pids()).await?;
@@ -360,9 +362,9 @@ pub(crate) async fn end_and_remove(machine: &Machine, dir: &Path) {
     }
 }
 
-/// Does each kind of thing a few times and leaves no trace but translated code.
-pub(crate) async fn exercise(link: &Link, languages: &[Language]) -> Result<(), LinkError> {
-    for round in 0..EXERCISES {
+/// Does each kind of thing so often and leaves no trace but translated code.
+pub(crate) async fn exercise(link: &Link, languages: &[Language], rounds: u32) -> Result<(), LinkError> {
+    for round in 0..rounds {
         let shell = Program::Argv(vec!["/bin/true".to_owned()]);
         run_once(link, &format!("exercise-{round}-true"), shell, b"").await?;
         for &language in languages {
@@ -370,8 +372,25 @@ pub(crate) async fn exercise(link: &Link, languages: &[Language]) -> Result<(), 
             run_once(link, &format!("exercise-{round}-{language:?}"), program, exercise_code(language)).await?;
             link.call_within(SETTLED_WITHIN, Request::Settle { language }).await?;
         }
+        // A new spare of Node's takes too long for this.
+        if languages.contains(&Language::Python) {
+            run_cell_once(link, Language::Python).await?;
+        }
     }
     Ok(())
+}
+
+async fn run_cell_once(link: &Link, language: Language) -> Result<(), LinkError> {
+    let id = "exercise".to_owned();
+    let context = ContextSpec { id: id.clone(), language, cwd: None, env: Default::default(), user: None };
+    let cell =
+        CellSpec { context: id.clone(), timeout_ms: Some(60_000), output_limit: 1 << 16, env: Default::default() };
+    let making = link.open(Request::CreateContext(context), &[])?;
+    let running = link.open(Request::RunCell(cell), b"1 + 1")?;
+    making.drain(|_, _| {}).await?;
+    running.drain(|_, _| {}).await?;
+    link.call(Request::CloseContext { context: id }).await?;
+    link.call_within(SETTLED_WITHIN, Request::Settle { language }).await.map(drop)
 }
 
 fn exercise_code(language: Language) -> &'static [u8] {

@@ -197,7 +197,13 @@ def rehearse(environment):
     take_identity(message)
     last_import = next(reversed(sys.modules))
     run_script(message["code"], fresh_main().__dict__)
-    python_context.Context(control, fresh_main(), reseed, open_standard_streams).run(0, "x = 1\nx + 1")
+    there.sendall(json.dumps({"cell": 0, "code": "x = 1\nx + 1"}).encode() + b"\n")
+    there.shutdown(socket.SHUT_WR)
+    stdin = os.dup(0)
+    python_context.Context(control, fresh_main(), reseed, open_standard_streams).serve()
+    os.dup2(stdin, 0)
+    os.close(stdin)
+    signal.signal(signal.SIGURG, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     flush()
     take_down(last_import)
@@ -234,7 +240,9 @@ def become(control):
     main = fresh_main()
     if message["become"] == "context":
         control.move(PRIVATE_FD)
-        python_context.Context(control, main, reseed, open_standard_streams).serve()
+        context = python_context.Context(control, main, reseed, open_standard_streams)
+        context.watch_displays()
+        context.serve()
         end(0, last_import)
     # Not `signal.getsignal`, which makes an enumeration of it at some cost.
     if _signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -312,6 +320,8 @@ def take_identity(message):
         os.chdir(message["cwd"])
     if message["env"] is not None:
         replace_environment(message["env"])
+    elif "more_env" in message:
+        os.environ.update(message["more_env"])
     fresh_authkey()
 
 

@@ -57,6 +57,10 @@ class Context:
             elif "cell" in message:
                 self.run(message["cell"], message["code"], message.get("env"))
 
+    def watch_displays(self):
+        builtins.display = self.display
+        python_results.watch_pyplot(self.show)
+
     def prepare_process(self):
         # Nobody types here: a read must end at once, whatever descriptor 0 was.
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -64,8 +68,6 @@ class Context:
         os.close(nothing)
         self.repair_streams()
         sys.argv = [""]
-        builtins.display = self.display
-        python_results.watch_pyplot(self.show)
         os.register_at_fork(after_in_child=self.control.socket.close)
         signal.signal(signal.SIGINT, self.own_sigint)
         # While a cell runs, the kernel says by this signal that a message waits. By default it is ignored, so it can

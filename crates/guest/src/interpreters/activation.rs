@@ -14,8 +14,8 @@ const PYTHON_TOLD_LATER: [&str; 3] = ["PYTHONPATH", "PYTHONUNBUFFERED", "PYTHOND
 /// What a spare need not be told.
 #[derive(Default)]
 pub struct Knows {
-    /// It has taken on this environment already.
-    pub environment: bool,
+    /// The environment that it has taken on already.
+    pub environment: Option<Variables>,
     /// Nothing was installed since its zygote looked.
     pub packages: bool,
 }
@@ -64,8 +64,10 @@ struct Activation<'a> {
     args: Option<&'a [String]>,
     /// A script's end is told before its process has been taken down, which takes longer than many scripts.
     report_end: bool,
-    /// Absent: it has it.
+    /// Absent: it has it, but for what follows.
     env: Option<&'a Variables>,
+    #[serde(skip_serializing_if = "Variables::is_empty")]
+    more_env: Variables,
     packages_changed: bool,
     cwd: &'a str,
     uid: u32,
@@ -77,12 +79,14 @@ struct Activation<'a> {
 
 fn line(setting: &Setting, knows: &Knows, r#become: &str, script: Option<(&str, &[String])>) -> Vec<u8> {
     let ids = &setting.user.ids;
+    let more = knows.environment.as_ref().and_then(|known| additions(known, &setting.variables));
     let activation = Activation {
         r#become,
         code: script.map(|(code, _)| code),
         args: script.map(|(_, args)| args),
         report_end: script.is_some(),
-        env: Some(&setting.variables).filter(|_| !knows.environment),
+        env: Some(&setting.variables).filter(|_| more.is_none()),
+        more_env: more.unwrap_or_default(),
         packages_changed: !knows.packages,
         cwd: &setting.directory,
         uid: ids.uid,
@@ -93,9 +97,32 @@ fn line(setting: &Setting, knows: &Knows, r#become: &str, script: Option<(&str, 
     serde_json::to_vec(&activation).expect("strings and numbers are always valid JSON")
 }
 
+/// What to add to the `known` variables so that they are the `wanted` ones. There is no such thing if any is to go away,
+/// or if an interpreter has to do more with it than to have it.
+fn additions(known: &Variables, wanted: &Variables) -> Option<Variables> {
+    let more = wanted.iter().filter(|(name, value)| known.get(*name) != Some(value));
+    let more: Variables = more.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let is_plain = |name: &String| name != "TZ" && !name.starts_with("PYTHON");
+    (known.keys().all(|name| wanted.contains_key(name)) && more.keys().all(is_plain)).then_some(more)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let of = |pairs: &[(&str, &str)]| -> Variables {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let known = of(&[("HOME", "/root"), ("PATH", "/bin")]);
+        assert_eq!(additions(&known, &known), Some(of(&[])));
+        let wanted = of(&[("HOME", "/home/user"), ("PATH", "/bin"), ("A", "1")]);
+        assert_eq!(additions(&known, &wanted), Some(of(&[("A", "1"), ("HOME", "/home/user")])));
+        assert_eq!(additions(&known, &of(&[("HOME", "/root")])), None);
+        assert_eq!(additions(&known, &of(&[("HOME", "/root"), ("PATH", "/bin"), ("TZ", "UTC")])), None);
+        assert_eq!(additions(&known, &of(&[("HOME", "/root"), ("PATH", "/bin"), ("PYTHONPATH", "/x")])), None);
+    }
 
     #[test]
     fn only_variables_read_at_the_start_call_for_a_fresh_one() {

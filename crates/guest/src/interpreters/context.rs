@@ -185,7 +185,13 @@ impl Agent {
         let Some(context) = self.contexts.get(key) else {
             return;
         };
-        let waiting = if context.made { context.waiting.take() } else { self.remove_context(key) };
+        let made = context.made;
+        let waiting = context.waiting.take();
+        if !made {
+            // One that was sent early.
+            self.end_cell(key, CellStatus::Died, None, false);
+            self.remove_context(key);
+        }
         if let Some(stream) = waiting {
             self.streams.end(stream, Err(failure));
         }

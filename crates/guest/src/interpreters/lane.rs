@@ -164,7 +164,7 @@ impl Agent {
         let Some(interpreter) = self.interpreters.get(key) else {
             return Knows::default();
         };
-        let environment = interpreter.rehearsed.as_ref() == Some(&setting.variables);
+        let environment = interpreter.rehearsed.clone();
         let lane = interpreter.language;
         let packages = self.interpreters.lanes.get(&lane).is_some_and(|lane| lane.packages.are_as_noted(setting));
         Knows { environment, packages }
