@@ -139,3 +139,19 @@ def test_a_server_is_seen_at_its_host(make):
     with pytest.raises(urllib.error.HTTPError) as caught:
         fetch(3001)
     assert caught.value.code == 502
+
+
+def test_what_is_done_through_this_dialect_can_be_rewound():
+    wanted = {"template": "base", "ttl_seconds": 300, "checkpoints": "every-exec"}
+    own = native.call("POST", "/v1/sandboxes", wanted)
+    connected = Interpreter.connect(own["id"].replace("-", ""))
+    try:
+        connected.commands.run("echo command >/tmp/made")
+        assert connected.run_code("1 + 1").text == "2"
+        connected.files.write("/tmp/made", "file")
+        points = native.call("GET", f"/v1/sandboxes/{own['id']}/timeline")["checkpoints"]
+        assert [point["cause"] for point in points] == ["exec", "cell", "files"]
+        native.call("POST", f"/v1/sandboxes/{own['id']}/rewind", {"to": points[-1]["number"]})
+        assert connected.files.read("/tmp/made") == "command\n"
+    finally:
+        connected.kill()

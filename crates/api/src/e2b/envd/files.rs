@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
+use sandling_engine::Cause;
 use sandling_protocol::EntryKind;
 use serde_json::Value;
 
@@ -63,6 +64,7 @@ async fn write(
     let path = query_value(parts.uri.query(), "path");
     let path = (!path.is_empty()).then_some(path);
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    app.engine.before(&envd.sandbox, Cause::Files, &format!("write {}", path.as_deref().unwrap_or("files"))).await?;
     let written = if kind.starts_with("multipart/form-data") {
         upload::forms(&envd, path, Request::from_parts(parts, body)).await?
     } else if kind.starts_with("application/octet-stream") {

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use sandling_engine::Cause;
 use sandling_protocol::EntryKind;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -58,28 +59,33 @@ async fn list_dir(_: State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Resu
     Ok(Json(json!({ "entries": entries.iter().map(|entry| view(entry, &names)).collect::<Vec<_>>() })))
 }
 
-async fn make_dir(_: State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Result<Json<Value>, ApiError> {
+async fn make_dir(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Result<Json<Value>, ApiError> {
     let path = resolve(&envd.sandbox, envd.user(), &body.value.path).await?;
     match envd.sandbox.stat(&path).await {
         Ok(entry) if entry.kind == EntryKind::Directory => {
             return Err(ApiError::conflict("already_exists", format!("{path} already exists")));
         }
         Ok(_) => return Err(ApiError::bad_request(format!("{path} exists and is not a directory"))),
-        Err(_) => envd.sandbox.make_dir_for(envd.user(), &path).await?,
+        Err(_) => {
+            app.engine.before(&envd.sandbox, Cause::Files, &format!("make {path}")).await?;
+            envd.sandbox.make_dir_for(envd.user(), &path).await?;
+        }
     }
     Ok(Json(json!({ "entry": looked_at(&envd.sandbox, &path).await? })))
 }
 
-async fn rename(_: State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Result<Json<Value>, ApiError> {
+async fn rename(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Result<Json<Value>, ApiError> {
     let from = resolve(&envd.sandbox, envd.user(), &body.value.source).await?;
     let to = resolve(&envd.sandbox, envd.user(), &body.value.destination).await?;
+    app.engine.before(&envd.sandbox, Cause::Files, &format!("move {from} to {to}")).await?;
     envd.sandbox.move_path(&from, &to).await?;
     Ok(Json(json!({ "entry": looked_at(&envd.sandbox, &to).await? })))
 }
 
 /// What is not there is as good as removed.
-async fn remove(_: State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Result<Json<Value>, ApiError> {
+async fn remove(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Result<Json<Value>, ApiError> {
     let path = resolve(&envd.sandbox, envd.user(), &body.value.path).await?;
+    app.engine.before(&envd.sandbox, Cause::Files, &format!("remove {path}")).await?;
     match envd.sandbox.remove(&path, true).await.map_err(ApiError::from) {
         Err(error) if error.status != StatusCode::NOT_FOUND => Err(error),
         _ => Ok(Json(json!({}))),

@@ -15,7 +15,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sandling_engine::{Execution, Output, RunSpec};
+use sandling_engine::{Cause, Execution, Output, RunSpec};
 use sandling_protocol::{Exit, ExitReason, OnLimit, Part, Program, Stdin, TerminalSize};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -129,6 +129,7 @@ async fn begin(
     if argv.iter().any(|argument| argument.contains('\0')) || process.cmd.is_empty() {
         return Err(ApiError::bad_request("a process needs a command, without NUL bytes"));
     }
+    let argv_text = argv.join(" ");
     let wanted = process.cwd.as_deref().filter(|cwd| !cwd.is_empty()).or(envd.settings.start.workdir.as_deref());
     let cwd = match wanted {
         Some(cwd) => resolve(&envd.sandbox, envd.user(), cwd).await?,
@@ -153,6 +154,7 @@ async fn begin(
         terminal: pty.map(Pty::size),
         ..RunSpec::new(Program::Argv(argv))
     };
+    app.engine.before(&envd.sandbox, Cause::Exec, &argv_text).await?;
     let execution = envd.sandbox.run(spec)?;
     app.e2b.started(app, envd.sandbox.id(), execution.id(), Started { config: process, tag, input });
     Ok(execution)

@@ -77,7 +77,7 @@ impl Tongue {
     }
 }
 
-/// Makes a context, or finds the one that has this id. Code runs as root, in the user's home, as E2B's does.
+/// Makes a context, or finds the one that has this id.
 pub(super) async fn make(
     sandbox: &Sandbox,
     start: &Start,
@@ -85,15 +85,19 @@ pub(super) async fn make(
     tongue: Tongue,
     cwd: Option<String>,
 ) -> Result<ContextInfo, ApiError> {
+    Ok(sandbox.create_context(spec(sandbox, start, id, tongue, cwd)).await?)
+}
+
+/// A context as E2B's are: code runs as root, in the user's home.
+pub(super) fn spec(sandbox: &Sandbox, start: &Start, id: String, tongue: Tongue, cwd: Option<String>) -> ContextSpec {
     let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| start.workdir.clone());
-    let spec = ContextSpec {
+    ContextSpec {
         id,
         language: tongue.language(),
         cwd: Some(cwd.unwrap_or_else(|| WORKDIR.to_owned())),
         env: BTreeMap::from([("E2B_SANDBOX_ID".to_owned(), sandbox.id().compact())]),
         user: None,
-    };
-    Ok(sandbox.create_context(spec).await?)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

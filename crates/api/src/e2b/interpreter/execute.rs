@@ -8,12 +8,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
-use sandling_engine::{CellOutput, Output, RunSpec, Sandbox};
+use sandling_engine::{Cause, Cell, CellOutput, Output, RunSpec, Sandbox};
 use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::contexts::{Tongue, known, make};
+use super::contexts::{Tongue, known, make, spec};
 use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
@@ -53,23 +53,46 @@ async fn execute(
     let env = env_vars.unwrap_or_default();
     check_env(&env)?;
     let language = language.filter(|language| !language.is_empty());
-    let id = match (context_id.filter(|id| !id.is_empty()), language) {
+    let (id, usual) = match (context_id.filter(|id| !id.is_empty()), language) {
         (Some(_), Some(_)) => return Err(ApiError::bad_request("give a context or a language, not both")),
-        (Some(id), None) => find(&sandbox, &settings.start, id).await?,
+        (Some(id), None) => (find(&sandbox, &settings.start, id).await?, None),
         (None, language) => {
             let tongue = Tongue::parse(language.as_deref().unwrap_or("python"))?;
             if tongue == Tongue::Bash {
+                app.engine.before(&sandbox, Cause::Exec, &code).await?;
                 return Ok(script(&app, &request, &sandbox, &settings.start, code, env));
             }
-            make(&sandbox, &settings.start, tongue.usual(), tongue, None).await?.id
+            (tongue.usual(), Some(spec(&sandbox, &settings.start, tongue.usual(), tongue, None)))
         }
     };
     let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
     let lane = app.e2b.lane(sandbox.id(), &id);
+    let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env };
+    let turn = lane.clone().try_lock_owned().ok();
+    let begun = match (usual, &turn) {
+        (Some(usual), Some(_)) => {
+            app.engine.before(&sandbox, Cause::Cell, &code).await?;
+            Some(sandbox.run_first_cell(usual, spec.clone(), &code).await?)
+        }
+        (Some(usual), None) => sandbox.create_context(usual).await.map(|_| None)?,
+        (None, _) => None,
+    };
     Ok(respond(app.closing(), move |lines| async move {
-        let _turn = lane.lock().await;
-        let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env };
-        if let Err(error) = cell(&sandbox, spec, &code, &lines, recorder).await {
+        let _turn = match turn {
+            Some(turn) => turn,
+            None => lane.lock_owned().await,
+        };
+        let ran = async {
+            let cell = match begun {
+                Some(cell) => cell,
+                None => {
+                    app.engine.before(&sandbox, Cause::Cell, &code).await?;
+                    sandbox.run_cell_of(spec.clone(), &code)?
+                }
+            };
+            follow(&sandbox, &spec.context, cell, &lines, recorder).await
+        };
+        if let Err(error) = ran.await {
             lines.error("UnexpectedEndOfExecution", &error.message, &error.message).await;
         }
         lines.send(&json!({ "type": "end_of_execution" })).await;
@@ -87,15 +110,13 @@ async fn find(sandbox: &Sandbox, start: &Start, id: String) -> Result<String, Ap
     Ok(make(sandbox, start, id.clone(), tongue, None).await?.id)
 }
 
-async fn cell(
-    sandbox: &Arc<Sandbox>,
-    spec: CellSpec,
-    code: &str,
+async fn follow(
+    sandbox: &Sandbox,
+    context: &str,
+    mut cell: Cell,
     lines: &Lines,
     mut recorder: Recorder,
 ) -> Result<(), ApiError> {
-    let context = spec.context.clone();
-    let mut cell = sandbox.run_cell_of(spec, code)?;
     let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
     let mut interrupted = false;
     loop {
@@ -104,7 +125,7 @@ async fn cell(
             () = lines.gone(), if !interrupted => {
                 // Nobody waits for it; whoever comes next must not wait for it either.
                 interrupted = true;
-                let _ = sandbox.interrupt_context(&context).await;
+                let _ = sandbox.interrupt_context(context).await;
                 continue;
             }
         };
