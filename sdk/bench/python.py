@@ -1,4 +1,5 @@
-"""What the Python SDK costs: its import, and an exec beside the same exec over a bare HTTP connection.
+"""What the Python SDK costs: its import, and an exec beside the same exec over a bare HTTP connection, which blocks where
+the SDK blocks and is awaited where the SDK is.
 
     python sdk/bench/python.py [--rounds 300]
 
@@ -17,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Tuple
+from typing import Any, Awaitable, Callable, Tuple
 from urllib.parse import urlsplit
 
 from sandling import AsyncSandbox, Client, Sandbox
@@ -60,14 +61,40 @@ class Bare:
 
     def __init__(self, url: str, token: str, sandbox_id: str) -> None:
         parts = urlsplit(url)
-        self._connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
-        self._path = f"/v1/sandboxes/{sandbox_id}/exec"
-        self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        self.host, self.port = str(parts.hostname), parts.port
+        self._connection = http.client.HTTPConnection(self.host, self.port)
+        self.path = f"/v1/sandboxes/{sandbox_id}/exec"
+        self.headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
 
     def exec(self) -> None:
-        self._connection.request("POST", self._path, json.dumps({"cmd": COMMAND}), self._headers)
+        self._connection.request("POST", self.path, json.dumps({"cmd": COMMAND}), self.headers)
         answer = json.loads(self._connection.getresponse().read())
         assert answer["exit_code"] == 0, answer
+
+
+class AwaitedBare:
+    """The same over a connection of the event loop."""
+
+    def __init__(self, bare: Bare, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._bare, self._reader, self._writer = bare, reader, writer
+
+    @classmethod
+    async def connect(cls, bare: Bare) -> AwaitedBare:
+        return cls(bare, *await asyncio.open_connection(bare.host, bare.port))
+
+    async def exec(self) -> None:
+        body = json.dumps({"cmd": COMMAND})
+        headers = {"host": f"{self._bare.host}:{self._bare.port}", "content-length": str(len(body)), **self._bare.headers}
+        lines = [f"POST {self._bare.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", body]
+        self._writer.write("\r\n".join(lines).encode())
+        await self._writer.drain()
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = next(line for line in head.split("\r\n") if line.startswith("content-length:"))
+        answer = json.loads(await self._reader.readexactly(int(length.split(":")[1])))
+        assert answer["exit_code"] == 0, answer
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def blocking(sandbox: Sandbox, bare: Bare, rounds: int) -> list[tuple[Took, Took]]:
@@ -82,20 +109,25 @@ def blocking(sandbox: Sandbox, bare: Bare, rounds: int) -> list[tuple[Took, Took
 
 async def awaited(sandbox_id: str, bare: Bare, rounds: int) -> list[tuple[Took, Took]]:
     sandbox = await AsyncSandbox.get(sandbox_id)
+    awaited_bare = await AwaitedBare.connect(bare)
 
-    async def own() -> Took:
+    async def took(work: Callable[[], Awaitable[Any]]) -> Took:
         clock, computing = time.perf_counter(), time.process_time()
-        await sandbox.exec(COMMAND)
+        await work()
         return (time.perf_counter() - clock) * 1000, (time.process_time() - computing) * 1000
+
+    def own() -> Awaitable[Any]:
+        return sandbox.exec(COMMAND)
 
     pairs = []
     for number in range(rounds):
         if number % 2:
-            raw = took(bare.exec)
-            pairs.append((raw, await own()))
+            raw = await took(awaited_bare.exec)
+            pairs.append((raw, await took(own)))
         else:
-            sdk = await own()
-            pairs.append((took(bare.exec), sdk))
+            sdk = await took(own)
+            pairs.append((await took(awaited_bare.exec), sdk))
+    awaited_bare.close()
     await sandbox.client.aclose()
     return pairs
 
