@@ -16,6 +16,9 @@ twice() {
   "$@"
 }
 
+# What Python would leave beside the guest's interpreters is new to cargo, and all that contains them built anew.
+export PYTHONDONTWRITEBYTECODE=1
+
 step "packages"
 need_cargo
 install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"

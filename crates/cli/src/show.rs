@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -86,27 +87,36 @@ pub fn pairs(pairs: &std::collections::BTreeMap<String, String>) -> String {
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
 }
 
+/// How often a step that goes on is told of where lines stay.
+const AGAIN_AFTER: Duration = Duration::from_secs(3);
+
 /// Progress of a long step: a moving line on a terminal, plain lines elsewhere.
 pub struct Progress {
     bar: Option<ProgressBar>,
+    /// The step that the last plain line was of, and when that was.
+    last: Mutex<Option<(String, Instant)>>,
 }
 
 impl Progress {
     pub fn new() -> Self {
+        let last = Mutex::default();
         if !io::stderr().is_terminal() {
-            return Self { bar: None };
+            return Self { bar: None, last };
         }
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {wide_msg}") {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(120));
-        Self { bar: Some(bar) }
+        Self { bar: Some(bar), last }
     }
 
     pub fn step(&self, step: &Step) {
         match step.progress {
-            Some((done, total)) => self.say(format!("{} ({done} of {total})", step.text)),
+            Some((done, total)) if self.bar.is_some() || self.is_due(&step.text, Instant::now()) => {
+                self.say(format!("{} ({done} of {total})", step.text));
+            }
+            Some(_) => {}
             None => self.say(step.text.clone()),
         }
     }
@@ -116,6 +126,17 @@ impl Progress {
             Some(bar) => bar.set_message(text),
             None => eprintln!("  {text}"),
         }
+    }
+
+    /// A new step is told of at once. What follows a colon is a detail of the same step.
+    fn is_due(&self, text: &str, now: Instant) -> bool {
+        let step = text.split(':').next().unwrap_or_default();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.as_ref().is_none_or(|(of, at)| of != step || now.duration_since(*at) >= AGAIN_AFTER);
+        if is_due {
+            *last = Some((step.to_owned(), now));
+        }
+        is_due
     }
 
     pub fn done(&self) {
@@ -133,6 +154,18 @@ pub fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_goes_on_is_not_told_of_all_the_time() {
+        let progress = Progress { bar: None, last: Mutex::default() };
+        let begun = Instant::now();
+        let due = |text, seconds| progress.is_due(text, begun + Duration::from_secs(seconds));
+        assert!(due("installing packages: a", 0));
+        assert!(!due("installing packages: b", 1));
+        assert!(due("installing packages: c", 3));
+        assert!(due("computing checksums: root.img", 3));
+        assert!(!due("computing checksums: root.img", 4));
+    }
 
     #[test]
     fn spans_are_as_exact_as_people_want_them() {
