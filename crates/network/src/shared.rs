@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::dns::{DnsServer, Pins};
 use crate::event::Journal;
 use crate::frame::Ends;
+use crate::host;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::name::HostName;
@@ -67,7 +68,15 @@ impl Shared {
 
     /// The rules of this moment.
     pub fn rules(&self) -> Arc<Rules> {
-        self.rules.borrow().clone()
+        let rules = self.rules.borrow().clone();
+        match host::addresses() {
+            Ok(host) if host != rules.host => {
+                // Open connections to what is the host's own from now on are judged again.
+                self.rules.send_modify(|rules| *rules = Arc::new(Rules { host, ..Rules::clone(rules) }));
+                self.rules.borrow().clone()
+            }
+            _ => rules,
+        }
     }
 
     /// Lets all open connections be judged again.

@@ -13,7 +13,7 @@ use super::resolver::{ResolveError, Resolver};
 use crate::event::{Event, EventKind, Failure, Verdict, add};
 use crate::limits::Limits;
 use crate::name::HostName;
-use crate::policy::{Range, Refusal};
+use crate::policy::Refusal;
 use crate::rate::Bucket;
 use crate::shared::Shared;
 
@@ -137,7 +137,7 @@ impl DnsServer {
         if let Err(why) = rules.name(name) {
             return Outcome::Refused(why);
         }
-        if let Some(range) = resolved.addresses.iter().find_map(|address| Range::refusing(*address, &rules.opened)) {
+        if let Some(range) = resolved.addresses.iter().find_map(|address| rules.refusing(*address)) {
             return Outcome::Refused(Refusal::Rebinding(range));
         }
         resolved.addresses.truncate(MOST_ADDRESSES);

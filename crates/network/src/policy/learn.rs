@@ -87,7 +87,7 @@ mod tests {
             for (name, port) in &seen {
                 learned.name(name.parse().unwrap(), *port);
             }
-            let rules = Rules { policy: learned.policy(), opened: Vec::new() };
+            let rules = Rules { policy: learned.policy(), ..Rules::default() };
             for (name, port) in seen {
                 let pinned: Vec<HostName> = vec![name.parse().unwrap()];
                 prop_assert!(rules.name(&pinned[0]).is_ok());

@@ -245,7 +245,7 @@ def dns_with_long_labels():
 
 
 def rebinding():
-    for name in ("rebind.example.com", "private.example.com", "loopback.example.com"):
+    for name in ("rebind.example.com", "private.example.com", "loopback.example.com", "own.example.com"):
         unresolved(name)
     refused("169.254.169.254", 80)
 

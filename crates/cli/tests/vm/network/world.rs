@@ -8,10 +8,14 @@ use sandling_network::policy::Policy;
 use tempfile::TempDir;
 
 use crate::harness::{TestEngine, chain, config, shell, spec};
+use crate::namespace::ip;
 use crate::servers::{self, DNS, Log, Zone};
 
 /// Where example.com and other.com both are: a shared address, as large hosts have.
 pub const SHARED: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
+
+/// A public address of the host's own.
+const OWN: Ipv4Addr = Ipv4Addr::new(45, 33, 32, 99);
 
 pub struct World {
     pub engine: TestEngine,
@@ -29,9 +33,11 @@ pub async fn servers() -> (Log, String) {
         ("rebind.example.com", Ipv4Addr::new(169, 254, 169, 254)),
         ("private.example.com", Ipv4Addr::new(10, 0, 0, 1)),
         ("loopback.example.com", Ipv4Addr::LOCALHOST),
+        ("own.example.com", OWN),
     ] {
         zone.lock().unwrap().insert(name.to_owned(), vec![address]);
     }
+    ip(&["address", "add", &format!("{OWN}/32"), "dev", "lo"]);
     let tls = servers::tls();
     servers::start(&log, &zone, tls.acceptor).await;
     (log, tls.authority_pem)
