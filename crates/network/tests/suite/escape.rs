@@ -185,7 +185,18 @@ isolated! {
         let answer = world.https("example.com", "GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n").await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
         world.refused(EventKind::Request, Refusal::HostDiffers).await;
+        assert!(world.https("evil.com", GET).await.is_err());
+        world.refused(EventKind::Name, Refusal::NotListed).await;
         assert_eq!(world.requests().len(), 1);
+    }
+
+    async fn host_differs_from_sni_where_tls_is_sealed() {
+        let mut world = example().await;
+        assert!(world.https("evil.com", GET).await.is_err());
+        world.refused(EventKind::Name, Refusal::NotListed).await;
+        // What is inside is not seen: that is what inspection is for.
+        let answer = world.https("example.com", "GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n").await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
     async fn http2_inside_inspected_tls() {
