@@ -92,7 +92,7 @@ fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<I
         secrets: watch::Sender::new(Arc::new(config.secrets)),
         interceptor: RwLock::new(interceptor),
         peers: PeerNames::new(config.peers, config.ends.peer_network),
-        learned: Mutex::new(Learned::default()),
+        learned: Mutex::new(config.learned),
         meters: Meters::new(&config.limits, config.bytes_out),
         ends: config.ends,
         limits: RwLock::new(config.limits),
@@ -153,9 +153,9 @@ impl GatewayHandle {
         self.shared.table.flows()
     }
 
-    /// The policy that would have allowed what was used while learning.
-    pub fn learned(&self) -> Policy {
-        self.shared.learned.lock().unwrap_or_else(PoisonError::into_inner).policy()
+    /// What was used while learning, by this gateway and those before it.
+    pub fn learned(&self) -> Learned {
+        self.shared.learned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Resets all connections: the guest was put back to an earlier moment and does not know them.

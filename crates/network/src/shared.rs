@@ -15,10 +15,10 @@ use crate::limits::Limits;
 use crate::link::Link;
 use crate::name::HostName;
 use crate::peers::PeerNames;
-use crate::policy::{Learned, Mode, Rules};
+use crate::policy::{Learned, Mode, Rules, Shown};
 use crate::rate::Bucket;
 use crate::secret::SecretSet;
-use crate::tcp::Table;
+use crate::tcp::{Destination, Table};
 use crate::tls::Interceptor;
 
 /// What all tasks of one gateway share.
@@ -90,15 +90,12 @@ impl Shared {
     }
 
     /// Writes down what was connected to, while learning.
-    pub fn learn(&self, name: Option<&HostName>, address: Ipv4Addr, port: u16) {
+    pub fn learn(&self, to: &Destination, shown: Shown<'_>) {
         if self.rules.borrow().policy.mode != Mode::Learn {
             return;
         }
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        match name {
-            Some(name) => learned.name(name.clone(), port),
-            None => learned.address(address, port),
-        }
+        learned.connection(to.address, to.port, shown, &to.names);
     }
 }
 

@@ -116,7 +116,7 @@ impl NetworkView {
     pub(crate) fn of(sandbox: &Sandbox) -> Self {
         let settings = sandbox.network();
         let attached = |AttachedSecret { name, placeholder }| AttachedView { name, placeholder };
-        let learned = sandbox.learned_policy().filter(|_| settings.policy.mode == Mode::Learn);
+        let learned = (settings.policy.mode == Mode::Learn).then(|| sandbox.learned_policy());
         Self {
             policy: (&settings.policy).into(),
             limits: sandbox.network_limits().into(),

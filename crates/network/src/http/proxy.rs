@@ -239,14 +239,14 @@ impl Proxy<'_> {
             (Some(_), _) => Err(Refusal::HostDiffers),
             (None, Host::Name(name)) => {
                 session.judge_quietly(Shown::Name(&name))?;
-                session.shared.learn(Some(&name), session.destination.address, session.destination.port);
+                session.shared.learn(&session.destination, Shown::Name(&name));
                 session.shows(name.clone());
                 Ok(Some(name))
             }
             (None, Host::Address(address)) if address != session.destination.address => Err(Refusal::HostDiffers),
             (None, Host::Address(_) | Host::Unsaid) => {
                 session.judge_quietly(Shown::Nameless)?;
-                session.shared.learn(None, session.destination.address, session.destination.port);
+                session.shared.learn(&session.destination, Shown::Nameless);
                 Ok(None)
             }
         }

@@ -55,6 +55,18 @@ impl World {
         World { engine: TestEngine { engine, home }, log }
     }
 
+    /// Lets another engine take over, as after a restart of the server; answers the same sandbox, which sleeps.
+    pub async fn restart(self, sandbox: Arc<Sandbox>) -> (World, Arc<Sandbox>) {
+        let World { engine: TestEngine { engine, home }, log } = self;
+        let id = sandbox.id().clone();
+        engine.detach().await;
+        drop((sandbox, engine));
+        let engine = open(&home).await;
+        engine.settled().await;
+        let sandbox = engine.get(&id).expect("it is still there");
+        (World { engine: TestEngine { engine, home }, log }, sandbox)
+    }
+
     pub async fn sandbox(&self, entries: &[&str], secrets: &[&str]) -> Arc<Sandbox> {
         self.sandbox_of("base", entries, secrets).await
     }
@@ -79,7 +91,7 @@ impl World {
 
 async fn open(home: &TempDir) -> Arc<Engine> {
     let network = NetworkConfig { name_servers: vec![DNS], ..NetworkConfig::default() };
-    Engine::open(EngineConfig { network, ..config(home) }).await.unwrap()
+    Engine::open(EngineConfig { network, takeover: true, ..config(home) }).await.unwrap()
 }
 
 pub fn allow(entries: &[&str]) -> Policy {
