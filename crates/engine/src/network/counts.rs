@@ -18,6 +18,8 @@ pub struct NetworkCounts {
     pub dns_refused: u64,
     pub requests_refused: u64,
     pub packets_refused: u64,
+    /// Decisions that were told to nobody, because there were too many.
+    pub events_lost: u64,
 }
 
 impl NetworkCounts {
@@ -33,6 +35,7 @@ impl NetworkCounts {
             dns_refused: self.dns_refused + stats.dns_refused,
             requests_refused: self.requests_refused + stats.requests_refused,
             packets_refused: self.packets_refused + stats.packets_refused,
+            events_lost: self.events_lost + stats.events_lost,
         }
     }
 }

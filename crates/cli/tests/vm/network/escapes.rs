@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use sandling_engine::{NetworkChange, RunSpec};
-use sandling_network::policy::{Policy, TlsMode};
+use sandling_network::policy::{Policy, Refusal, TlsMode};
+use sandling_network::{EventKind, Verdict};
 use sandling_protocol::Language;
 
 use super::world::{SHARED, World, allow};
@@ -36,6 +37,11 @@ isolated! {
         let counts = sandbox.network_counts();
         assert!(counts.connections_refused > 20 && counts.packets_refused > 10, "{counts:?}");
         assert!(counts.received_bytes > 0 && counts.sent_bytes > 0, "{counts:?}");
+        let totals = world.engine.engine.network_totals().decisions();
+        for why in [Refusal::Spoofed, Refusal::Fragment, Refusal::FrameMalformed] {
+            let counted = (EventKind::Packet, Verdict::Refused(why));
+            assert!(totals.iter().any(|known| (known.0, known.1) == counted), "{why}: {totals:?}");
+        }
         // Whoever lives beside it noticed nothing.
         assert_eq!(shell(&witness, "echo alive").await.stdout, "alive\n");
 

@@ -144,6 +144,7 @@ isolated! {
             "sandling_network_decisions_total{kind=\"connect\",verdict=\"allowed\",reason=\"\"} ",
             "sandling_network_received_bytes_total ",
             "sandling_network_dns_queries_total ",
+            "sandling_network_events_lost_total 0",
             "sandling_network_connections 0",
         ] {
             assert!(figures.contains(line), "{line}: {figures}");
