@@ -22,6 +22,8 @@ mod cable;
 #[path = "../../crates/network/tests/suite/guest.rs"]
 #[allow(dead_code, reason = "the tests use the rest of it")]
 mod guest;
+#[path = "../../crates/network/tests/suite/names.rs"]
+mod names;
 #[allow(dead_code, reason = "the other benches use the rest of it")]
 mod report;
 
@@ -32,6 +34,7 @@ use report::Report;
 const TAKE: u8 = 1;
 const GIVE: u8 = 2;
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const NAME: &str = "example.com";
 /// What the gateway's threads are called.
 const THREAD: &str = "gateway";
 const GATEWAYS: usize = 200;
@@ -64,7 +67,7 @@ fn config(directory: &Path, name: &str) -> GatewayConfig {
     let mut config =
         GatewayConfig::new(Cable::Named { gateway: path("gateway"), machine: path("machine") }, Arc::new(Loopback));
     config.policy = Policy::of(Mode::Open);
-    config.opened = vec!["127.0.0.0/8".parse().unwrap()];
+    config.opened = vec!["127.0.0.1/32".parse().unwrap()];
     config.limits.bytes_out_per_second = u64::MAX / 4;
     config.limits.bytes_in_per_second = u64::MAX / 4;
     config.limits.bytes_out = u64::MAX;
@@ -179,6 +182,31 @@ async fn connecting(directory: &Path, port: u16, rounds: usize) -> (Vec<Duration
     (through, direct)
 }
 
+/// The same under a list, with the name that the address was resolved for in a TLS greeting.
+async fn greeting(directory: &Path, port: u16, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
+    let mut listed = config(directory, "greeting");
+    listed.policy = Policy::allow([format!("{NAME}:{port}").parse().unwrap()]);
+    let _gateway = Gateway::start(listed).unwrap();
+    let guest = guest(directory, "greeting", 1500);
+    assert_eq!(guest.resolve(NAME).await, [HERE]);
+    let hello = names::client_hello(NAME, &[]);
+    let (mut through, mut direct) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let start = Instant::now();
+        let mut stream = guest.connect(HERE, port).await.unwrap();
+        stream.write_all(&hello).await.unwrap();
+        stream.read_u8().await.unwrap();
+        through.push(start.elapsed());
+        let start = Instant::now();
+        let mut stream = TcpStream::connect((HERE, port)).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(&hello).await.unwrap();
+        stream.read_u8().await.unwrap();
+        direct.push(start.elapsed());
+    }
+    (through, direct)
+}
+
 async fn asking(directory: &Path, rounds: usize) -> Vec<Duration> {
     let _gateway = Gateway::start(config(directory, "asking")).unwrap();
     let guest = guest(directory, "asking", 1500);
@@ -246,6 +274,9 @@ async fn measure(options: &Options, port: u16) -> Report {
     let (through, direct) = connecting(directory, port, options.rounds).await;
     report.add("connection to its first byte (aim: 2 ms more)", "gateway", &through);
     report.add("connection to its first byte", "directly", &direct);
+    let (through, direct) = greeting(directory, port, options.rounds).await;
+    report.add("the same, listed, with a TLS greeting (aim: 2 ms more)", "gateway", &through);
+    report.add("the same, with a TLS greeting", "directly", &direct);
     for mtu in [1500, 16_000] {
         for (direction, text) in [(TAKE, "from"), (GIVE, "to")] {
             let span = Duration::from_secs(options.seconds);

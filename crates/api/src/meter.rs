@@ -54,6 +54,7 @@ struct NetworkMeter {
     sent_bytes: Counter,
     received_bytes: Counter,
     dns_queries: Counter,
+    events_lost: Counter,
     connections: Gauge,
 }
 
@@ -125,6 +126,7 @@ impl NetworkMeter {
         registry.register("sent_bytes", "Bytes from sandboxes", self.sent_bytes.clone());
         registry.register("received_bytes", "Bytes to sandboxes", self.received_bytes.clone());
         registry.register("dns_queries", "Names that sandboxes asked for", self.dns_queries.clone());
+        registry.register("events_lost", "Decisions that were told to nobody", self.events_lost.clone());
         registry.register("connections", "Connections that are open", self.connections.clone());
     }
 
@@ -133,6 +135,7 @@ impl NetworkMeter {
         rise(&self.sent_bytes, totals.bytes_out());
         rise(&self.received_bytes, totals.bytes_in());
         rise(&self.dns_queries, totals.dns_queries());
+        rise(&self.events_lost, totals.events_lost());
         self.connections.set(connections as i64);
         self.decisions.clear();
         for (kind, verdict, count) in totals.decisions() {

@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::frame::Ends;
 use crate::limits::Limits;
 use crate::peers::Peers;
-use crate::policy::Policy;
+use crate::policy::{Learned, Policy};
 use crate::secret::SecretSet;
 use crate::tcp::Flow;
 use crate::tls::{Authority, TrustRoots};
@@ -51,6 +51,8 @@ pub struct GatewayConfig {
     pub peers: Option<Arc<dyn Peers>>,
     /// What an earlier gateway of the same sandbox, or its parent's, had pinned.
     pub pins: Vec<Pin>,
+    /// What was learned by an earlier gateway of the same sandbox.
+    pub learned: Learned,
     /// Connections that the guest may still have, of another gateway's. They are reset at once.
     pub cut: Vec<Flow>,
     /// Bytes out of earlier gateways of the same sandbox.
@@ -82,6 +84,7 @@ impl GatewayConfig {
             totals: Arc::default(),
             peers: None,
             pins: Vec::new(),
+            learned: Learned::default(),
             cut: Vec::new(),
             bytes_out: 0,
         }

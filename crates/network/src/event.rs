@@ -1,8 +1,10 @@
 //! What the gateway decided, for whoever watches: a stream of events, and counters.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,8 @@ use crate::totals::Totals;
 
 /// Events a second that are passed on, on average and at once: a guest must not drown whoever reads them.
 const EVENTS: (f64, f64) = (200.0, 1000.0);
+/// How often one is passed on of those that a flood consists of.
+const SAMPLED: Duration = Duration::from_secs(1);
 
 /// One decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +59,7 @@ pub enum EventKind {
     Request,
     /// A connection ended.
     Close,
-    /// Something other than TCP was sent to somebody.
+    /// Something other than TCP was sent to somebody, or a frame that cannot be taken.
     Packet,
 }
 
@@ -173,17 +177,6 @@ counters!(
     events_lost
 );
 
-impl Counters {
-    pub fn dropped(&self, why: Dropped) {
-        add(match why {
-            Dropped::Malformed => &self.malformed,
-            Dropped::Oversized => &self.oversized,
-            Dropped::Fragment => &self.fragments,
-            Dropped::Spoofed => &self.spoofed,
-        });
-    }
-}
-
 /// Counts one more.
 pub(crate) fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
@@ -196,16 +189,54 @@ pub(crate) struct Journal {
     pub totals: Arc<Totals>,
     events: Option<mpsc::Sender<Event>>,
     pace: Mutex<Bucket>,
+    /// When one of its like may be passed on again.
+    sampled: Mutex<HashMap<Verdict, Instant>>,
 }
 
 impl Journal {
     pub fn new(events: Option<mpsc::Sender<Event>>, totals: Arc<Totals>) -> Journal {
         let pace = Mutex::new(Bucket::new(EVENTS.0, EVENTS.1));
-        Journal { counters: Counters::default(), totals, events, pace }
+        Journal { counters: Counters::default(), totals, events, pace, sampled: Mutex::default() }
     }
 
     /// Counts a decision, and passes it on unless there are too many.
     pub fn write(&self, event: Event) {
+        self.count(&event);
+        self.pass_on(event);
+    }
+
+    /// Counts a decision that a guest can have made without end, and passes one of its like on now and then.
+    pub fn sample(&self, event: Event) {
+        self.count(&event);
+        let now = Instant::now();
+        let mut sampled = self.sampled.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = sampled.entry(event.verdict).or_insert(now);
+        if *next <= now {
+            *next = now + SAMPLED;
+            drop(sampled);
+            self.pass_on(event);
+        }
+    }
+
+    /// Counts a frame that is answered by nobody.
+    pub fn dropped(&self, why: Dropped) {
+        let (counter, refusal) = match why {
+            Dropped::Malformed => (&self.counters.malformed, Refusal::FrameMalformed),
+            Dropped::Oversized => (&self.counters.oversized, Refusal::FrameOversized),
+            Dropped::Fragment => (&self.counters.fragments, Refusal::Fragment),
+            Dropped::Spoofed => (&self.counters.spoofed, Refusal::Spoofed),
+        };
+        add(counter);
+        self.sample(Event::new(EventKind::Packet, Verdict::Refused(refusal)));
+    }
+
+    /// Counts a question.
+    pub fn asked(&self) {
+        add(&self.counters.dns_queries);
+        self.totals.asked();
+    }
+
+    fn count(&self, event: &Event) {
         self.totals.decided(event.kind, event.verdict);
         let refused = matches!(event.verdict, Verdict::Refused(_));
         match (event.kind, refused) {
@@ -218,10 +249,14 @@ impl Journal {
             (EventKind::Request, true) => add(&self.counters.requests_refused),
             _ => {}
         }
+    }
+
+    fn pass_on(&self, event: Event) {
         let Some(events) = &self.events else { return };
         let paced = self.pace.lock().unwrap_or_else(PoisonError::into_inner).take(1.0);
         if !paced || events.try_send(event).is_err() {
             add(&self.counters.events_lost);
+            self.totals.lost();
         }
     }
 }

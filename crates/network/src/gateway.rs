@@ -1,6 +1,7 @@
 //! Starts a gateway, changes it while it runs, and ends it.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use thiserror::Error;
@@ -11,6 +12,7 @@ use crate::config::{GatewayConfig, Interception};
 use crate::dns::{DnsServer, Pin, Pins};
 use crate::event::{Journal, Stats};
 use crate::frame::{self, Ends};
+use crate::host;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::peers::{PeerNames, Peers};
@@ -31,6 +33,8 @@ pub enum StartError {
     Cable(#[source] io::Error),
     #[error("the MTU {0} is not between {low} and {high}", low = Ends::MTU.start(), high = Ends::MTU.end())]
     Mtu(u16),
+    #[error("the host's own addresses cannot be read")]
+    Host(#[source] io::Error),
     #[error("TLS cannot be opened")]
     Interception(#[from] RootsError),
 }
@@ -52,7 +56,8 @@ impl Gateway {
             None => None,
         };
         let cut = config.cut.clone();
-        let shared = Arc::new(share(config, interceptor).map_err(StartError::Cable)?);
+        let host = host::addresses().map_err(StartError::Host)?;
+        let shared = Arc::new(share(config, host, interceptor).map_err(StartError::Cable)?);
         let mut tasks = JoinSet::new();
         if !cut.is_empty() {
             tasks.spawn(cut_off(shared.clone(), cut));
@@ -75,8 +80,8 @@ async fn cut_off(shared: Arc<Shared>, flows: Vec<Flow>) {
     }
 }
 
-fn share(config: GatewayConfig, interceptor: Option<Arc<Interceptor>>) -> io::Result<Shared> {
-    let rules = Rules { policy: config.policy, opened: config.opened };
+fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<Interceptor>>) -> io::Result<Shared> {
+    let rules = Rules { policy: config.policy, opened: config.opened, host };
     Ok(Shared {
         link: Link::open(config.cable)?,
         journal: Journal::new(config.events, config.totals),
@@ -87,7 +92,7 @@ fn share(config: GatewayConfig, interceptor: Option<Arc<Interceptor>>) -> io::Re
         secrets: watch::Sender::new(Arc::new(config.secrets)),
         interceptor: RwLock::new(interceptor),
         peers: PeerNames::new(config.peers, config.ends.peer_network),
-        learned: Mutex::new(Learned::default()),
+        learned: Mutex::new(config.learned),
         meters: Meters::new(&config.limits, config.bytes_out),
         ends: config.ends,
         limits: RwLock::new(config.limits),
@@ -98,7 +103,7 @@ impl GatewayHandle {
     /// Changes the policy, at once and also for open connections.
     pub fn set_policy(&self, policy: Policy) {
         self.shared.rules.send_modify(|rules| {
-            *rules = Arc::new(Rules { policy, opened: rules.opened.clone() });
+            *rules = Arc::new(Rules { policy, ..Rules::clone(rules) });
         });
     }
 
@@ -148,9 +153,9 @@ impl GatewayHandle {
         self.shared.table.flows()
     }
 
-    /// The policy that would have allowed what was used while learning.
-    pub fn learned(&self) -> Policy {
-        self.shared.learned.lock().unwrap_or_else(PoisonError::into_inner).policy()
+    /// What was used while learning, by this gateway and those before it.
+    pub fn learned(&self) -> Learned {
+        self.shared.learned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Resets all connections: the guest was put back to an earlier moment and does not know them.

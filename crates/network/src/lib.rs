@@ -20,6 +20,7 @@ mod dns;
 mod event;
 mod frame;
 mod gateway;
+mod host;
 mod http;
 mod limits;
 mod link;

@@ -99,7 +99,7 @@ impl Receiver {
                 }
             }
             Inbound::Chatter => {}
-            Inbound::Dropped(why) => shared.journal.counters.dropped(why),
+            Inbound::Dropped(why) => shared.journal.dropped(why),
         }
         false
     }
@@ -109,7 +109,10 @@ impl Receiver {
     }
 
     fn question(&self, from_port: u16, message: &[u8]) {
-        let Ok(place) = self.questions.clone().try_acquire_owned() else { return };
+        let Ok(place) = self.questions.clone().try_acquire_owned() else {
+            self.shared.journal.asked();
+            return self.shared.journal.sample(Event::new(EventKind::Dns, Verdict::Refused(Refusal::DnsRate)));
+        };
         let (shared, message) = (self.shared.clone(), message.to_vec());
         tokio::spawn(async move {
             let guest: Ipv4Addr = shared.ends.guest_address;

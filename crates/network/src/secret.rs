@@ -88,6 +88,11 @@ impl SecretSet {
         SecretSet(secrets)
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Secret> {
         self.0.iter()

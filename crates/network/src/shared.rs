@@ -10,14 +10,15 @@ use tokio::sync::watch;
 use crate::dns::{DnsServer, Pins};
 use crate::event::Journal;
 use crate::frame::Ends;
+use crate::host;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::name::HostName;
 use crate::peers::PeerNames;
-use crate::policy::{Learned, Mode, Rules};
+use crate::policy::{Learned, Mode, Rules, Shown};
 use crate::rate::Bucket;
 use crate::secret::SecretSet;
-use crate::tcp::Table;
+use crate::tcp::{Destination, Table};
 use crate::tls::Interceptor;
 
 /// What all tasks of one gateway share.
@@ -67,7 +68,15 @@ impl Shared {
 
     /// The rules of this moment.
     pub fn rules(&self) -> Arc<Rules> {
-        self.rules.borrow().clone()
+        let rules = self.rules.borrow().clone();
+        match host::addresses() {
+            Ok(host) if host != rules.host => {
+                // Open connections to what is the host's own from now on are judged again.
+                self.rules.send_modify(|rules| *rules = Arc::new(Rules { host, ..Rules::clone(rules) }));
+                self.rules.borrow().clone()
+            }
+            _ => rules,
+        }
     }
 
     /// Lets all open connections be judged again.
@@ -81,15 +90,12 @@ impl Shared {
     }
 
     /// Writes down what was connected to, while learning.
-    pub fn learn(&self, name: Option<&HostName>, address: Ipv4Addr, port: u16) {
+    pub fn learn(&self, to: &Destination, shown: Shown<'_>) {
         if self.rules.borrow().policy.mode != Mode::Learn {
             return;
         }
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        match name {
-            Some(name) => learned.name(name.clone(), port),
-            None => learned.address(address, port),
-        }
+        learned.connection(to.address, to.port, shown, &to.names);
     }
 }
 

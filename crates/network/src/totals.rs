@@ -13,6 +13,7 @@ pub struct Totals {
     bytes_out: AtomicU64,
     bytes_in: AtomicU64,
     dns_queries: AtomicU64,
+    events_lost: AtomicU64,
 }
 
 impl Totals {
@@ -36,6 +37,11 @@ impl Totals {
         self.dns_queries.load(Ordering::Relaxed)
     }
 
+    /// Events that were passed on to nobody, because there were too many.
+    pub fn events_lost(&self) -> u64 {
+        self.events_lost.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn decided(&self, kind: EventKind, verdict: Verdict) {
         let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
         *decisions.entry((kind, verdict)).or_default() += 1;
@@ -44,6 +50,10 @@ impl Totals {
     pub(crate) fn carried(&self, bytes_out: u64, bytes_in: u64) {
         self.bytes_out.fetch_add(bytes_out, Ordering::Relaxed);
         self.bytes_in.fetch_add(bytes_in, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost(&self) {
+        self.events_lost.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn asked(&self) {

@@ -52,7 +52,10 @@ export interface NetworkUsage {
   dnsQueries: number;
   dnsRefused: number;
   requestsRefused: number;
+  /** Also frames that were dropped: damaged, too long, in fragments or under another's name. */
   packetsRefused: number;
+  /** Decisions that are no event, because there were too many at once. */
+  eventsLost: number;
 }
 
 /** What a sandbox may reach, and what went through its gateway. */

@@ -109,14 +109,17 @@ struct CountsView {
     dns_queries: u64,
     dns_refused: u64,
     requests_refused: u64,
+    /// Also frames that were dropped: damaged, too long, in fragments or under another's name.
     packets_refused: u64,
+    /// Decisions that are no event, because there were too many at once.
+    events_lost: u64,
 }
 
 impl NetworkView {
     pub(crate) fn of(sandbox: &Sandbox) -> Self {
         let settings = sandbox.network();
         let attached = |AttachedSecret { name, placeholder }| AttachedView { name, placeholder };
-        let learned = sandbox.learned_policy().filter(|_| settings.policy.mode == Mode::Learn);
+        let learned = (settings.policy.mode == Mode::Learn).then(|| sandbox.learned_policy());
         Self {
             policy: (&settings.policy).into(),
             limits: sandbox.network_limits().into(),
@@ -142,6 +145,7 @@ impl From<NetworkCounts> for CountsView {
             dns_refused: counts.dns_refused,
             requests_refused: counts.requests_refused,
             packets_refused: counts.packets_refused,
+            events_lost: counts.events_lost,
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
     let (timeline, past) = watch::channel(info.timeline.clone());
-    let network = Network::new(info.network.clone(), engine.outside.limits);
+    let network = Network::new(info.network.clone(), engine.outside.limits, engine.kept_of(&info));
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let saves = Saves::default();
@@ -206,10 +206,7 @@ impl Keeper {
                 false
             }
             Command::LetGo => {
-                if let Some(engine) = self.engine.upgrade() {
-                    self.network.keep_pins(&engine, &self.info.id);
-                }
-                self.network.detach();
+                self.unplug();
                 true
             }
             Command::Change { request, reason, answer } => {

@@ -30,6 +30,14 @@ impl Keeper {
         }
     }
 
+    /// Ends the gateway, and writes down what the next one needs.
+    pub(super) fn unplug(&self) {
+        if let Some(engine) = self.engine.upgrade() {
+            self.network.keep(&engine, &self.info.id);
+        }
+        self.network.detach();
+    }
+
     /// Connections that the guest had when it was saved, and that ended there.
     fn inherited(&self, engine: &Engine) -> Vec<Flow> {
         let saved = self.info.standing.restored.as_ref().and_then(|id| engine.store.snapshot(id).ok().flatten());

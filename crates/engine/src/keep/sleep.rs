@@ -53,7 +53,7 @@ impl Keeper {
         self.live = None;
         self.told = None;
         self.is_now(Phase::Hibernated, "hibernated");
-        self.network.detach();
+        self.unplug();
         made::end_and_remove(&live.machine, &self.dir).await;
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Keeper {
         self.phase.send_replace(Phase::Hibernated);
         if let Some(live) = self.live.take() {
             live.link.hold(true);
-            self.network.detach();
+            self.unplug();
             made::end_and_remove(&live.machine, &self.dir).await;
         }
         self.wake().await?;

@@ -1,46 +1,35 @@
-//! The network of one sandbox: its gateway while its machine runs, and what is kept from one gateway to the next.
+//! The network of one sandbox: its gateway while its machine runs, and what is handed from one gateway to the next.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sandling_network::policy::Policy;
 use sandling_network::{
-    Authority, Cable, Event, EventKind, Flow, Gateway, GatewayConfig, GatewayHandle, Limits, Pin, StartError, Stats,
-    Totals, Verdict,
+    Authority, Cable, Event, EventKind, Flow, Gateway, GatewayConfig, GatewayHandle, Limits, StartError, Totals,
+    Verdict,
 };
 use sandling_vmm::machine::Machine;
-use serde::Serialize;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
+use super::counts::NetworkCounts;
 use super::error::NetworkError;
 use super::feed::{Feed, NetworkEvent};
 use super::groups::Place;
+use super::kept::Kept;
 use super::settings::NetworkSettings;
 use crate::engine::Engine;
 use crate::sandbox::{Sandbox, SandboxId, SandboxInfo};
 
 /// Decisions that may wait to be written down.
 const WAITING: usize = 1024;
-/// A guest that asks for names all the time makes no more writes than this.
-const KEEP_PINS_EVERY: Duration = Duration::from_secs(1);
+/// A guest that asks for names and connects all the time makes no more writes than this.
+const KEEP_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether an open connection has sent more.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// All pins are written each time: whoever has many is written less often, so that it is never more than some kilobytes
 /// a second.
-const REST_PER_PIN: Duration = Duration::from_millis(10);
-
-/// What went through a sandbox's gateways.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct NetworkCounts {
-    pub sent_bytes: u64,
-    pub received_bytes: u64,
-    pub connections_open: u64,
-    pub connections_allowed: u64,
-    pub connections_refused: u64,
-    pub dns_queries: u64,
-    pub dns_refused: u64,
-    pub requests_refused: u64,
-    pub packets_refused: u64,
-}
+const REST_PER_ENTRY: Duration = Duration::from_millis(10);
 
 pub(crate) struct Network {
     settings: watch::Sender<NetworkSettings>,
@@ -56,13 +45,12 @@ struct State {
     place: Option<Place>,
     gateway: Option<GatewayHandle>,
     /// Of gateways that have ended.
-    past: NetworkCounts,
-    pins: Vec<Pin>,
+    kept: Kept,
 }
 
 impl Network {
-    pub(crate) fn new(settings: NetworkSettings, most: Limits) -> Arc<Self> {
-        let (settings, state) = (watch::Sender::new(settings), Mutex::default());
+    pub(crate) fn new(settings: NetworkSettings, most: Limits, kept: Kept) -> Arc<Self> {
+        let (settings, state) = (watch::Sender::new(settings), Mutex::new(State { kept, ..State::default() }));
         Arc::new(Self { settings, most, state, feed: Arc::new(Feed::new()) })
     }
 
@@ -102,14 +90,14 @@ impl Network {
         let writer = Writer { engine: Arc::downgrade(engine), info: info.clone(), network: Arc::downgrade(self) };
         tokio::spawn(writer.write_down(self.feed.clone(), told));
         self.detach();
-        let stored = engine.pins_of(info);
         let mut state = self.state();
         // A secret that is revoked from here on finds this gateway.
         if settings.has_authority {
             config.secrets = engine.secret_set(&info.workspace, &settings.secrets);
         }
-        config.pins = if state.pins.is_empty() { stored } else { std::mem::take(&mut state.pins) };
-        config.bytes_out = state.past.sent_bytes;
+        config.pins = std::mem::take(&mut state.kept.pins);
+        config.learned = std::mem::take(&mut state.kept.learned);
+        config.bytes_out = state.kept.counts.sent_bytes;
         let gateway = Gateway::start(config)?;
         if let Some(place) = &mut place {
             place.take(&gateway);
@@ -124,19 +112,24 @@ impl Network {
         let mut state = self.state();
         state.place = None;
         if let Some(gateway) = state.gateway.take() {
-            state.past = state.past.and(&gateway.stats());
-            state.past.connections_open = 0;
-            state.pins = gateway.pins();
+            state.kept = state.kept.after(&gateway);
+            state.kept.counts.connections_open = 0;
         }
     }
 
-    /// Keeps what is pinned for a gateway after this process. Answers how much that is.
-    pub(crate) fn keep_pins(&self, engine: &Engine, id: &SandboxId) -> usize {
-        let Some(pins) = self.state().gateway.as_ref().map(GatewayHandle::pins) else { return 0 };
-        if let Err(error) = engine.store.put_pins(id.as_str(), &pins) {
-            tracing::debug!(error = &error as &dyn std::error::Error, "what names resolved to was not written down");
+    /// Writes down what a gateway after this process needs. Answers how much that is.
+    pub(crate) fn keep(&self, engine: &Engine, id: &SandboxId) -> usize {
+        let kept = {
+            let state = self.state();
+            state.gateway.as_ref().map(|gateway| state.kept.after(gateway))
+        };
+        let Some(kept) = kept else { return 0 };
+        if kept != Kept::default()
+            && let Err(error) = engine.store.put_kept(id.as_str(), &kept)
+        {
+            tracing::debug!(error = &error as &dyn std::error::Error, "what a gateway leaves was not written down");
         }
-        pins.len()
+        kept.size()
     }
 
     /// The connections that the guest has at the moment.
@@ -185,37 +178,12 @@ impl Network {
 
     fn counts(&self) -> NetworkCounts {
         let state = self.state();
-        state.gateway.as_ref().map_or(state.past, |gateway| state.past.and(&gateway.stats()))
-    }
-}
-
-impl NetworkCounts {
-    fn and(self, stats: &Stats) -> Self {
-        Self {
-            sent_bytes: self.sent_bytes + stats.bytes_out,
-            received_bytes: self.received_bytes + stats.bytes_in,
-            connections_open: stats.connections_open,
-            connections_allowed: self.connections_allowed + stats.connections_allowed,
-            connections_refused: self.connections_refused + stats.connections_refused,
-            dns_queries: self.dns_queries + stats.dns_queries,
-            dns_refused: self.dns_refused + stats.dns_refused,
-            requests_refused: self.requests_refused + stats.requests_refused,
-            packets_refused: self.packets_refused + stats.packets_refused,
-        }
+        let past = state.kept.counts;
+        state.gateway.as_ref().map_or(past, |gateway| past.and(&gateway.stats()))
     }
 }
 
 impl Engine {
-    /// What a sandbox has pinned, as far as it is written down; what its parent had, if it has nothing yet.
-    fn pins_of(&self, info: &SandboxInfo) -> Vec<Pin> {
-        let stored = |id: &SandboxId| self.store.pins(id.as_str()).unwrap_or_default();
-        let own = stored(&info.id);
-        match &info.parent {
-            Some(parent) if own.is_empty() => stored(parent),
-            _ => own,
-        }
-    }
-
     /// What all gateways decided and carried, those of sandboxes that have ended included.
     pub fn network_totals(&self) -> &Totals {
         &self.outside.totals
@@ -243,9 +211,10 @@ impl Sandbox {
         self.network.counts()
     }
 
-    /// The policy that would have allowed what it used since it began to learn; nothing while it does not run.
-    pub fn learned_policy(&self) -> Option<Policy> {
-        self.network.state().gateway.as_ref().map(GatewayHandle::learned)
+    /// The policy that would have allowed what it used while it learned.
+    pub fn learned_policy(&self) -> Policy {
+        let state = self.network.state();
+        state.gateway.as_ref().map_or_else(|| state.kept.learned.policy(), |gateway| gateway.learned().policy())
     }
 
     /// What its gateways decided, the newest of it: after the event of this number, at most so many, oldest first.
@@ -259,7 +228,7 @@ impl Sandbox {
     }
 }
 
-/// Writes down what a gateway decides, and what it pins.
+/// Writes down what a gateway decides, and what it leaves to the next.
 struct Writer {
     engine: Weak<Engine>,
     info: SandboxInfo,
@@ -269,20 +238,19 @@ struct Writer {
 impl Writer {
     /// Passes decisions on until the gateway has ended.
     async fn write_down(self, feed: Arc<Feed>, mut told: mpsc::Receiver<Event>) {
-        let (mut due, mut soonest): (Option<Instant>, Instant) = (None, Instant::now());
+        let mut pace = Pace::new();
         loop {
             let event = tokio::select! {
                 event = told.recv() => event,
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    due = None;
-                    soonest = Instant::now() + rest_after(self.keep_pins());
+                () = tokio::time::sleep_until(pace.due.unwrap_or(pace.soonest)), if pace.due.is_some() => {
+                    self.keep(&mut pace);
                     continue;
                 }
             };
             let Some(event) = event else { return };
-            // One without an address pins nothing.
-            if event.kind == EventKind::Dns && event.verdict == Verdict::Allowed && event.address.is_some() {
-                due.get_or_insert(soonest);
+            if leaves_something(&event) {
+                pace.news = true;
+                pace.due = Some(pace.due.map_or(pace.soonest, |due| due.min(pace.soonest)));
             }
             self.decided(&feed, event);
         }
@@ -299,14 +267,43 @@ impl Writer {
         }
     }
 
-    fn keep_pins(&self) -> usize {
-        match (self.engine.upgrade(), self.network.upgrade()) {
-            (Some(engine), Some(network)) => network.keep_pins(&engine, &self.info.id),
-            _ => 0,
+    /// Writes down what there is, if it is more than before, and says when to look again.
+    fn keep(&self, pace: &mut Pace) {
+        pace.due = None;
+        let (Some(engine), Some(network)) = (self.engine.upgrade(), self.network.upgrade()) else { return };
+        let counts = network.counts();
+        if std::mem::take(&mut pace.news) || counts.sent_bytes != pace.sent_bytes {
+            pace.sent_bytes = counts.sent_bytes;
+            let rest = REST_PER_ENTRY.saturating_mul(network.keep(&engine, &self.info.id) as u32);
+            pace.soonest = Instant::now() + KEEP_EVERY.max(rest);
         }
+        // While nothing is open nothing is sent.
+        pace.due = (counts.connections_open > 0).then(|| pace.soonest.max(Instant::now() + LOOK_EVERY));
     }
 }
 
-fn rest_after(pins: usize) -> Duration {
-    KEEP_PINS_EVERY.max(REST_PER_PIN.saturating_mul(pins as u32))
+/// When it is written down what a gateway leaves.
+struct Pace {
+    due: Option<Instant>,
+    soonest: Instant,
+    /// Something was decided since.
+    news: bool,
+    /// What was sent by then.
+    sent_bytes: u64,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { due: None, soonest: Instant::now(), news: false, sent_bytes: 0 }
+    }
+}
+
+/// Whether the next gateway has to know of it: a name was pinned, or a connection may send, or has sent.
+fn leaves_something(event: &Event) -> bool {
+    match event.kind {
+        EventKind::Dns => event.verdict == Verdict::Allowed && event.address.is_some(),
+        EventKind::Connect | EventKind::Accept => event.verdict == Verdict::Allowed,
+        EventKind::Close => event.bytes_out > 0,
+        EventKind::Name | EventKind::Request | EventKind::Packet => false,
+    }
 }

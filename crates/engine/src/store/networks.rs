@@ -1,11 +1,20 @@
-//! Rows about networks: defaults for new sandboxes, and what names resolved to.
+//! Rows about networks: defaults for new sandboxes, and what gateways leave to the next.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 use sandling_network::Pin;
+use serde::Deserialize;
 
 use super::{Store, StoreError};
-use crate::network::NetworkDefault;
+use crate::network::{Kept, NetworkDefault};
+
+/// What is in a row: it was only pins once.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Detail {
+    Pins(Vec<Pin>),
+    Kept(Kept),
+}
 
 impl Store {
     /// The default of a workspace, or of one of its templates.
@@ -38,30 +47,33 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps what a sandbox's gateway has pinned.
-    pub fn put_pins(&self, sandbox: &str, pins: &[Pin]) -> Result<(), StoreError> {
+    /// Keeps what a sandbox's gateway leaves to the next.
+    pub fn put_kept(&self, sandbox: &str, kept: &Kept) -> Result<(), StoreError> {
         // Before the connection is taken: others wait for it.
-        let detail = serde_json::to_string(pins)?;
+        let detail = serde_json::to_string(kept)?;
         self.connection()
             .prepare_cached("INSERT OR REPLACE INTO pins (sandbox, pinned_ms, detail) VALUES (?1, ?2, ?3)")?
             .execute(params![sandbox, Timestamp::now().as_millisecond(), detail])?;
         Ok(())
     }
 
-    /// What was pinned for a sandbox and still holds, with the time it has left.
-    pub fn pins(&self, sandbox: &str) -> Result<Vec<Pin>, StoreError> {
+    /// What a sandbox's gateway left: of its pins those that still hold, with the time they have left.
+    pub fn kept(&self, sandbox: &str) -> Result<Kept, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT pinned_ms, detail FROM pins WHERE sandbox = ?1")?;
         let found: Option<(i64, String)> =
             statement.query_row([sandbox], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let Some((pinned_ms, detail)) = found else { return Ok(Vec::new()) };
+        let Some((pinned_ms, detail)) = found else { return Ok(Kept::default()) };
         let passed = (Timestamp::now().as_millisecond() - pinned_ms).max(0) / 1000;
-        let mut pins: Vec<Pin> = serde_json::from_str(&detail)?;
-        pins.retain_mut(|pin| {
+        let mut kept = match serde_json::from_str(&detail)? {
+            Detail::Pins(pins) => Kept { pins, ..Kept::default() },
+            Detail::Kept(kept) => kept,
+        };
+        kept.pins.retain_mut(|pin| {
             pin.seconds = u32::try_from(i64::from(pin.seconds) - passed).unwrap_or(0);
             pin.seconds > 0
         });
-        Ok(pins)
+        Ok(kept)
     }
 }
 
@@ -74,11 +86,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("s.db")).unwrap();
         let pin = |seconds| Pin { name: "a.com".parse().unwrap(), address: [93, 184, 216, 34].into(), seconds };
-        assert!(store.pins("s").unwrap().is_empty());
-        store.put_pins("s", &[pin(100), pin(5)]).unwrap();
+        assert_eq!(store.kept("s").unwrap(), Kept::default());
+        let mut kept = Kept { pins: vec![pin(100), pin(5)], ..Kept::default() };
+        (kept.counts.sent_bytes, kept.counts.connections_open) = (7, 1);
+        store.put_kept("s", &kept).unwrap();
         store.connection().execute("UPDATE pins SET pinned_ms = pinned_ms - 10000", []).unwrap();
-        let left = store.pins("s").unwrap();
-        assert_eq!(left.len(), 1);
-        assert!((85..=90).contains(&left[0].seconds), "{left:?}");
+        let left = store.kept("s").unwrap();
+        assert_eq!(left.pins.len(), 1);
+        assert!((85..=90).contains(&left.pins[0].seconds), "{left:?}");
+        assert_eq!((left.counts.sent_bytes, left.counts.connections_open), (7, 0));
+    }
+
+    #[test]
+    fn a_row_of_pins_alone_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s.db")).unwrap();
+        let detail = r#"[{"name": "a.com", "address": "93.184.216.34", "seconds": 100}]"#;
+        let row = params!["s", Timestamp::now().as_millisecond(), detail];
+        store.connection().execute("INSERT INTO pins (sandbox, pinned_ms, detail) VALUES (?1, ?2, ?3)", row).unwrap();
+        assert_eq!(store.kept("s").unwrap().pins.len(), 1);
     }
 }

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use super::message::{self, Answer, Question};
 use super::pins::MOST_ADDRESSES;
 use super::resolver::{ResolveError, Resolver};
-use crate::event::{Event, EventKind, Failure, Verdict, add};
+use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::limits::Limits;
 use crate::name::HostName;
-use crate::policy::{Range, Refusal};
+use crate::policy::Refusal;
 use crate::rate::Bucket;
 use crate::shared::Shared;
 
@@ -60,8 +60,7 @@ impl DnsServer {
 
     /// Answers one message, or says nothing where an answer would help nobody.
     pub async fn answer(&self, shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
-        add(&shared.journal.counters.dns_queries);
-        shared.journal.totals.asked();
+        shared.journal.asked();
         let question = match message::read(bytes) {
             Ok(question) => question,
             Err(unreadable) => {
@@ -137,7 +136,7 @@ impl DnsServer {
         if let Err(why) = rules.name(name) {
             return Outcome::Refused(why);
         }
-        if let Some(range) = resolved.addresses.iter().find_map(|address| Range::refusing(*address, &rules.opened)) {
+        if let Some(range) = resolved.addresses.iter().find_map(|address| rules.refusing(*address)) {
             return Outcome::Refused(Refusal::Rebinding(range));
         }
         resolved.addresses.truncate(MOST_ADDRESSES);

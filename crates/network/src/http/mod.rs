@@ -5,6 +5,8 @@ mod host;
 mod place;
 mod proxy;
 mod scrub;
+mod search;
+mod sent;
 mod socket;
 
 pub(crate) use proxy::{relay_opened, relay_plain};

@@ -112,8 +112,8 @@ fn percent_encode(text: &str) -> String {
     out
 }
 
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    bytes.windows(wanted.len()).any(|window| window == wanted)
+pub fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window.first() == wanted.first() && window == wanted)
 }
 
 fn replace(bytes: &[u8], wanted: &[u8], by: &[u8]) -> Vec<u8> {

@@ -1,7 +1,8 @@
 //! The proxy itself: one server connection, the guest's requests one after another.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http_body_util::{Either, Full};
@@ -23,10 +24,13 @@ use zeroize::Zeroizing;
 use super::host::{self, Host};
 use super::place::{Placed, mentions, place};
 use super::scrub::{Scrubbed, Scrubber};
+use super::search::{Search, Searched};
+use super::sent::Sent;
 use super::socket::Frames;
 use crate::event::{EventKind, Verdict};
 use crate::name::HostName;
 use crate::policy::{Refusal, Shown};
+use crate::secret::SecretSet;
 use crate::tcp::{End, GuestStream, Prefixed, Session};
 
 const HTTP: u16 = 80;
@@ -43,18 +47,22 @@ struct Proxy<'a> {
     session: &'a Session,
     /// The name that TLS was opened for; none, if there is no TLS.
     opened: Option<HostName>,
-    server: tokio::sync::Mutex<SendRequest<Incoming>>,
+    server: tokio::sync::Mutex<SendRequest<Searched>>,
     /// A connection that goes on as another protocol.
     upgrade: Mutex<Option<Upgrade>>,
     /// All that the server was sent on this connection and must not repeat.
     spellings: Mutex<Vec<Zeroizing<Vec<u8>>>>,
     refused: Mutex<Option<Refusal>>,
+    /// A placeholder was found in a request's body.
+    found: Arc<AtomicBool>,
 }
 
 /// Both sides of a connection that goes on as another protocol.
 struct Upgrade {
     guest: OnUpgrade,
     server: OnUpgrade,
+    /// Where the sandbox has secrets.
+    sent: Option<Sent>,
     /// Where the server was sent secrets.
     frames: Option<Frames>,
 }
@@ -87,7 +95,7 @@ where
 
     let server = tokio::sync::Mutex::new(sender);
     let (upgrade, spellings, refused) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let proxy = Proxy { session, opened, server, upgrade, spellings, refused };
+    let proxy = Proxy { session, opened, server, upgrade, spellings, refused, found: Arc::default() };
     let mut http = hyper::server::conn::http1::Builder::new();
     http.preserve_header_case(true).half_close(true).auto_date_header(false).max_header_size(LONGEST_HEAD);
     http.timer(TokioTimer::new()).header_read_timeout(session.shared.limits().idle);
@@ -133,25 +141,31 @@ fn failed(error: hyper::Error) -> End {
 async fn go_on(upgrade: Upgrade) -> Result<End, End> {
     let (guest, server) = tokio::try_join!(upgrade.guest, upgrade.server).map_err(failed)?;
     let (mut guest, mut server) = (TokioIo::new(guest), TokioIo::new(server));
-    let Some(frames) = upgrade.frames else {
+    let (mut sent, mut frames) = (upgrade.sent, upgrade.frames);
+    if sent.is_none() && frames.is_none() {
         tokio::io::copy_bidirectional(&mut guest, &mut server).await?;
         return Ok(End::Done);
-    };
-    let (mut from_guest, mut to_guest) = tokio::io::split(guest);
+    }
+    let (from_guest, mut to_guest) = tokio::io::split(guest);
     let (from_server, mut to_server) = tokio::io::split(server);
-    let outward = async {
-        tokio::io::copy(&mut from_guest, &mut to_server).await?;
-        to_server.shutdown().await
-    };
-    tokio::try_join!(outward, scrub(from_server, &mut to_guest, frames))?;
+    let outward = pass(from_guest, &mut to_server, |bytes| {
+        sent.as_mut().map_or(Ok(()), |sent| sent.push(bytes))?;
+        Ok(bytes.to_vec())
+    });
+    let inward = pass(from_server, &mut to_guest, |bytes| match &mut frames {
+        Some(frames) => frames.push(bytes),
+        None => Ok(bytes.to_vec()),
+    });
+    tokio::try_join!(outward, inward)?;
     Ok(End::Done)
 }
 
-/// Passes frames on without the secrets in them.
-async fn scrub<R, W>(mut from: R, to: &mut W, mut frames: Frames) -> io::Result<()>
+/// Passes on what becomes of the bytes.
+async fn pass<R, W, F>(mut from: R, to: &mut W, mut become_of: F) -> io::Result<()>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
+    F: FnMut(&[u8]) -> Result<Vec<u8>, Refusal>,
 {
     let mut room = vec![0; 16 * 1024];
     loop {
@@ -159,7 +173,7 @@ where
         if count == 0 {
             return to.shutdown().await;
         }
-        to.write_all(&frames.push(&room[..count]).map_err(io::Error::other)?).await?;
+        to.write_all(&become_of(&room[..count]).map_err(io::Error::other)?).await?;
         to.flush().await?;
     }
 }
@@ -171,6 +185,11 @@ impl Proxy<'_> {
             // The guest was told; the connection ends properly so that it can read it.
             self.session.note(EventKind::Request, Verdict::Refused(why), None);
             return Ok(End::Done);
+        }
+        if self.found.load(Ordering::Relaxed) {
+            // The server had answered before.
+            self.session.note(EventKind::Request, Verdict::Refused(Refusal::SecretMisplaced), None);
+            return Err(End::Refused(Refusal::SecretMisplaced));
         }
         if let Some(upgrade) = take(&self.upgrade) {
             return go_on(upgrade).await;
@@ -187,29 +206,34 @@ impl Proxy<'_> {
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Answer, hyper::Error> {
         let (mut parts, body) = request.into_parts();
-        match self.admit(&mut parts) {
-            Ok((placed, upgrades)) => self.forward(Request::from_parts(parts, body), placed, upgrades).await,
+        let secrets = self.session.shared.secrets.borrow().clone();
+        match self.admit(&mut parts, &secrets) {
+            Ok((placed, upgrades)) => {
+                let search = Search::new(&secrets);
+                let sent = Some(search.clone()).filter(|search| upgrades && !search.is_idle()).map(Sent::new);
+                let body = Searched::new(body, search, self.found.clone());
+                self.forward(Request::from_parts(parts, body), placed, upgrades, sent).await
+            }
             Err(why) => Ok(self.refuse(why)),
         }
     }
 
     /// Judges a request, and makes it what the server gets.
-    fn admit(&self, parts: &mut Parts) -> Result<(Placed, bool), Refusal> {
+    fn admit(&self, parts: &mut Parts, secrets: &SecretSet) -> Result<(Placed, bool), Refusal> {
         let session = self.session;
         let port = session.destination.port;
         let usual = if self.opened.is_some() { HTTPS } else { HTTP };
         let host = host::read(parts, port, usual)?;
         let name = self.judge(host)?;
         let upgrades = host::upgrades(parts)?;
-        let secrets = session.shared.secrets.borrow().clone();
         let placed = match (&self.opened, &name) {
-            (Some(_), Some(name)) => place(&secrets, name, port, parts)?,
-            _ if mentions(&secrets, parts) => return Err(Refusal::SecretMisplaced),
+            (Some(_), Some(name)) => place(secrets, name, port, parts)?,
+            _ if mentions(secrets, parts) => return Err(Refusal::SecretMisplaced),
             _ => Placed::default(),
         };
         let known = self.remember(&placed);
-        if upgrades && known {
-            // What the server says is searched, so it must be readable.
+        if upgrades && (known || !secrets.is_empty()) {
+            // What both say is searched, so it must be readable.
             parts.headers.remove(SEC_WEBSOCKET_EXTENSIONS);
         }
         without_hops(&mut parts.headers, upgrades);
@@ -239,14 +263,14 @@ impl Proxy<'_> {
             (Some(_), _) => Err(Refusal::HostDiffers),
             (None, Host::Name(name)) => {
                 session.judge_quietly(Shown::Name(&name))?;
-                session.shared.learn(Some(&name), session.destination.address, session.destination.port);
+                session.shared.learn(&session.destination, Shown::Name(&name));
                 session.shows(name.clone());
                 Ok(Some(name))
             }
             (None, Host::Address(address)) if address != session.destination.address => Err(Refusal::HostDiffers),
             (None, Host::Address(_) | Host::Unsaid) => {
                 session.judge_quietly(Shown::Nameless)?;
-                session.shared.learn(None, session.destination.address, session.destination.port);
+                session.shared.learn(&session.destination, Shown::Nameless);
                 Ok(None)
             }
         }
@@ -254,14 +278,18 @@ impl Proxy<'_> {
 
     async fn forward(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<Searched>,
         placed: Placed,
         upgrades: bool,
+        sent: Option<Sent>,
     ) -> Result<Answer, hyper::Error> {
         let guest = upgrades.then(|| hyper::upgrade::on(&mut request));
         let mut server = self.server.lock().await;
         server.ready().await?;
-        let mut response = server.send_request(request).await?;
+        let mut response = match server.send_request(request).await {
+            Err(_) if self.found.load(Ordering::Relaxed) => return Ok(self.refuse(Refusal::SecretMisplaced)),
+            answered => answered?,
+        };
         let scrubber = (!placed.spellings.is_empty()).then(|| Scrubber::new(placed.spellings));
         if let Some(scrubber) = &scrubber {
             if !readable(response.headers()) {
@@ -277,7 +305,7 @@ impl Proxy<'_> {
                 if frames.is_some() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
                     return Ok(self.refuse(Refusal::AnswerEncoded));
                 }
-                let upgrade = Upgrade { guest, server: hyper::upgrade::on(&mut response), frames };
+                let upgrade = Upgrade { guest, server: hyper::upgrade::on(&mut response), sent, frames };
                 *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
             }
             // Nobody asked for it.

@@ -7,11 +7,11 @@ use super::scrub::Scrubber;
 use crate::policy::Refusal;
 
 const LAST: u8 = 0x80;
-const RESERVED: u8 = 0x70;
+pub const RESERVED: u8 = 0x70;
 const OPCODE: u8 = 0x0f;
 const CONTINUED: u8 = 0;
-const CONTROL: u8 = 0x08;
-const MASKED: u8 = 0x80;
+pub const CONTROL: u8 = 0x08;
+pub const MASKED: u8 = 0x80;
 /// The longest control frame.
 const LONGEST_CONTROL: u64 = 125;
 
@@ -112,17 +112,21 @@ fn header(bytes: &[u8]) -> Result<Option<Header>, Refusal> {
     if first & RESERVED != 0 || second & MASKED != 0 {
         return Err(Refusal::AnswerEncoded);
     }
-    let left = match (second, length) {
-        (126, [a, b]) => u64::from(u16::from_be_bytes([*a, *b])),
-        (127, [a, b, c, d, e, f, g, h]) => u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
-        (126 | 127, _) => return Ok(None),
-        (short, _) => u64::from(*short),
-    };
+    let Some((left, _)) = payload_length(*second, length) else { return Ok(None) };
     let header = Header { opcode: first & OPCODE, last: first & LAST != 0, left };
     if header.opcode & CONTROL != 0 && (left > LONGEST_CONTROL || !header.last) {
         return Err(Refusal::AnswerEncoded);
     }
     Ok(Some(header))
+}
+
+/// How long a frame's payload is, and what comes after that in its header; nothing, if it is not yet whole.
+pub fn payload_length(second: u8, after: &[u8]) -> Option<(u64, &[u8])> {
+    match second & !MASKED {
+        126 => after.split_first_chunk().map(|(length, rest)| (u16::from_be_bytes(*length).into(), rest)),
+        127 => after.split_first_chunk().map(|(length, rest)| (u64::from_be_bytes(*length), rest)),
+        short => Some((short.into(), after)),
+    }
 }
 
 fn write(first: u8, payload: &[u8], out: &mut Vec<u8>) {

@@ -1,6 +1,7 @@
 //! The policy itself and the decisions it makes.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -50,12 +51,14 @@ pub enum TlsMode {
     Inspected,
 }
 
-/// A policy together with what the operator opened.
+/// A policy together with what the operator opened and what is the host's own.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     pub policy: Policy,
     /// Networks outside the public internet that the operator, not the client, opened.
     pub opened: Vec<Ipv4Net>,
+    /// The host's own addresses, public ones too.
+    pub host: Arc<[Ipv4Addr]>,
 }
 
 /// On what ground an address may be connected to.
@@ -111,9 +114,14 @@ impl Rules {
         }
     }
 
+    /// The range that refuses `address` whatever the policy says.
+    pub fn refusing(&self, address: Ipv4Addr) -> Option<Range> {
+        Range::refusing(address, &self.opened, &self.host)
+    }
+
     /// May `port` of `address` be connected to, given the `names` it was resolved for?
     pub fn address(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
-        if let Some(range) = Range::refusing(address, &self.opened) {
+        if let Some(range) = self.refusing(address) {
             return Err(Refusal::Range(range));
         }
         if self.policy.mode == Mode::Deny {
@@ -183,7 +191,7 @@ mod tests {
 
     fn rules(entries: &[&str]) -> Rules {
         let policy = Policy::allow(entries.iter().map(|text| text.parse().unwrap()));
-        Rules { policy, opened: Vec::new() }
+        Rules { policy, ..Rules::default() }
     }
 
     fn names(texts: &[&str]) -> Vec<HostName> {
@@ -191,7 +199,7 @@ mod tests {
     }
 
     fn open() -> Rules {
-        Rules { policy: Policy::of(Mode::Open), opened: Vec::new() }
+        Rules { policy: Policy::of(Mode::Open), ..Rules::default() }
     }
 
     #[test]
@@ -295,7 +303,7 @@ mod tests {
         let mode = prop_oneof![Just(Mode::Deny), Just(Mode::Allow), Just(Mode::Open), Just(Mode::Learn)];
         (mode, prop::collection::vec(entry, 0..5)).prop_map(|(mode, entries)| {
             let allow = entries.iter().map(|text| text.parse().unwrap()).collect();
-            Rules { policy: Policy { mode, allow, ..Policy::default() }, opened: Vec::new() }
+            Rules { policy: Policy { mode, allow, ..Policy::default() }, ..Rules::default() }
         })
     }
 
@@ -305,6 +313,13 @@ mod tests {
             let address = Ipv4Addr::from(bits);
             let answer = rules.address(address, port, &names(&["a.com", "b.com", "x.a.com"]));
             prop_assert!(Range::of_v4(address).is_none() || answer.is_err());
+        }
+
+        #[test]
+        fn no_policy_of_a_client_reaches_the_host(mut rules in any_rules(), bits: u32, port: u16) {
+            let address = Ipv4Addr::from(bits);
+            rules.host = [address].into();
+            prop_assert!(rules.address(address, port, &names(&["a.com", "b.com", "x.a.com"])).is_err());
         }
 
         #[test]

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use super::decide::Policy;
+use serde::{Deserialize, Serialize};
+
+use super::decide::{Policy, Shown};
 use super::entry::{Entry, NAMED_PORTS, Ports, Target};
 use super::preset::Preset;
 use crate::name::HostName;
@@ -12,22 +14,41 @@ use crate::name::HostName;
 const MOST: usize = 4096;
 
 /// Destinations that were connected to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learned {
     names: BTreeSet<(HostName, u16)>,
     addresses: BTreeSet<(Ipv4Addr, u16)>,
 }
 
 impl Learned {
-    /// `port` of `name` was connected to.
-    pub fn name(&mut self, name: HostName, port: u16) {
+    /// `port` of `address` was connected to, and this was shown. Without a name it may have meant any of the `names`
+    /// that the address was resolved for; they must be resolved again, and where that is not enough the address is
+    /// needed besides.
+    pub fn connection(&mut self, address: Ipv4Addr, port: u16, shown: Shown<'_>, names: &[HostName]) {
+        if let Shown::Name(name) = shown {
+            return self.name(name.clone(), port);
+        }
+        for name in names {
+            self.name(name.clone(), port);
+        }
+        let by_name = shown == Shown::OtherProtocol && !NAMED_PORTS.contains(&port);
+        if names.is_empty() || !by_name {
+            self.address(address, port);
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.names.len() + self.addresses.len()
+    }
+
+    fn name(&mut self, name: HostName, port: u16) {
         if self.names.len() < MOST {
             self.names.insert((name, port));
         }
     }
 
-    /// `port` of `address` was connected to without a name.
-    pub fn address(&mut self, address: Ipv4Addr, port: u16) {
+    fn address(&mut self, address: Ipv4Addr, port: u16) {
         if self.addresses.len() < MOST {
             self.addresses.insert((address, port));
         }
@@ -64,7 +85,7 @@ impl Learned {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::decide::{Ground, Rules, Shown};
+    use super::super::decide::{Ground, Rules};
     use super::*;
 
     #[test]
@@ -80,6 +101,27 @@ mod tests {
         assert_eq!(text, ["pypi", "example.com", "github.com:22", "93.184.216.34:8080"]);
     }
 
+    #[test]
+    fn what_shows_no_name_is_allowed_by_those_it_was_resolved_for() {
+        let (address, names) = (Ipv4Addr::new(93, 184, 216, 34), ["db.example.com".parse().unwrap()]);
+        for (shown, port, names, expected) in [
+            (Shown::OtherProtocol, 5432, &names[..], &["db.example.com:5432"][..]),
+            (Shown::OtherProtocol, 443, &names, &["db.example.com", "93.184.216.34:443"]),
+            (Shown::Nameless, 5432, &names, &["db.example.com:5432", "93.184.216.34:5432"]),
+            (Shown::OtherProtocol, 5432, &[], &["93.184.216.34:5432"]),
+        ] {
+            let mut learned = Learned::default();
+            learned.connection(address, port, shown, names);
+            let policy = learned.policy();
+            let text: Vec<String> = policy.allow.iter().map(ToString::to_string).collect();
+            assert_eq!(text, expected);
+            let rules = Rules { policy, ..Rules::default() };
+            assert!(names.iter().all(|name| rules.name(name).is_ok()));
+            let ground = rules.address(address, port, names).unwrap();
+            assert_eq!(rules.shown(ground, port, shown, names), Ok(()), "{shown:?} on {port}");
+        }
+    }
+
     proptest! {
         #[test]
         fn what_was_learned_is_allowed(seen in prop::collection::vec(("[a-z]{1,3}\\.com", 1u16..100), 0..20)) {
@@ -87,7 +129,7 @@ mod tests {
             for (name, port) in &seen {
                 learned.name(name.parse().unwrap(), *port);
             }
-            let rules = Rules { policy: learned.policy(), opened: Vec::new() };
+            let rules = Rules { policy: learned.policy(), ..Rules::default() };
             for (name, port) in seen {
                 let pinned: Vec<HostName> = vec![name.parse().unwrap()];
                 prop_assert!(rules.name(&pinned[0]).is_ok());

@@ -2,7 +2,7 @@
 //!
 //! Two questions are asked. May this name be resolved? And may this address and port be connected to, given the names
 //! it was resolved for, and, once the guest has shown one in TLS or HTTP, given that name? Ranges that are not the
-//! public internet are refused before any list is read; only the operator opens them.
+//! public internet, and the host's own addresses, are refused before any list is read; only the operator opens them.
 
 mod decide;
 mod entry;

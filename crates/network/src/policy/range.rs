@@ -25,6 +25,8 @@ pub enum Range {
     Reserved,
     /// Any IPv6 address: the gateway carries none.
     Ipv6,
+    /// The host's own, of whatever kind.
+    Host,
 }
 
 /// The metadata endpoints of clouds, inside other ranges or not: AWS, Google and Azure; AWS containers; Alibaba;
@@ -78,12 +80,16 @@ impl Range {
         SPECIAL.iter().find(|(net, length, _)| contains(*net, *length, address)).map(|(_, _, range)| *range)
     }
 
-    /// The range that refuses `address`, given what the operator opened. A metadata address is opened only by naming
-    /// it alone: whoever opens a whole range did not think of it.
-    pub fn refusing(address: Ipv4Addr, opened: &[Ipv4Net]) -> Option<Range> {
-        let range = Range::of_v4(address)?;
-        let open =
-            opened.iter().any(|net| net.contains(&address) && (range != Range::Metadata || net.prefix_len() == 32));
+    /// The range that refuses `address`, given what the operator opened and what the `host` has. A metadata address, or
+    /// one of the host's, is opened only by naming it alone: whoever opens a whole range did not think of it.
+    pub fn refusing(address: Ipv4Addr, opened: &[Ipv4Net], host: &[Ipv4Addr]) -> Option<Range> {
+        let range = match Range::of_v4(address) {
+            Some(Range::Metadata) => Range::Metadata,
+            _ if host.contains(&address) => Range::Host,
+            range => range?,
+        };
+        let alone = matches!(range, Range::Metadata | Range::Host);
+        let open = opened.iter().any(|net| net.contains(&address) && (!alone || net.prefix_len() == 32));
         (!open).then_some(range)
     }
 }
@@ -123,6 +129,7 @@ impl fmt::Display for Range {
             Range::Documentation => "a documentation address",
             Range::Reserved => "a reserved address",
             Range::Ipv6 => "an IPv6 address",
+            Range::Host => "an address of the host itself",
         })
     }
 }
@@ -194,9 +201,19 @@ mod tests {
     #[test]
     fn opening_a_range_does_not_open_the_metadata_in_it() {
         let all: Ipv4Net = "0.0.0.0/0".parse().unwrap();
-        assert_eq!(Range::refusing(v4("169.254.1.1"), &[all]), None);
-        assert_eq!(Range::refusing(v4("169.254.169.254"), &[all]), Some(Range::Metadata));
-        assert_eq!(Range::refusing(v4("169.254.169.254"), &["169.254.169.254/32".parse().unwrap()]), None);
+        assert_eq!(Range::refusing(v4("169.254.1.1"), &[all], &[]), None);
+        assert_eq!(Range::refusing(v4("169.254.169.254"), &[all], &[]), Some(Range::Metadata));
+        assert_eq!(Range::refusing(v4("169.254.169.254"), &["169.254.169.254/32".parse().unwrap()], &[]), None);
+    }
+
+    #[test]
+    fn the_hosts_own_addresses_are_opened_one_by_one() {
+        for own in ["45.33.32.156", "10.1.2.3"].map(v4) {
+            assert_eq!(Range::refusing(own, &[], &[own]), Some(Range::Host));
+            assert_eq!(Range::refusing(own, &["0.0.0.0/0".parse().unwrap()], &[own]), Some(Range::Host));
+            assert_eq!(Range::refusing(own, &[Ipv4Net::from(own)], &[own]), None);
+        }
+        assert_eq!(Range::refusing(v4("45.33.32.157"), &[], &[v4("45.33.32.156")]), None);
     }
 
     proptest! {

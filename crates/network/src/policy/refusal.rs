@@ -53,6 +53,8 @@ pub enum Refusal {
     SilentTooLong,
     #[error("too many connections")]
     Connections,
+    #[error("too many new connections at once")]
+    ConnectionRate,
     #[error("the limit of bytes out is reached")]
     BytesOut,
     #[error("UDP is carried for DNS only")]
@@ -67,6 +69,10 @@ pub enum Refusal {
     Fragment,
     #[error("the sender's address is not the sandbox's own")]
     Spoofed,
+    #[error("the frame cannot be read")]
+    FrameMalformed,
+    #[error("the frame is longer than the network takes")]
+    FrameOversized,
     #[error("the secret is not bound to this host")]
     SecretElsewhere,
     #[error("a secret is placed only in headers and queries of HTTPS requests")]

@@ -19,7 +19,7 @@ mod traffic;
 pub(crate) use dial::{dial, hang_up};
 pub(crate) use open::segment;
 pub(crate) use prefixed::Prefixed;
-pub(crate) use session::{End, Session};
+pub(crate) use session::{Destination, End, Session};
 pub(crate) use stream::GuestStream;
 pub use table::Flow;
 pub(crate) use table::Table;

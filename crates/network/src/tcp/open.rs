@@ -46,44 +46,46 @@ fn reset(shared: &Shared, packet: &[u8]) {
 }
 
 fn open(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) {
-    match admit(shared, &segment) {
-        Ok(Some(destination)) => start(shared, &segment, packet, destination),
-        // A guest that floods is not answered: it would only flood more.
-        Ok(None) => {}
-        Err((why, names)) => {
-            let event = Event::new(EventKind::Connect, Verdict::Refused(why));
-            shared.journal.write(event.of_name(names).at_address(segment.to, Some(segment.to_port)));
-            reset(shared, packet);
-        }
+    let (why, name) = match admit(shared, &segment) {
+        Ok(destination) => return start(shared, &segment, packet, destination),
+        Err(refused) => refused,
+    };
+    let event = Event::new(EventKind::Connect, Verdict::Refused(why)).of_name(name);
+    let event = event.at_address(segment.to, Some(segment.to_port));
+    // A guest that floods is not answered: it would only flood more.
+    if why == Refusal::ConnectionRate {
+        return shared.journal.sample(event);
     }
+    shared.journal.write(event);
+    reset(shared, packet);
 }
 
 type Refused = (Refusal, Option<crate::HostName>);
 
-/// Judges a request for a connection. Nothing in it is the answer to a flood.
-fn admit(shared: &Shared, segment: &Segment) -> Result<Option<Destination>, Refused> {
+/// Judges a request for a connection.
+fn admit(shared: &Shared, segment: &Segment) -> Result<Destination, Refused> {
     let (connections, opening) = shared.table.count();
     let limits = shared.limits();
     if connections >= limits.connections {
         return Err((Refusal::Connections, None));
     }
     if opening >= limits.connecting || !shared.meters.opening() {
-        return Ok(None);
+        return Err((Refusal::ConnectionRate, None));
     }
     let (address, port) = (segment.to, segment.to_port);
     if address == shared.ends.gateway_address && port == DNS {
-        return Ok(Some(Destination { address, port, names: Vec::new(), ground: Ground::Open, peer: None }));
+        return Ok(Destination { address, port, names: Vec::new(), ground: Ground::Open, peer: None });
     }
     if let Some(peer) = shared.peers.peer(address) {
         let names = vec![peer.name.clone()];
-        return Ok(Some(Destination { address, port, names, ground: Ground::Open, peer: Some(peer) }));
+        return Ok(Destination { address, port, names, ground: Ground::Open, peer: Some(peer) });
     }
     if shared.meters.is_spent() {
         return Err((Refusal::BytesOut, None));
     }
     let names = shared.pins.names(address);
     match shared.rules().address(address, port, &names) {
-        Ok(ground) => Ok(Some(Destination { address, port, names, ground, peer: None })),
+        Ok(ground) => Ok(Destination { address, port, names, ground, peer: None }),
         Err(why) => Err((why, only(&names))),
     }
 }

@@ -154,7 +154,7 @@ impl Session {
             Greeting::Other | Greeting::Unsure => {
                 self.judge(Shown::OtherProtocol)?;
                 self.set_seen(None, Protocol::Other);
-                self.shared.learn(None, self.destination.address, self.destination.port);
+                self.shared.learn(&self.destination, Shown::OtherProtocol);
                 self.relay(stream, &first).await
             }
         }
@@ -238,11 +238,11 @@ impl Session {
         let Some(name) = hello.name else {
             self.judge(Shown::Nameless)?;
             self.set_seen(None, Protocol::SealedTls);
-            self.shared.learn(None, self.destination.address, self.destination.port);
+            self.shared.learn(&self.destination, Shown::Nameless);
             return self.relay(stream, &first).await;
         };
         self.judge(Shown::Name(&name))?;
-        self.shared.learn(Some(&name), self.destination.address, self.destination.port);
+        self.shared.learn(&self.destination, Shown::Name(&name));
         match (self.must_open(&name), self.shared.interceptor()) {
             (false, _) => {
                 self.set_seen(Some(name), Protocol::SealedTls);

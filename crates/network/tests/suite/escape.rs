@@ -11,6 +11,7 @@ use sandling_network::policy::{Mode, Policy, Range, Refusal, TlsMode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::isolated;
+use crate::namespace::ip;
 use crate::world::{SHARED, STRANGER, World, allow, exchange, say};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n";
@@ -184,7 +185,18 @@ isolated! {
         let answer = world.https("example.com", "GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n").await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
         world.refused(EventKind::Request, Refusal::HostDiffers).await;
+        assert!(world.https("evil.com", GET).await.is_err());
+        world.refused(EventKind::Name, Refusal::NotListed).await;
         assert_eq!(world.requests().len(), 1);
+    }
+
+    async fn host_differs_from_sni_where_tls_is_sealed() {
+        let mut world = example().await;
+        assert!(world.https("evil.com", GET).await.is_err());
+        world.refused(EventKind::Name, Refusal::NotListed).await;
+        // What is inside is not seen: that is what inspection is for.
+        let answer = world.https("example.com", "GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n").await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
     async fn http2_inside_inspected_tls() {
@@ -289,6 +301,29 @@ isolated! {
             connecting_fails(&world, world.guest.ends.gateway_address, 80).await;
         }
         assert!(world.nobody_was_reached().await);
+    }
+
+    async fn a_public_address_of_the_host() {
+        let mut world = World::new(allow(&["0.0.0.0/0", "home.com"])).await;
+        world.zone.lock().unwrap().insert("home.com".to_owned(), vec![STRANGER]);
+        let before = world.guest.connect(STRANGER, 7).await.unwrap();
+        ip(&["address", "add", &format!("{STRANGER}/32"), "dev", "lo"]);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        while world.guest.connect(STRANGER, 80).await.is_ok() {
+            assert!(tokio::time::Instant::now() < deadline, "the host is still reached");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        world.refused(EventKind::Connect, Refusal::Range(Range::Host)).await;
+        assert!(before.reset().await, "a connection to the host goes on");
+        assert!(world.guest.resolve("home.com").await.is_empty());
+        world.refused(EventKind::Dns, Refusal::Rebinding(Range::Host)).await;
+        world.guest.connect(SHARED, 80).await.expect("what is not the host's is reached");
+
+        let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        world.start(Policy::of(Mode::Open), |config| config.opened = networks(&["45.33.0.0/16"]));
+        connecting_fails(&world, STRANGER, 80).await;
+        world.start(Policy::of(Mode::Open), |config| config.opened = networks(&["45.33.32.156/32"]));
+        world.guest.connect(STRANGER, 80).await.expect("the operator opened it");
     }
 
     async fn dns_to_another_server() {

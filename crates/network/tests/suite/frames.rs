@@ -164,6 +164,7 @@ isolated! {
         world.guest.inject(&echo(ends.gateway_address, &as_other)).await;
         assert!(world.guest.frame_within(Duration::from_millis(300), icmp_of).await.is_none());
         assert_eq!(world.gateway().stats().spoofed, 2);
+        world.refused(EventKind::Packet, Refusal::Spoofed).await;
         gateway_lives(&mut world).await;
     }
 
@@ -223,6 +224,7 @@ isolated! {
         }
         gateway_lives(&mut world).await;
         assert_eq!(world.gateway().stats().fragments, 3);
+        world.refused(EventKind::Packet, Refusal::Fragment).await;
         assert_eq!(world.gateway().stats().dns_queries, 0);
     }
 
@@ -247,6 +249,9 @@ isolated! {
         let stats = world.gateway().stats();
         assert_eq!(stats.oversized, 3);
         assert!(stats.malformed > 60, "{stats:?}");
+        assert!(stats.packets_refused > 60, "{stats:?}");
+        world.refused(EventKind::Packet, Refusal::FrameMalformed).await;
+        world.refused(EventKind::Packet, Refusal::FrameOversized).await;
     }
 
     async fn dhcp_always_gives_the_same_lease() {

@@ -55,7 +55,7 @@ isolated! {
     }
 
     async fn syn_flood() {
-        let world = World::with(Policy::of(Mode::Open), |config| {
+        let mut world = World::with(Policy::of(Mode::Open), |config| {
             config.limits.connections_per_second = 10;
             config.limits.connecting = 16;
         })
@@ -68,6 +68,11 @@ isolated! {
         assert!(stats.connections_open <= 110, "{stats:?}");
         let visits = world.log.lock().unwrap().visits.len();
         assert!(visits <= 110, "{visits} connections were opened for a flood");
+        // All are counted, and one each second is told.
+        assert!(stats.connections_refused > 2000, "{stats:?}");
+        let told = world.refused(EventKind::Connect, Refusal::ConnectionRate).await;
+        assert_eq!((told.address, told.port), (Some(STRANGER.into()), Some(80)));
+        assert_eq!(world.gateway().stats().events_lost, 0);
         // A guest that floods can still be served once it stops.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         world.guest.connect(SHARED, 7).await.expect("served after the flood");
@@ -184,6 +189,7 @@ isolated! {
         assert_eq!(count(EventKind::Dns, Verdict::Refused(Refusal::PolicyDenies)), 1);
         assert_eq!(count(EventKind::Connect, Verdict::Allowed), 1);
         assert_eq!((totals.dns_queries(), totals.bytes_out(), totals.bytes_in()), (1, 5, 5));
+        assert_eq!(totals.events_lost(), 0);
     }
 
     async fn events_do_not_pile_up() {

@@ -16,11 +16,15 @@ pub fn run(path: &str, test: impl Future<Output = ()>) {
     if std::env::var_os(INSIDE).is_none() {
         return enter(path);
     }
-    for arguments in [&["link", "set", "lo", "up"][..], &["route", "add", "local", "0.0.0.0/0", "dev", "lo"]] {
-        assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
-    }
+    ip(&["link", "set", "lo", "up"]);
+    ip(&["route", "add", "local", "0.0.0.0/0", "dev", "lo"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test took too long") });
+}
+
+/// Changes something of the namespace.
+pub fn ip(arguments: &[&str]) {
+    assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
 }
 
 fn enter(path: &str) {

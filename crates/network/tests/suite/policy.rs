@@ -9,6 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::isolated;
 use crate::world::{SHARED, World, allow, exchange};
 
+/// Where git.code.com is.
+const CODE: Ipv4Addr = Ipv4Addr::new(140, 82, 121, 4);
+
 const GET: &str = "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n";
 
 isolated! {
@@ -79,7 +82,7 @@ isolated! {
     }
 
     async fn learning_yields_the_policy_that_would_have_done() {
-        let world = World::new(Policy::of(Mode::Learn)).await;
+        let mut world = World::new(Policy::of(Mode::Learn)).await;
         let steps = async |world: &World| -> std::io::Result<()> {
             world.guest.resolve("example.com").await;
             world.guest.resolve("other.com").await;
@@ -88,15 +91,23 @@ isolated! {
             let mut raw = world.guest.connect(SHARED, 7).await?;
             raw.write_all(b"\0raw").await?;
             raw.read_u8().await?;
+            // A server that speaks first, at a name of its own.
+            world.guest.resolve("git.code.com").await;
+            let mut git = world.guest.connect(CODE, 22).await?;
+            git.read_u8().await?;
             Ok(())
         };
+        world.zone.lock().unwrap().insert("git.code.com".to_owned(), vec![CODE]);
         steps(&world).await.unwrap();
         let learned = world.gateway().learned();
-        let text: Vec<String> = learned.allow.iter().map(ToString::to_string).collect();
-        assert_eq!(text, ["example.com", "other.com", "93.184.216.34:7"]);
-        world.gateway().set_policy(learned);
+        let text: Vec<String> = learned.policy().allow.iter().map(ToString::to_string).collect();
+        // One without a name may have meant any that its address was resolved for.
+        assert_eq!(text, ["example.com:7", "example.com", "git.code.com:22", "other.com:7", "other.com"]);
+        world.gateway().set_policy(learned.policy());
         steps(&world).await.expect("what was learned is enough");
         assert!(world.guest.connect(SHARED, 22).await.is_err(), "and no more than that");
+        world.start(Policy::of(Mode::Learn), |config| config.learned = learned.clone());
+        assert_eq!(world.gateway().learned(), learned, "the next gateway knows what the last one learned");
     }
 
     async fn every_decision_is_an_event() {

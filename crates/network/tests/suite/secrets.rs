@@ -82,6 +82,34 @@ isolated! {
         assert!(world.requests().is_empty());
     }
 
+    async fn a_placeholder_in_a_body_is_refused() {
+        let mut world = world().await;
+        let post = |body: &str| {
+            let head = format!("POST /read HTTP/1.1\r\nHost: api.example.com\r\nContent-Length: {}\r\n\r\n", body.len());
+            head + body
+        };
+        let harmless = "x".repeat(100_000);
+        assert!(world.https("api.example.com", &post(&harmless)).await.unwrap().starts_with("HTTP/1.1 200"));
+        assert!(world.requests()[0].ends_with(&harmless), "a body passes as it is");
+        let with_key = post(&format!("{harmless}{{\"key\": \"{PLACEHOLDER}\"}}"));
+        let (head, rest) = with_key.split_at(with_key.len() - 12);
+        for plain in [false, true] {
+            let answer = if plain {
+                world.http(SHARED, 80, &with_key).await
+            } else {
+                let mut stream = world.tls(SHARED, "api.example.com").await.unwrap();
+                use tokio::io::AsyncWriteExt;
+                stream.write_all(head.as_bytes()).await.unwrap();
+                stream.flush().await.unwrap();
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                say(&mut stream, rest).await
+            };
+            assert!(answer.as_ref().is_ok_and(|answer| answer.starts_with("HTTP/1.1 403")), "{answer:?}");
+            world.refused(EventKind::Request, Refusal::SecretMisplaced).await;
+        }
+        assert_eq!(world.requests().len(), 1, "{:?}", world.requests());
+    }
+
     async fn an_answer_that_cannot_be_searched_is_refused() {
         let mut world = world().await;
         let answer = world.https("api.example.com", &request("/gzip", &format!("X-Key: {PLACEHOLDER}"))).await.unwrap();
@@ -161,9 +189,26 @@ isolated! {
         let mut stream = world.tls(SHARED, "api.example.com").await.unwrap();
         assert!(say(&mut stream, &request("/socket", &upgrade)).await.unwrap().starts_with("HTTP/1.1 101"));
         assert!(!world.requests()[0].to_ascii_lowercase().contains("deflate"), "{:?}", world.requests());
-        stream.write_all(b"\xc1\x03abc").await.unwrap();
+        // The test's server repeats the mask, too, which a server must not.
+        stream.write_all(b"\x81\x83\0\0\0\0abc").await.unwrap();
         assert!(stream.read_u8().await.is_err());
         world.event(EventKind::Close, |event| event.verdict == Verdict::Refused(Refusal::AnswerEncoded)).await;
+    }
+
+    async fn a_placeholder_in_a_websocket_is_refused() {
+        let mut world = world().await;
+        use tokio::io::AsyncWriteExt;
+        let mut stream = world.tls(SHARED, "api.example.com").await.unwrap();
+        let upgrade = request("/socket", "Upgrade: websocket\r\nConnection: Upgrade");
+        assert!(say(&mut stream, &upgrade).await.unwrap().starts_with("HTTP/1.1 101"));
+        stream.write_all(b"\x81\x02hi").await.unwrap();
+        let mut echo = [0; 4];
+        stream.read_exact(&mut echo).await.unwrap();
+        let masked = PLACEHOLDER.bytes().map(|byte| byte ^ 7);
+        let head = [0x81, 0x80 | PLACEHOLDER.len() as u8, 7, 7, 7, 7];
+        stream.write_all(&head.into_iter().chain(masked).collect::<Vec<_>>()).await.unwrap();
+        assert!(stream.read_u8().await.is_err(), "it came back");
+        world.event(EventKind::Close, |event| event.verdict == Verdict::Refused(Refusal::SecretMisplaced)).await;
     }
 
     async fn only_http1_is_offered_where_a_secret_is() {

@@ -158,8 +158,12 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, log: Log) {
                 _ => return,
             }
         };
-        let head = String::from_utf8_lossy(&read[..end]).into_owned();
+        let mut head = String::from_utf8_lossy(&read[..end]).into_owned();
         read.drain(..end);
+        if head.starts_with("POST /read") {
+            let Some(body) = body(&mut stream, &mut read, &head).await else { return };
+            head += &body;
+        }
         log.lock().unwrap().requests.push(head.clone());
         if stream.write_all(&answer(&head)).await.is_err() {
             return;
@@ -172,6 +176,20 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, log: Log) {
             return;
         }
     }
+}
+
+/// The body of a request, by its length; nothing, if it does not come whole.
+async fn body<S: AsyncRead + Unpin>(stream: &mut S, read: &mut Vec<u8>, head: &str) -> Option<String> {
+    let lower = head.to_ascii_lowercase();
+    let length: usize = lower.lines().find_map(|line| line.strip_prefix("content-length: "))?.parse().ok()?;
+    while read.len() < length {
+        let mut room = [0; 4096];
+        match stream.read(&mut room).await {
+            Ok(count) if count > 0 => read.extend_from_slice(&room[..count]),
+            _ => return None,
+        }
+    }
+    Some(String::from_utf8_lossy(&read.drain(..length).collect::<Vec<_>>()).into_owned())
 }
 
 fn answer(head: &str) -> Vec<u8> {

@@ -60,7 +60,10 @@ class NetworkUsage:
     dns_queries: int = 0
     dns_refused: int = 0
     requests_refused: int = 0
+    #: Also frames that were dropped: damaged, too long, in fragments or under another's name.
     packets_refused: int = 0
+    #: Decisions that are no event, because there were too many at once.
+    events_lost: int = 0
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> NetworkUsage:

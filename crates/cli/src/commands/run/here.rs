@@ -42,7 +42,7 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     };
     let made = SandboxView::from(sandbox.info());
     let report = execute(&sandbox, options, code, &mut signals).await;
-    let learned = sandbox.learned_policy().filter(|_| options.reach.network == Some(ModeChoice::Learn));
+    let learned = (options.reach.network == Some(ModeChoice::Learn)).then(|| sandbox.learned_policy());
     for finding in &code.advice {
         engine.record(sandbox.id(), DEFAULT_WORKSPACE, "advice", serde_json::to_value(finding)?)?;
     }

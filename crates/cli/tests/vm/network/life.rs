@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sandling_engine::network::LimitWish;
 use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkWish, Sandbox};
 use sandling_network::policy::{Mode, Policy, Refusal};
 use sandling_network::{EventKind, Verdict};
@@ -38,6 +39,15 @@ async fn is_cut(sandbox: &Arc<Sandbox>) -> bool {
 
 async fn set(sandbox: &Sandbox, policy: Policy) {
     sandbox.change_network(NetworkChange { policy: Some(policy), ..NetworkChange::default() }).await.unwrap();
+}
+
+/// Whether a server that takes everything got so many bytes.
+async fn send(sandbox: &Arc<Sandbox>, bytes: usize) -> bool {
+    let code = format!(
+        "import socket; s = socket.create_connection(('example.com', 9)); s.sendall(bytes({bytes})); s.shutdown(1); \
+         print(len(s.recv(8)))"
+    );
+    shell(sandbox, &format!("python3 -c \"{code}\"")).await.stdout == "8\n"
 }
 
 isolated! {
@@ -126,10 +136,41 @@ isolated! {
         let sandbox = world.sandbox(&[], &[]).await;
         set(&sandbox, Policy::of(Mode::Learn)).await;
         assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, "http://169.254.169.254/").await), ("200".into(), "000".into()));
-        let learned = sandbox.learned_policy().unwrap();
+        let learned = sandbox.learned_policy();
         assert_eq!(learned, allow(&["example.com"]));
         set(&sandbox, learned).await;
         assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, "http://other.com/").await), ("200".into(), "000".into()));
+        world.engine.close().await;
+    }
+
+    async fn what_was_sent_and_learned_is_known_to_the_next_gateway() {
+        let world = World::new().await;
+        let limits = LimitWish { sent_bytes: Some(200_000), ..LimitWish::default() };
+        let network = NetworkWish { policy: Some(Policy::of(Mode::Learn)), limits, ..NetworkWish::default() };
+        let sandbox = world.engine.engine.create(CreateSpec { network, ..spec("base") }).await.unwrap();
+        assert!(send(&sandbox, 60_000).await);
+        // What shows no name is learned with the one that was resolved.
+        let known = |sandbox: &Sandbox| (sandbox.learned_policy(), sandbox.network_counts().sent_bytes >= 60_000);
+        let expected = (allow(&["example.com:9"]), true);
+        assert_eq!(known(&sandbox), expected);
+
+        let forks = world.engine.engine.fork(&sandbox, ForkSpec { children: 1, ..ForkSpec::default() }).await.unwrap();
+        let child = forks[0].sandbox.clone();
+        assert_eq!((child.network_counts().sent_bytes, child.learned_policy()), (0, allow(&[])), "a child begins anew");
+        child.end(sandling_engine::EndReason::Requested).await.unwrap();
+        drop((child, forks));
+
+        let checkpoint = world.engine.engine.checkpoint(&sandbox, None).await.unwrap();
+        world.engine.engine.rewind(&sandbox, &checkpoint.number.to_string()).await.unwrap();
+        assert_eq!(known(&sandbox), expected, "after a rewind");
+        sandbox.hibernate().await.unwrap();
+        assert_eq!(known(&sandbox), expected, "asleep");
+        let (world, sandbox) = world.restart(sandbox).await;
+        assert_eq!(known(&sandbox), expected, "asleep since before a restart");
+        sandbox.wake().await.unwrap();
+        assert_eq!(known(&sandbox), expected, "awake again");
+        assert!(!send(&sandbox, 150_000).await, "it sent more than it may, in all");
+        drop(sandbox);
         world.engine.close().await;
     }
 }

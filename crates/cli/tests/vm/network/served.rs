@@ -1,5 +1,6 @@
 //! The commands, and a server that is killed and started again.
 
+use std::fs::OpenOptions;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -12,8 +13,11 @@ use tokio::process::{Child, ChildStdout, Command};
 use super::world;
 use crate::harness::{SANDLING, templates};
 use crate::isolated;
+use crate::servers::Log;
 
 const PATIENCE: Duration = Duration::from_secs(120);
+const AUTHORITIES: &str = "authorities.pem";
+const LOG: &str = "server.log";
 
 fn command(home: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(SANDLING);
@@ -23,10 +27,21 @@ fn command(home: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-/// A server whose names are those of the world, and what it prints.
+/// The servers of the world, and a home whose server trusts them.
+async fn furnished() -> (Log, TempDir) {
+    let (log, authority) = world::servers().await;
+    let home = TempDir::new().unwrap();
+    std::fs::write(home.path().join(AUTHORITIES), authority).unwrap();
+    (log, home)
+}
+
+/// A server whose names are those of the world, and what it prints. Its log is written to a file, all of it.
 async fn serve(home: &TempDir) -> (Child, Lines<BufReader<ChildStdout>>) {
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--standbys", "0", "--name-server", "127.0.0.1:5300"];
-    let mut child = command(home, &arguments).stderr(Stdio::inherit()).spawn().unwrap();
+    let log = OpenOptions::new().create(true).append(true).open(home.path().join(LOG)).unwrap();
+    let mut serving = command(home, &arguments);
+    serving.env("SANDLING_LOG", "debug").env("SSL_CERT_FILE", home.path().join(AUTHORITIES)).stderr(log);
+    let mut child = serving.spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = said.next_line().await.unwrap().unwrap();
     let address = first.strip_prefix("sandling listens on ").unwrap().trim().to_owned();
@@ -61,6 +76,11 @@ async fn fetch(home: &TempDir, id: &str, host: &str) -> String {
     ok(home, &["exec", "-c", &line, id]).await
 }
 
+/// Whether a server of the world was told this.
+fn reached(log: &Log, text: &str) -> bool {
+    log.lock().unwrap().requests.iter().any(|head| head.contains(text))
+}
+
 /// The server's figures.
 async fn metrics(home: &TempDir) -> String {
     let mut answer = String::new();
@@ -83,8 +103,7 @@ async fn ask(home: &TempDir, method: &str, path: &str, body: &str) -> TcpStream 
 
 isolated! {
     async fn a_plain_list_of_names_is_a_policy_and_its_decisions_can_be_followed() {
-        let _servers = world::servers().await;
-        let home = TempDir::new().unwrap();
+        let (log, home) = furnished().await;
         let (mut server, _said) = serve(&home).await;
         let mut made = String::new();
         let body = r#"{"template": "base", "ttl_seconds": 600, "egress_allowlist": ["example.com", "*.example.com"]}"#;
@@ -112,13 +131,29 @@ isolated! {
         };
         let names = tokio::time::timeout(PATIENCE, heard).await.expect("what was refused is told while it happens");
         assert!(names.iter().any(|name| name == "example.com"), "{names:?}");
+
+        // The command shows the same, and ends with the sandbox.
+        let mut following = command(&home, &["network", id, "-f"]).spawn().unwrap();
+        let mut shown = BufReader::new(following.stdout.take().unwrap()).lines();
+        assert_eq!(fetch(&home, id, "other.com").await, "000");
+        let shown = async {
+            loop {
+                let line = shown.next_line().await.unwrap().expect("the stream goes on");
+                if line.contains("other.com") {
+                    break line;
+                }
+            }
+        };
+        let shown = tokio::time::timeout(PATIENCE, shown).await.expect("nothing is shown");
+        assert!(shown.contains("refused") && shown.contains("it is not on the allow list"), "{shown}");
         ok(&home, &["rm", "--all"]).await;
+        assert!(tokio::time::timeout(PATIENCE, following.wait()).await.expect("it goes on").unwrap().success());
+        assert!(reached(&log, "example.com"));
         server.kill().await.unwrap();
     }
 
     async fn the_commands_show_and_change_it_and_a_killed_server_loses_nothing() {
-        let _servers = world::servers().await;
-        let home = TempDir::new().unwrap();
+        let (log, home) = furnished().await;
         let (mut server, _said) = serve(&home).await;
         let id = ok(&home, &["create", "--allow", "example.com", "--ttl", "10m"]).await;
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
@@ -144,6 +179,7 @@ isolated! {
             "sandling_network_decisions_total{kind=\"connect\",verdict=\"allowed\",reason=\"\"} ",
             "sandling_network_received_bytes_total ",
             "sandling_network_dns_queries_total ",
+            "sandling_network_events_lost_total 0",
             "sandling_network_connections 0",
         ] {
             assert!(figures.contains(line), "{line}: {figures}");
@@ -159,6 +195,17 @@ isolated! {
         let listed = ok(&home, &["secret", "ls"]).await;
         assert!(listed.contains("API_KEY") && listed.contains("api.example.com") && !listed.contains("hunter2"), "{listed}");
         assert!(refused(&home, &["create", "--secret", "OTHER"]).await.contains("sandling secret set"));
+        // Used, it is in no answer, no event and no log.
+        let with = ok(&home, &["create", "--allow", "api.example.com", "--secret", "API_KEY", "--ttl", "10m"]).await;
+        let line = "curl -s -m 60 -H \"Authorization: Bearer $API_KEY\" https://api.example.com/used";
+        let mut said = vec![ok(&home, &["exec", "-c", line, &with]).await];
+        assert!(reached(&log, "Authorization: Bearer hunter2"), "{said:?}");
+        said.push(ok(&home, &["network", &with, "--json"]).await);
+        said.push(ok(&home, &["events", &with]).await);
+        let written = std::fs::read_to_string(home.path().join(LOG)).unwrap();
+        assert!(written.contains("DEBUG"), "the log is not there to be searched");
+        said.push(written);
+        assert!(said.iter().all(|text| !text.contains("hunter2")), "{said:?}");
         ok(&home, &["secret", "rm", "API_KEY"]).await;
         assert!(refused(&home, &["secret", "rm", "API_KEY"]).await.contains("not found"));
 

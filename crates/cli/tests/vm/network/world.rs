@@ -8,10 +8,14 @@ use sandling_network::policy::Policy;
 use tempfile::TempDir;
 
 use crate::harness::{TestEngine, chain, config, shell, spec};
+use crate::namespace::ip;
 use crate::servers::{self, DNS, Log, Zone};
 
 /// Where example.com and other.com both are: a shared address, as large hosts have.
 pub const SHARED: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
+
+/// A public address of the host's own.
+const OWN: Ipv4Addr = Ipv4Addr::new(45, 33, 32, 99);
 
 pub struct World {
     pub engine: TestEngine,
@@ -29,9 +33,11 @@ pub async fn servers() -> (Log, String) {
         ("rebind.example.com", Ipv4Addr::new(169, 254, 169, 254)),
         ("private.example.com", Ipv4Addr::new(10, 0, 0, 1)),
         ("loopback.example.com", Ipv4Addr::LOCALHOST),
+        ("own.example.com", OWN),
     ] {
         zone.lock().unwrap().insert(name.to_owned(), vec![address]);
     }
+    ip(&["address", "add", &format!("{OWN}/32"), "dev", "lo"]);
     let tls = servers::tls();
     servers::start(&log, &zone, tls.acceptor).await;
     (log, tls.authority_pem)
@@ -47,6 +53,18 @@ impl World {
         unsafe { std::env::set_var("SSL_CERT_FILE", &authorities) };
         let engine = open(&home).await;
         World { engine: TestEngine { engine, home }, log }
+    }
+
+    /// Lets another engine take over, as after a restart of the server; answers the same sandbox, which sleeps.
+    pub async fn restart(self, sandbox: Arc<Sandbox>) -> (World, Arc<Sandbox>) {
+        let World { engine: TestEngine { engine, home }, log } = self;
+        let id = sandbox.id().clone();
+        engine.detach().await;
+        drop((sandbox, engine));
+        let engine = open(&home).await;
+        engine.settled().await;
+        let sandbox = engine.get(&id).expect("it is still there");
+        (World { engine: TestEngine { engine, home }, log }, sandbox)
     }
 
     pub async fn sandbox(&self, entries: &[&str], secrets: &[&str]) -> Arc<Sandbox> {
@@ -73,7 +91,7 @@ impl World {
 
 async fn open(home: &TempDir) -> Arc<Engine> {
     let network = NetworkConfig { name_servers: vec![DNS], ..NetworkConfig::default() };
-    Engine::open(EngineConfig { network, ..config(home) }).await.unwrap()
+    Engine::open(EngineConfig { network, takeover: true, ..config(home) }).await.unwrap()
 }
 
 pub fn allow(entries: &[&str]) -> Policy {
