@@ -40,6 +40,9 @@ def test_health_wakes_nothing_and_tells_strangers_of_no_other_dialects_sandbox(m
         assert native.call("GET", path)["status"] == "hibernated"
     finally:
         native.call("DELETE", path)
+    # Why it ended is for those who have its token, as before.
+    answer = wire.send("GET", "/health", wire.place(native_one["id"].replace("-", "")))
+    assert (answer.status, answer.json()["message"]) == (502, "The sandbox was not found")
     made = make(lifecycle={"on_timeout": "pause", "auto_resume": True})
     assert wire.send("GET", "/health", wire.place(made.sandbox_id)).status == 204
     made.pause()
@@ -105,6 +108,13 @@ def test_what_older_and_other_clients_call(make):
     assert made.get_info().end_at > before
     listed = wire.send("GET", "/sandboxes", wire.key()).json()
     assert made.sandbox_id in [entry["sandboxID"] for entry in listed]
+
+
+def test_who_asks_for_what_has_ended_learns_why(make):
+    made = make()
+    made.kill()
+    answer = wire.send("GET", f"/sandboxes/{made.sandbox_id}", wire.key())
+    assert answer.status == 404 and answer.json()["message"].endswith("doesn't exist any more: it was killed")
 
 
 def test_a_list_that_cannot_be_read_is_refused():
