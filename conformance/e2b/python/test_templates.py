@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from e2b import BuildException, Sandbox, Template, wait_for_file
+from support import wire
 from support.waiting import until
 
 
@@ -31,7 +32,13 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
     result = made.commands.run("pwd; cat out who renamed.txt; echo; echo $MODE; ls /root-was-here; pgrep -c sleep")
     assert result.stdout == "/home/user/work\nmain\nuser\none\nbuilt\n/root-was-here\n1\n"
     assert [tag.tag for tag in Template.get_tags("conformance-built")] == ["default"]
+    assert listed().count("conformance-built") == 1
     assert built.template_id and Sandbox.delete_snapshot("conformance-built")
+    assert "conformance-built" not in listed()
+
+
+def listed():
+    return [template["templateID"] for template in wire.send("GET", "/templates", wire.key()).json()]
 
 
 def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
@@ -66,6 +73,7 @@ def test_builds_run_behind_and_share_what_they_copy(make, tmp_path):
         assert {tag.tag for tag in Template.get_tags(name)} == {"default", "v1"}
         assigned = Template.assign_tags(f"{name}:v1", ["stable", "team-2"])
         assert assigned.tags == ["stable", "team-2"] and Template.exists(f"{name}:stable")
+        assert listed().count(name) == 1 and not any(other.startswith("e2b-") for other in listed())
         Template.remove_tags(name, ["v1", "team-2"])
         assert {tag.tag for tag in Template.get_tags(name)} == {"default", "stable"}
         assert make(f"{name}:stable").files.read("shared.txt") == "shared"

@@ -7,6 +7,7 @@ import time
 import uuid
 
 from e2b import SandboxState
+from e2b.api.client.models.template import Template as ListedTemplate
 from e2b_code_interpreter import Sandbox as Interpreter
 from support import native, wire
 
@@ -115,6 +116,22 @@ def test_who_asks_for_what_has_ended_learns_why(make):
     made.kill()
     answer = wire.send("GET", f"/sandboxes/{made.sandbox_id}", wire.key())
     assert answer.status == 404 and answer.json()["message"].endswith("doesn't exist any more: it was killed")
+
+
+def test_templates_are_listed_as_the_client_would_read_them():
+    for path in ("/templates", "/v2/templates?limit=100"):
+        answer = wire.send("GET", path, wire.key())
+        assert answer.status == 200
+        listed = {template.template_id: template for template in map(ListedTemplate.from_dict, answer.json())}
+        assert {"base", "code-interpreter"} <= set(listed)
+        interpreter = listed["code-interpreter"]
+        assert "code-interpreter-v1" in interpreter.names and interpreter.build_status.value == "ready"
+        assert interpreter.public and interpreter.cpu_count >= 1 and interpreter.memory_mb >= 256
+    first = wire.send("GET", "/v2/templates?limit=1", wire.key())
+    second = wire.send("GET", f"/v2/templates?limit=1&nextToken={first.headers['x-next-token']}", wire.key())
+    [one], [other] = first.json(), second.json()
+    assert one["templateID"] != other["templateID"]
+    assert wire.send("GET", "/templates").status == 401
 
 
 def test_a_list_that_cannot_be_read_is_refused():
