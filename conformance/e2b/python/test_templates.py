@@ -41,10 +41,30 @@ def listed():
     return [template["templateID"] for template in wire.send("GET", "/templates", wire.key()).json()]
 
 
+def test_steps_may_be_another_users_and_say_when_they_are_ready(make):
+    template = (
+        Template()
+        .from_debian_image("bookworm")
+        .run_cmd("git init --quiet r && cd r && git -c user.name=a -c user.email=a commit --allow-empty -m first")
+        .git_clone("/home/user/r", "/home/user/clone")
+        .set_user("root")
+        .run_cmd("id -un >/who; touch /tmp/ready")
+        .set_ready_cmd(wait_for_file("/tmp/ready"))
+    )
+    Template.build(template, "conformance-root")
+    made = make("conformance-root")
+    assert made.commands.run("cat /who; id -un").stdout == "root\nroot\n"
+    assert made.commands.run("git -C /home/user/clone log --format=%s", user="user").stdout == "first\n"
+    assert Sandbox.delete_snapshot("conformance-root")
+
+
+def authorities():
+    """Whom the host trusts, its guests may trust: a test machine's registries may be a mirror."""
+    return os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
+
+
 def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
-    # Whom the host trusts, its guests may trust: a test machine's registries may be a mirror.
-    bundle = os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
-    shutil.copy(bundle, tmp_path / "authorities.pem")
+    shutil.copy(authorities(), tmp_path / "authorities.pem")
     template = (
         Template(file_context_path=tmp_path)
         .from_base_image()
@@ -59,6 +79,28 @@ def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
     # What the build could reach, its sandboxes cannot.
     assert made.commands.run("curl --silent --max-time 30 https://pypi.org/ || echo no").stdout == "no\n"
     assert Sandbox.delete_snapshot("conformance-six")
+
+
+def test_packages_of_npm_are_there_afterwards(make, tmp_path):
+    shutil.copy(authorities(), tmp_path / "authorities.pem")
+    template = (
+        Template(file_context_path=tmp_path)
+        .from_template("code-interpreter-v1")
+        .copy("authorities.pem", "/tmp/authorities.pem")
+        .set_envs({"NODE_EXTRA_CA_CERTS": "/tmp/authorities.pem"})
+        .npm_install("left-pad@1.3.0")
+    )
+    Template.build(template, "conformance-npm")
+    assert make("conformance-npm").commands.run("node -p 'require(\"left-pad\")(7, 2, 0)'").stdout == "07\n"
+    assert Sandbox.delete_snapshot("conformance-npm")
+
+
+@pytest.mark.skipif("CONFORMANCE_NEWEST" not in os.environ, reason="takes a minute; the long run has it")
+@pytest.mark.timeout(600)
+def test_packages_of_debian_are_there_afterwards(make):
+    Template.build(Template().from_base_image().apt_install("cowsay"), "conformance-apt")
+    assert "moo" in make("conformance-apt").commands.run("/usr/games/cowsay moo").stdout
+    assert Sandbox.delete_snapshot("conformance-apt")
 
 
 def test_builds_run_behind_and_share_what_they_copy(make, tmp_path):
