@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of; and agents'
-# real command lines.
+# The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of; agents'
+# real command lines; and E2B's clients as they are today.
 #
 #   scripts/soak.sh [KILLS] [SECONDS]
 #
@@ -29,6 +29,7 @@ target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
 python3 conformance/agent/engines.py "$sandling" claude codex || status=$?
+CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-cli --test vm no_two_children_draw_the_same || status=$?
 scripts/leftovers.sh || status=$?

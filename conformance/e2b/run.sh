@@ -5,7 +5,8 @@
 #   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks]
 #
 # SANDLING is the path of the binary; all suites run unless one is named. `conformance/server.sh` says which templates
-# are used. PYTEST_ADDOPTS narrows the Python suites down. Ends with 0 only if all passed and nothing was left behind.
+# are used. PYTEST_ADDOPTS narrows the Python suites down. With CONFORMANCE_NEWEST=1 E2B's newest packages are
+# driven instead of the pinned ones. Ends with 0 only if all passed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,12 +21,15 @@ if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
 fi
 
 installed=${CARGO_TARGET_DIR:-$here/../../target}/conformance/e2b
+newest=${CONFORMANCE_NEWEST:+newest-}
 . "$here/../server.sh"
 
 install_pip() { # SUITE
-  local venv=$installed/$1
+  local venv=$installed/$newest$1 wanted
   [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/$1/requirements.txt"
+  mapfile -t wanted < <(sed "${newest:+s/^\(e2b.*\)==.*/\1/}" "$here/$1/requirements.txt")
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check ${newest:+--upgrade} "${wanted[@]}"
+  [ -z "$newest" ] || "$venv/bin/python" -m pip freeze | grep '^e2b'
 }
 install_python() { install_pip python; }
 install_older() { install_pip older; }
@@ -33,11 +37,14 @@ install_older_code() { install_pip older_code; }
 install_frameworks() { install_pip frameworks; }
 
 install_typescript() {
-  mkdir -p "$installed/typescript"
+  local to=$installed/${newest}typescript wanted=()
+  [ -z "$newest" ] || wanted=(e2b@latest @e2b/code-interpreter@latest)
+  mkdir -p "$to"
   # Packages are found from where a test lies, so the tests go to the packages.
-  rm -rf "$installed/typescript/"*.mjs "$installed/typescript/support"
-  cp -r "$here/typescript/." "$installed/typescript/"
-  (cd "$installed/typescript" && npm install --silent --no-audit --no-fund && fitting_node)
+  rm -rf "$to/"*.mjs "$to/support"
+  cp -r "$here/typescript/." "$to/"
+  (cd "$to" && npm install --silent --no-audit --no-fund "${wanted[@]}" && fitting_node)
+  [ -z "$newest" ] || (cd "$to" && npm ls --depth=0 e2b @e2b/code-interpreter)
 }
 
 # The client wants a newer Node than some systems have; then one comes from npm.
@@ -51,18 +58,20 @@ fitting_node() {
 }
 
 run_pytest() { # SUITE
-  (cd "$here/$1" && PYTHONDONTWRITEBYTECODE=1 timeout 900 "$installed/$1/bin/python" -m pytest --quiet)
+  (cd "$here/$1" && PYTHONDONTWRITEBYTECODE=1 timeout 900 "$installed/$newest$1/bin/python" -m pytest --quiet)
 }
 run_python() { run_pytest python; }
 run_older() { run_pytest older; }
 run_older_code() { run_pytest older_code; }
 run_frameworks() (
-  unset E2B_VOLUME_API_URL # Moving over is three variables.
+  # Moving over is three variables, as the page prints them.
+  unset E2B_VOLUME_API_URL
+  eval "$(grep --max-count=3 '^export E2B_' "$here/../../docs/e2b.md" | sed "s|http://127.0.0.1:8080|$SANDLING_API|")"
   run_pytest frameworks
 )
 
 run_typescript() {
-  (cd "$installed/typescript" && timeout 900 "$(cat node.path)" --test --test-reporter=spec)
+  (cd "$installed/${newest}typescript" && timeout 900 "$(cat node.path)" --test --test-reporter=spec)
 }
 
 api() { # METHOD PATH [JSON]

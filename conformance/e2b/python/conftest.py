@@ -39,7 +39,7 @@ def interpreter():
 def unasked():
     """A command that nobody gave a timeout, begun before all tests, and how the wait for it ended."""
     with ThreadPoolExecutor() as beside, Sandbox.create(timeout=900) as made:
-        command = made.commands.run("sleep 64; echo lived >lived; sleep 100", background=True)
+        command = made.commands.run("sleep 64; echo lived >lived; sleep 800", background=True)
         yield made, command, beside.submit(refusal, command)
 
 

@@ -1,9 +1,10 @@
 """Code in live interpreters."""
 
 import base64
+import time
 
 import pytest
-from e2b_code_interpreter import NotFoundException, SandboxException
+from e2b_code_interpreter import NotFoundException, Sandbox, SandboxException, TimeoutException
 
 
 def test_variables_last_and_the_value_is_the_main_result(interpreter):
@@ -35,6 +36,23 @@ def test_output_comes_as_it_is_made(interpreter):
     assert "".join(out) == "é\n" and "".join(err) == "no\n"
     assert [result.text for result in results] == ["1"] and not results[0].is_main_result
     assert [error.name for error in errors] == ["ValueError"]
+
+
+def test_output_is_heard_while_the_code_still_runs(interpreter):
+    heard = []
+    interpreter.run_code(
+        "import time\nprint('early', flush=True)\ntime.sleep(3)",
+        on_stdout=lambda message: heard.append((message.line, time.monotonic())),
+    )
+    [(line, at)] = heard
+    assert line == "early\n" and time.monotonic() - at > 1.5
+
+
+def test_code_for_a_sandbox_that_is_gone_says_why():
+    made = Sandbox.create(timeout=120)
+    made.kill()
+    with pytest.raises(TimeoutException, match="was not found: it was killed"):
+        made.run_code("1")
 
 
 def test_variables_of_one_run_are_gone_afterwards(interpreter):

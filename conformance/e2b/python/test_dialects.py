@@ -25,6 +25,17 @@ def test_a_sandbox_is_the_same_in_both(make):
     assert any(e["action"] == "sandbox.create" and e["object"] == own["id"] for e in audited)
 
 
+def test_what_happened_to_it_is_told_by_the_other(make):
+    made = make()
+    made.pause()
+    made.connect()
+    made.kill()
+    events = native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/events")["events"]
+    wanted = ["sandbox.created", "sandbox.hibernated", "sandbox.woken", "sandbox.ended"]
+    assert [event["type"] for event in events if event["type"] in wanted] == wanted
+    assert events[-1]["payload"]["why"]
+
+
 def test_a_sandbox_of_the_other_dialect_is_connected_to():
     own = native.call("POST", "/v1/sandboxes", {"template": "base", "ttl_seconds": 300})
     connected = Sandbox.connect(own["id"].replace("-", ""))
@@ -64,6 +75,20 @@ def test_workspaces_are_apart_and_a_quota_holds_in_both(make):
         assert caught.value.code == 429
     finally:
         theirs.kill(**other)
+        native.call("DELETE", f"/v1/workspaces/{name}")
+
+
+def test_what_a_workspace_opens_its_new_sandboxes_reach():
+    name = f"open-{uuid.uuid4().hex[:8]}"
+    native.call("POST", "/v1/workspaces", {"name": name})
+    token = native.call("POST", f"/v1/workspaces/{name}/tokens", {"scope": "admin"})["token"]
+    own = {"Authorization": f"Bearer {token}"}
+    try:
+        native.call("PUT", "/v1/network", {"allow": ["pypi"]}, own)
+        with Sandbox.create(api_key=token, allow_internet_access=True) as made:
+            reached = native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network", headers=own)
+            assert (reached["mode"], reached["allow"]) == ("allow", ["pypi"])
+    finally:
         native.call("DELETE", f"/v1/workspaces/{name}")
 
 

@@ -4,7 +4,15 @@ import datetime
 import uuid
 
 import pytest
-from e2b import AuthenticationException, NotFoundException, Sandbox, SandboxException, SandboxQuery, SandboxState
+from e2b import (
+    AuthenticationException,
+    NotFoundException,
+    Sandbox,
+    SandboxException,
+    SandboxNotRunningException,
+    SandboxQuery,
+    SandboxState,
+)
 from support import native
 
 MISSING = "0" * 12 + "4" + "0" * 3 + "8" + "0" * 15
@@ -51,6 +59,29 @@ def test_what_has_ended_is_gone_and_says_so(make):
         made.commands.run("true")
     with pytest.raises(NotFoundException):
         Sandbox.connect(MISSING)
+
+
+def test_what_is_out_of_reach_says_why(make):
+    killed, over, asleep, dead = make(), make(), make(), make()
+    killed.kill()
+    asleep.pause()
+    with pytest.raises(SandboxNotRunningException, match="its guest died"):
+        dead.commands.run("echo 1 >/proc/sys/kernel/sysrq; echo c >/proc/sysrq-trigger; sleep 100", user="root")
+    over.set_timeout(3)
+    with pytest.raises(SandboxNotRunningException, match="its time to live was over"):
+        over.commands.run("sleep 100")
+    causes = [
+        (killed, "it was killed"),
+        (over, "its time to live was over"),
+        (asleep, "it is paused, connect to it to resume"),
+        (dead, "its guest died"),
+    ]
+    for made, cause in causes:
+        for call in (made.commands.run, made.commands.list, made.files.read, made.files.list):
+            arguments = [] if call == made.commands.list else ["true"]
+            with pytest.raises(SandboxNotRunningException, match=f"The sandbox was not found: {cause}"):
+                call(*arguments)
+        assert not made.is_running()
 
 
 def test_a_timeout_is_set_anew_and_connecting_never_shortens_it(make):

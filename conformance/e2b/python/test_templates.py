@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from e2b import BuildException, Sandbox, Template, wait_for_file
+from support import wire
 from support.waiting import until
 
 
@@ -31,13 +32,39 @@ def test_steps_run_in_a_machine_and_last(make, tmp_path, monkeypatch):
     result = made.commands.run("pwd; cat out who renamed.txt; echo; echo $MODE; ls /root-was-here; pgrep -c sleep")
     assert result.stdout == "/home/user/work\nmain\nuser\none\nbuilt\n/root-was-here\n1\n"
     assert [tag.tag for tag in Template.get_tags("conformance-built")] == ["default"]
+    assert listed().count("conformance-built") == 1
     assert built.template_id and Sandbox.delete_snapshot("conformance-built")
+    assert "conformance-built" not in listed()
+
+
+def listed():
+    return [template["templateID"] for template in wire.send("GET", "/templates", wire.key()).json()]
+
+
+def test_steps_may_be_another_users_and_say_when_they_are_ready(make):
+    template = (
+        Template()
+        .from_debian_image("bookworm")
+        .run_cmd("git init --quiet r && cd r && git -c user.name=a -c user.email=a commit --allow-empty -m first")
+        .git_clone("/home/user/r", "/home/user/clone")
+        .set_user("root")
+        .run_cmd("id -un >/who; touch /tmp/ready")
+        .set_ready_cmd(wait_for_file("/tmp/ready"))
+    )
+    Template.build(template, "conformance-root")
+    made = make("conformance-root")
+    assert made.commands.run("cat /who; id -un").stdout == "root\nroot\n"
+    assert made.commands.run("git -C /home/user/clone log --format=%s", user="user").stdout == "first\n"
+    assert Sandbox.delete_snapshot("conformance-root")
+
+
+def authorities():
+    """Whom the host trusts, its guests may trust: a test machine's registries may be a mirror."""
+    return os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
 
 
 def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
-    # Whom the host trusts, its guests may trust: a test machine's registries may be a mirror.
-    bundle = os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
-    shutil.copy(bundle, tmp_path / "authorities.pem")
+    shutil.copy(authorities(), tmp_path / "authorities.pem")
     template = (
         Template(file_context_path=tmp_path)
         .from_base_image()
@@ -54,6 +81,28 @@ def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
     assert Sandbox.delete_snapshot("conformance-six")
 
 
+def test_packages_of_npm_are_there_afterwards(make, tmp_path):
+    shutil.copy(authorities(), tmp_path / "authorities.pem")
+    template = (
+        Template(file_context_path=tmp_path)
+        .from_template("code-interpreter-v1")
+        .copy("authorities.pem", "/tmp/authorities.pem")
+        .set_envs({"NODE_EXTRA_CA_CERTS": "/tmp/authorities.pem"})
+        .npm_install("left-pad@1.3.0")
+    )
+    Template.build(template, "conformance-npm")
+    assert make("conformance-npm").commands.run("node -p 'require(\"left-pad\")(7, 2, 0)'").stdout == "07\n"
+    assert Sandbox.delete_snapshot("conformance-npm")
+
+
+@pytest.mark.skipif("CONFORMANCE_NEWEST" not in os.environ, reason="takes a minute; the long run has it")
+@pytest.mark.timeout(600)
+def test_packages_of_debian_are_there_afterwards(make):
+    Template.build(Template().from_base_image().apt_install("cowsay"), "conformance-apt")
+    assert "moo" in make("conformance-apt").commands.run("/usr/games/cowsay moo").stdout
+    assert Sandbox.delete_snapshot("conformance-apt")
+
+
 def test_builds_run_behind_and_share_what_they_copy(make, tmp_path):
     (tmp_path / "shared.txt").write_text("shared")
     built = {}
@@ -66,6 +115,7 @@ def test_builds_run_behind_and_share_what_they_copy(make, tmp_path):
         assert {tag.tag for tag in Template.get_tags(name)} == {"default", "v1"}
         assigned = Template.assign_tags(f"{name}:v1", ["stable", "team-2"])
         assert assigned.tags == ["stable", "team-2"] and Template.exists(f"{name}:stable")
+        assert listed().count(name) == 1 and not any(other.startswith("e2b-") for other in listed())
         Template.remove_tags(name, ["v1", "team-2"])
         assert {tag.tag for tag in Template.get_tags(name)} == {"default", "stable"}
         assert make(f"{name}:stable").files.read("shared.txt") == "shared"

@@ -7,6 +7,7 @@ import time
 import uuid
 
 from e2b import SandboxState
+from e2b.api.client.models.template import Template as ListedTemplate
 from e2b_code_interpreter import Sandbox as Interpreter
 from support import native, wire
 
@@ -40,6 +41,9 @@ def test_health_wakes_nothing_and_tells_strangers_of_no_other_dialects_sandbox(m
         assert native.call("GET", path)["status"] == "hibernated"
     finally:
         native.call("DELETE", path)
+    # Why it ended is for those who have its token, as before.
+    answer = wire.send("GET", "/health", wire.place(native_one["id"].replace("-", "")))
+    assert (answer.status, answer.json()["message"]) == (502, "The sandbox was not found")
     made = make(lifecycle={"on_timeout": "pause", "auto_resume": True})
     assert wire.send("GET", "/health", wire.place(made.sandbox_id)).status == 204
     made.pause()
@@ -105,6 +109,29 @@ def test_what_older_and_other_clients_call(make):
     assert made.get_info().end_at > before
     listed = wire.send("GET", "/sandboxes", wire.key()).json()
     assert made.sandbox_id in [entry["sandboxID"] for entry in listed]
+
+
+def test_who_asks_for_what_has_ended_learns_why(make):
+    made = make()
+    made.kill()
+    answer = wire.send("GET", f"/sandboxes/{made.sandbox_id}", wire.key())
+    assert answer.status == 404 and answer.json()["message"].endswith("doesn't exist any more: it was killed")
+
+
+def test_templates_are_listed_as_the_client_would_read_them():
+    for path in ("/templates", "/v2/templates?limit=100"):
+        answer = wire.send("GET", path, wire.key())
+        assert answer.status == 200
+        listed = {template.template_id: template for template in map(ListedTemplate.from_dict, answer.json())}
+        assert {"base", "code-interpreter"} <= set(listed)
+        interpreter = listed["code-interpreter"]
+        assert "code-interpreter-v1" in interpreter.names and interpreter.build_status.value == "ready"
+        assert interpreter.public and interpreter.cpu_count >= 1 and interpreter.memory_mb >= 256
+    first = wire.send("GET", "/v2/templates?limit=1", wire.key())
+    second = wire.send("GET", f"/v2/templates?limit=1&nextToken={first.headers['x-next-token']}", wire.key())
+    [one], [other] = first.json(), second.json()
+    assert one["templateID"] != other["templateID"]
+    assert wire.send("GET", "/templates").status == 401
 
 
 def test_a_list_that_cannot_be_read_is_refused():

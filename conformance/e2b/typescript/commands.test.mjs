@@ -26,6 +26,13 @@ test("input, background, list, kill", async () => {
   await assert.rejects(sandbox().commands.connect(999999), NotFoundError);
 });
 
+test("a command that was left alone is looked at again", async () => {
+  const left = await sandbox().commands.run("sleep 3; echo late", { background: true });
+  await left.disconnect();
+  const again = await sandbox().commands.connect(left.pid);
+  assert.equal((await again.wait()).stdout, "late\n");
+});
+
 test("a deadline that was chosen is kept", async () => {
   await assert.rejects(sandbox().commands.run("sleep 100", { timeoutMs: 1500 }), TimeoutError);
 });
@@ -39,11 +46,27 @@ test("a terminal is one", async () => {
   assert.match(seen, /31 101/);
 });
 
+test("a terminal that was left alone is looked at again, and killed", async () => {
+  let seen = "";
+  const terminal = await sandbox().pty.create({ rows: 30, cols: 100, onData: () => {} });
+  await terminal.disconnect();
+  const again = await sandbox().pty.connect(terminal.pid, { onData: (bytes) => { seen += Buffer.from(bytes); } });
+  await sandbox().pty.sendInput(terminal.pid, Buffer.from("echo $((6 * 7))\n"));
+  await until("its answer", () => seen.includes("42"));
+  assert.equal(await sandbox().pty.kill(terminal.pid), true);
+  await assert.rejects(again.wait(), CommandExitError);
+});
+
 test("files go both ways, and are listed, moved, removed", async () => {
   const files = sandbox().files;
   const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, at) => at % 256));
   await files.write("/home/user/d/file.bin", bytes.buffer);
   assert.ok(Buffer.from(await files.read("/home/user/d/file.bin", { format: "bytes" })).equals(bytes));
+  const parts = [];
+  for await (const part of await files.read("d/file.bin", { format: "stream" })) parts.push(part);
+  assert.ok(Buffer.concat(parts).equals(bytes));
+  await files.writeFiles([{ path: "d/f", data: "f" }]);
+  await files.remove("d/f");
   await files.write([{ path: "d/a", data: "a" }, { path: "d/b", data: "ü" }]);
   assert.equal(await files.read("d/b"), "ü");
   assert.deepEqual((await files.list("d")).map((entry) => entry.name), ["a", "b", "file.bin"]);

@@ -63,6 +63,6 @@ test("figures, a host, what may leave, and how it ends", async () => {
   assert.deepEqual([info.network.allowOut, info.network.denyOut], [["0.0.0.0/0"], ["192.0.2.0/24"]]);
   await made.updateNetwork({ denyOut: ["0.0.0.0/0"] });
   assert.deepEqual((await made.getInfo()).network.allowOut, []);
-  await made.pause();
+  await made.betaPause();
   assert.equal((await made.commands.run("echo awake")).stdout, "awake\n");
 });

@@ -179,6 +179,11 @@ impl Engine {
         Ok(self.store.parent_of(id.as_str())?.and_then(|parent| SandboxId::parse(&parent)))
     }
 
+    /// What a sandbox was that has ended, and why it did, as long as that is remembered.
+    pub fn ended(&self, id: &SandboxId) -> Result<Option<(SandboxInfo, String)>, StoreError> {
+        self.store.ended_sandbox(id.as_str())
+    }
+
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }

@@ -122,7 +122,7 @@ pub enum EndReason {
     Ttl,
     #[error("nobody used it for too long")]
     Idle,
-    #[error("guest died: {0}")]
+    #[error("its guest died: {0}")]
     GuestDied(String),
     #[error("the engine that kept it was closed")]
     EngineClosed,

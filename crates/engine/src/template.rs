@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use jiff::Timestamp;
 use sandling_image::{BuildError, BuildOptions, ContentId, Image, LoadError, Recipe, RecipeError, TemplateName};
 use sandling_protocol::Language;
 use sandling_vmm::machine::{Hardware, Layer};
@@ -77,8 +78,9 @@ pub struct TemplateSummary {
     pub vcpus: u32,
     pub memory_mib: u32,
     pub disk_mib: u32,
-    /// Its image and size, once it is built.
+    /// Its image, its age and its size, once it is built.
     pub image: Option<String>,
+    pub created_at: Option<Timestamp>,
     pub size_bytes: u64,
     /// Why it cannot be used although it was built.
     pub damage: Option<String>,
@@ -340,6 +342,7 @@ fn summary(recipe: &Recipe, image: Option<&Image>) -> TemplateSummary {
         memory_mib: recipe.memory_mib,
         disk_mib: recipe.disk_mib,
         image: image.map(|image| image.id.to_string()),
+        created_at: image.map(|image| image.manifest.created),
         size_bytes: image.map_or(0, on_disk),
         damage: None,
         built_in: sandling_image::resolve(recipe.name.as_str()).is_ok(),
@@ -361,6 +364,7 @@ fn damaged(error: &LoadError) -> TemplateSummary {
         memory_mib: 0,
         disk_mib: 0,
         image: None,
+        created_at: None,
         size_bytes: 0,
         damage: Some(error.to_string()),
         built_in: false,

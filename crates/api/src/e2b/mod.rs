@@ -8,6 +8,7 @@
 
 mod control;
 mod envd;
+mod gone;
 mod interpreter;
 mod memory;
 mod names;

@@ -61,7 +61,7 @@ impl Name {
         format!("{TAG_OF}{}:{}", self.name, self.tag)
     }
 
-    fn from_description(text: &str) -> Option<Self> {
+    pub(super) fn from_description(text: &str) -> Option<Self> {
         let (name, tag) = text.strip_prefix(TAG_OF)?.split_once(':')?;
         Some(Self { name: name.to_owned(), tag: tag.to_owned() })
     }
@@ -71,6 +71,11 @@ impl Name {
         let (name, tag) = info.name.as_deref()?.strip_prefix(BUILT)?.split_once(':')?;
         Some(Self { name: name.to_owned(), tag: tag.to_owned() })
     }
+}
+
+/// E2B's names of one of our templates.
+pub(super) fn theirs(ours: &str) -> impl Iterator<Item = &str> {
+    STANDS_FOR.iter().filter(move |(_, name)| *name == ours).map(|(theirs, _)| *theirs)
 }
 
 /// Finds what a client means by a template's name: a snapshot's id or name, a template that was built, or one of ours.

@@ -18,8 +18,9 @@ use sandling_engine::access::{Principal, Scope, WorkspaceName};
 use sandling_engine::{Sandbox, SandboxId, State as SandboxState};
 
 use super::envd::metrics;
+use super::gone::{asleep, ended, gone};
 use super::origins::{preflight, share};
-use super::refusal::{closed_port, gone};
+use super::refusal::closed_port;
 use super::settings::Settings;
 use super::token::{self, Signed};
 use crate::app::App;
@@ -118,20 +119,23 @@ pub(super) fn parse_id(text: &str) -> Option<SandboxId> {
 /// its tokens; to all others it is not there.
 async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Response, ApiError> {
     app.engine.settled().await;
-    let info = app.engine.get(&place.id).map(|sandbox| sandbox.info());
-    let is_told = |public_ports| opens(app, headers, &place.id).unwrap_or(public_ports);
-    info.filter(|info| info.state == SandboxState::Running && is_told(Settings::of(info).public_ports))
-        .ok_or_else(|| gone(&place.id.compact()))?;
-    match place.port {
-        ENVD => Ok(StatusCode::NO_CONTENT.into_response()),
-        _ => Ok("OK".into_response()),
+    let sandbox = app.engine.get(&place.id).ok_or_else(|| ended(app, headers, &place.id))?;
+    let info = sandbox.info();
+    if !opens(app, headers, &place.id).unwrap_or(Settings::of(&info).public_ports) {
+        return Err(gone(&place.id.compact()));
+    }
+    match (info.state, place.port) {
+        (SandboxState::Running, ENVD) => Ok(StatusCode::NO_CONTENT.into_response()),
+        (SandboxState::Running, _) => Ok("OK".into_response()),
+        (SandboxState::Hibernated | SandboxState::Paused, _) => Err(asleep(&place.id)),
+        (SandboxState::Creating | SandboxState::Ended, _) => Err(ended(app, headers, &place.id)),
     }
 }
 
 /// The sandbox, running. One that sleeps is woken if it was made to be.
-async fn awake(app: &App, id: &SandboxId) -> Result<Arc<Sandbox>, ApiError> {
+async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<Sandbox>, ApiError> {
     app.engine.settled().await;
-    let sandbox = app.engine.get(id).ok_or_else(|| gone(&id.compact()))?;
+    let sandbox = app.engine.get(id).ok_or_else(|| ended(app, headers, id))?;
     let info = sandbox.info();
     match info.state {
         SandboxState::Running => Ok(sandbox),
@@ -139,7 +143,8 @@ async fn awake(app: &App, id: &SandboxId) -> Result<Arc<Sandbox>, ApiError> {
             sandbox.resume().await?;
             Ok(sandbox)
         }
-        _ => Err(gone(&id.compact())),
+        SandboxState::Hibernated | SandboxState::Paused => Err(asleep(id)),
+        SandboxState::Creating | SandboxState::Ended => Err(ended(app, headers, id)),
     }
 }
 
@@ -150,7 +155,7 @@ enum Passed {
 
 async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passed, ApiError> {
     app.engine.settled().await;
-    let sandbox = app.engine.get(&place.id).ok_or_else(|| gone(&place.id.compact()))?;
+    let sandbox = app.engine.get(&place.id).ok_or_else(|| ended(app, request.headers(), &place.id))?;
     if !Settings::of(&sandbox.info()).public_ports {
         let given = request.headers().get(TRAFFIC_TOKEN).and_then(|token| token.to_str().ok());
         match given {
@@ -162,7 +167,7 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passe
             }
         }
     }
-    let sandbox = awake(app, &place.id).await?;
+    let sandbox = awake(app, request.headers(), &place.id).await?;
     for name in [SANDBOX_ID, SANDBOX_PORT, ACCESS_TOKEN, TRAFFIC_TOKEN, crate::auth::API_KEY] {
         request.headers_mut().remove(name);
     }
@@ -197,7 +202,7 @@ impl Envd {
     }
 
     async fn enter(app: &App, parts: &Parts, id: &SandboxId, user: Option<String>) -> Result<Self, ApiError> {
-        let sandbox = awake(app, id).await?;
+        let sandbox = awake(app, &parts.headers, id).await?;
         came_from(parts, &sandbox);
         let settings = Settings::of(&sandbox.info());
         Ok(Self { sandbox, settings, user })
@@ -248,7 +253,7 @@ impl FromRequestParts<Arc<App>> for Interpreter {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let id = interpreters_of(parts)?;
         app.engine.settled().await;
-        let sandbox = app.engine.get(&id).ok_or_else(|| gone(&id.compact()))?;
+        let sandbox = app.engine.get(&id).ok_or_else(|| ended(app, &parts.headers, &id))?;
         if !opens(app, &parts.headers, &id).unwrap_or(Settings::of(&sandbox.info()).public_ports) {
             let message = "this sandbox's interpreters need its traffic access token";
             return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
@@ -269,7 +274,7 @@ impl FromRequestParts<Arc<App>> for Runner {
 
 impl Interpreter {
     async fn enter(app: &App, parts: &Parts, id: &SandboxId) -> Result<Self, ApiError> {
-        let sandbox = awake(app, id).await?;
+        let sandbox = awake(app, &parts.headers, id).await?;
         came_from(parts, &sandbox);
         let settings = Settings::of(&sandbox.info());
         Ok(Self { sandbox, settings })
@@ -282,7 +287,7 @@ fn interpreters_of(parts: &Parts) -> Result<SandboxId, ApiError> {
 }
 
 /// Whether one of a sandbox's tokens is given; nothing if none is.
-fn opens(app: &App, headers: &HeaderMap, id: &SandboxId) -> Option<bool> {
+pub(super) fn opens(app: &App, headers: &HeaderMap, id: &SandboxId) -> Option<bool> {
     let given = headers.get(TRAFFIC_TOKEN).or(headers.get(ACCESS_TOKEN))?.to_str().unwrap_or_default();
     Some([token::traffic(app, id), token::access(app, id)].iter().any(|known| token::same(given, known)))
 }
@@ -319,7 +324,7 @@ fn check_headers(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<(), A
 /// The sandbox of a request that is answered before routing.
 pub(super) async fn entered(app: &App, place: &Place, headers: &HeaderMap) -> Result<Arc<Sandbox>, ApiError> {
     check_headers(app, headers, &place.id)?;
-    awake(app, &place.id).await
+    awake(app, headers, &place.id).await
 }
 
 /// The user of an `Authorization: Basic` header, which has no password.

@@ -52,6 +52,8 @@ pub(super) fn connect(error: &ApiError) -> (&'static str, StatusCode) {
         (400 | 415, _) => ("invalid_argument", StatusCode::BAD_REQUEST),
         (401, _) => ("unauthenticated", StatusCode::UNAUTHORIZED),
         (403, _) => ("permission_denied", StatusCode::FORBIDDEN),
+        // The process or the file would be what was not found.
+        (_, "sandbox_ended") => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
         (404, _) => ("not_found", StatusCode::NOT_FOUND),
         (408 | 504, _) => ("deadline_exceeded", StatusCode::GATEWAY_TIMEOUT),
         (409, _) => ("failed_precondition", StatusCode::BAD_REQUEST),
@@ -59,13 +61,6 @@ pub(super) fn connect(error: &ApiError) -> (&'static str, StatusCode) {
         (502 | 503, _) => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
         _ => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
     }
-}
-
-/// A sandbox that cannot be reached, in the phrase that the clients look for.
-pub(super) fn gone(id: &str) -> ApiError {
-    let mut error = ApiError::new(StatusCode::BAD_GATEWAY, "sandbox_gone", "The sandbox was not found");
-    error.shape = Shape::E2b;
-    error.with("sandboxId", id)
 }
 
 /// Nothing listens on a port, in the phrase that the clients look for.
@@ -124,6 +119,8 @@ mod tests {
         assert_eq!(code(&ApiError::conflict("already_exists", "x")), "already_exists");
         assert_eq!(code(&ApiError::conflict("sandbox_paused", "x")), "failed_precondition");
         assert_eq!(code(&ApiError::bad_request("x")), "invalid_argument");
+        let ended = ApiError::new(StatusCode::NOT_FOUND, "sandbox_ended", "x");
+        assert_eq!(code(&ended), "unavailable");
         assert_eq!(code(&ApiError::command_timeout(1.0)), "deadline_exceeded");
     }
 }

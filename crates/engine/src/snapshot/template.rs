@@ -106,6 +106,7 @@ fn summary(template: SnapshotTemplate, snapshot: &SnapshotInfo) -> TemplateSumma
         memory_mib: snapshot.memory_mib,
         disk_mib: snapshot.disk_mib,
         image: Some(snapshot.image.to_string()),
+        created_at: Some(snapshot.created_at),
         size_bytes: snapshot.memory_bytes + snapshot.disk_bytes,
         damage: None,
         built_in: false,

@@ -82,6 +82,15 @@ impl Store {
         Ok(statement.query_row([id], |row| row.get(0)).optional()?.flatten())
     }
 
+    /// A sandbox that has ended and why, as long as its row is kept.
+    pub fn ended_sandbox(&self, id: &str) -> Result<Option<(SandboxInfo, String)>, StoreError> {
+        let connection = self.connection();
+        let mut statement =
+            connection.prepare_cached("SELECT detail, ended_why FROM sandboxes WHERE id = ?1 AND state = 'ended'")?;
+        let row = statement.query_row([id], |row| Ok((lossy(row, 0)?, lossy(row, 1)?))).optional()?;
+        Ok(row.and_then(|(detail, why)| Some((serde_json::from_str(&detail).ok()?, why))))
+    }
+
     /// Every sandbox that has not ended, whichever engine it belongs to. A row that cannot be read is ended, so
     /// that it hurts nobody, and named in the log and in the sandbox's events.
     pub fn living_sandboxes(&self) -> Result<Vec<SandboxRow>, StoreError> {
@@ -191,6 +200,18 @@ mod tests {
             assert_eq!(events.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["created", "ended"]);
             assert_eq!(events[1].detail["why"], UNREADABLE);
         }
+    }
+
+    #[test]
+    fn an_end_and_its_reason_are_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s.db")).unwrap();
+        let info = example();
+        store.insert_sandbox("e", &info).unwrap();
+        assert!(store.ended_sandbox(info.id.as_str()).unwrap().is_none());
+        store.end_sandbox(info.id.as_str(), "why").unwrap();
+        let (ended, why) = store.ended_sandbox(info.id.as_str()).unwrap().unwrap();
+        assert_eq!((ended.id, why.as_str()), (info.id, "why"));
     }
 
     #[test]

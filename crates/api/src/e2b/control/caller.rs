@@ -7,6 +7,7 @@ use sandling_engine::Sandbox;
 
 use crate::app::App;
 use crate::auth::Caller;
+use crate::e2b::gone::cause;
 use crate::e2b::place::parse_id;
 use crate::error::ApiError;
 
@@ -17,8 +18,14 @@ pub(super) async fn sandbox<N>(app: &App, caller: &Caller<N>, text: &str) -> Res
         Some(id) => app.engine.find(caller.workspace().as_str(), id).await,
         None => None,
     };
-    found.ok_or_else(|| {
-        let message = format!("sandbox {text:?} doesn't exist or you don't have access to it");
-        ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
-    })
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let ended = id.map(|id| app.engine.ended(&id)).transpose()?.flatten();
+    let own = ended.filter(|(info, _)| info.workspace == caller.workspace().as_str());
+    let message = match own {
+        Some((_, why)) => format!("sandbox {text:?} doesn't exist any more: {}", cause(why)),
+        None => format!("sandbox {text:?} doesn't exist or you don't have access to it"),
+    };
+    Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", message))
 }

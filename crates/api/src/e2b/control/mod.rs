@@ -12,6 +12,7 @@ mod network;
 mod sandboxes;
 mod snapshots;
 mod tags;
+mod templates;
 mod view;
 mod volumes;
 
@@ -32,6 +33,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .merge(network::router())
         .merge(builds::router())
         .merge(tags::router())
+        .merge(templates::router())
         .merge(volumes::router())
         .merge(content::router())
         .merge(absent::router())

@@ -208,6 +208,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::e2b::gone::gone;
 
     #[test]
     fn messages_come_whole_however_they_are_cut() {
@@ -256,6 +257,6 @@ mod tests {
         assert_eq!(answer.headers()["content-type"], "application/connect+json");
         let bytes = axum::body::to_bytes(answer.into_body(), 1000).await.unwrap();
         assert_eq!(bytes, frame(LAST, &json!({"error": {"code": "invalid_argument", "message": "no"}})));
-        assert_eq!(refused(refusal::gone("x")).status(), StatusCode::BAD_GATEWAY);
+        assert_eq!(refused(gone("x")).status(), StatusCode::BAD_GATEWAY);
     }
 }

@@ -223,6 +223,8 @@ async fn send_signal(
         _ => return Err(ApiError::bad_request("the signal must be SIGNAL_SIGKILL or SIGNAL_SIGTERM")),
     };
     let exec = running(&app, &envd.sandbox, &body.value.process).await?;
-    envd.sandbox.signal(&exec.id, signal).await?;
+    let sent = envd.sandbox.signal(&exec.id, signal).await.map_err(ApiError::from);
+    // It ended since it was found.
+    sent.map_err(|error| if error.code == "invalid" { ApiError::not_found("process") } else { error })?;
     Ok(Json(json!({})))
 }

@@ -24,6 +24,7 @@ use super::connect::{Framed, Out, both, patience, ping_every, refused, respond};
 use super::paths::{home_of, resolve};
 use super::process::{Selector, find};
 use crate::app::App;
+use crate::e2b::gone::lost;
 use crate::e2b::place::Envd;
 use crate::error::ApiError;
 use crate::recorder::Recorder;
@@ -200,7 +201,11 @@ async fn follow(
         let silence = tokio::time::Instant::now() + ping;
         let until = over.map_or(silence, |over| over.min(silence));
         let output = match tokio::time::timeout_at(until, execution.next()).await {
-            Ok(output) => output.map_err(|error| if started { error.into() } else { not_started(error) })?,
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => {
+                let error = if started { error.into() } else { not_started(error) };
+                return Err(lost(&envd.sandbox, error).await);
+            }
             Err(_) if over == Some(until) => return Err(out_of_patience(patience.unwrap_or_default())),
             Err(_) => {
                 if started {

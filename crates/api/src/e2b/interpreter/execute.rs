@@ -18,6 +18,7 @@ use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
 use crate::build::Start;
+use crate::e2b::gone::lost;
 use crate::e2b::place::{Interpreter, Runner};
 use crate::error::ApiError;
 use crate::extract::JsonBody;
@@ -93,6 +94,7 @@ async fn execute(
             follow(&sandbox, &spec.context, cell, &lines, recorder).await
         };
         if let Err(error) = ran.await {
+            let error = lost(&sandbox, error).await;
             lines.error("UnexpectedEndOfExecution", &error.message, &error.message).await;
         }
         lines.send(&json!({ "type": "end_of_execution" })).await;
@@ -204,6 +206,7 @@ fn script(
     let sandbox = sandbox.clone();
     respond(app.closing(), move |lines| async move {
         if let Err(error) = run_script(&sandbox, spec, &lines, recorder).await {
+            let error = lost(&sandbox, error).await;
             lines.error("UnexpectedEndOfExecution", &error.message, &error.message).await;
         }
         lines.send(&json!({ "type": "end_of_execution" })).await;

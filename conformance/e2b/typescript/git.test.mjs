@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Sandbox } from "e2b";
+import { shared } from "./support/harness.mjs";
+
+const sandbox = shared(Sandbox, { timeoutMs: 600_000 });
+
+test("a repository is made, changed, pushed, cloned and pulled", async () => {
+  const { git, files } = sandbox();
+  await git.init("/home/user/shared", { bare: true, initialBranch: "main" });
+  await git.init("/home/user/mine", { initialBranch: "main" });
+  await git.configureUser("A", "a@example.org", { scope: "local", path: "/home/user/mine" });
+  await git.setConfig("pull.rebase", "false");
+  assert.equal(await git.getConfig("user.name", { scope: "local", path: "/home/user/mine" }), "A");
+  await git.remoteAdd("/home/user/mine", "origin", "/home/user/shared");
+  assert.equal(await git.remoteGet("/home/user/mine", "origin"), "/home/user/shared");
+  await files.write("mine/file", "one\n");
+  assert.deepEqual((await git.status("/home/user/mine")).fileStatus.map((entry) => entry.name), ["file"]);
+  await git.add("/home/user/mine");
+  await git.commit("/home/user/mine", "first");
+  await git.push("/home/user/mine", { remote: "origin", branch: "main" });
+  await git.clone("/home/user/shared", { path: "/home/user/theirs" });
+  await git.createBranch("/home/user/mine", "other");
+  assert.deepEqual((await git.branches("/home/user/mine")).branches.sort(), ["main", "other"]);
+  await git.checkoutBranch("/home/user/mine", "main");
+  await git.deleteBranch("/home/user/mine", "other", { force: true });
+  await files.write("mine/file", "lost\n");
+  await git.add("/home/user/mine");
+  await git.reset("/home/user/mine");
+  await git.restore("/home/user/mine", { paths: ["file"] });
+  assert.equal(await files.read("mine/file"), "one\n");
+  await files.write("mine/file", "two\n");
+  await git.add("/home/user/mine");
+  await git.commit("/home/user/mine", "second");
+  await git.push("/home/user/mine");
+  await git.pull("/home/user/theirs");
+  assert.equal(await files.read("theirs/file"), "two\n");
+  await git.dangerouslyAuthenticate({ username: "user", password: "password", host: "example.org" });
+  assert.match(await files.read("~/.git-credentials"), /user:password@example\.org/);
+});

@@ -1,0 +1,116 @@
+//! The list of templates that sandboxes can be made of: ours, the workspace's own, and those that were built from code.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
+use jiff::Timestamp;
+use sandling_engine::{SnapshotInfo, TemplateSummary};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::list::{Key, Order, paged};
+use super::view::ENVD_VERSION;
+use crate::app::App;
+use crate::auth::{Caller, Read};
+use crate::e2b::names::{Name, theirs};
+use crate::error::ApiError;
+use crate::extract::Params;
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/templates", get(all)).route("/v2/templates", get(page))
+}
+
+#[derive(Debug)]
+struct Listed {
+    name: String,
+    build_id: String,
+    vcpus: u32,
+    memory_mib: u32,
+    disk_mib: u32,
+    created_at: Timestamp,
+    built_in: bool,
+    description: String,
+}
+
+impl Listed {
+    /// Nothing if it must be built first. A tag that was given afterwards stands for the template that it is of.
+    fn of_template(template: TemplateSummary) -> Option<Self> {
+        let tagged = Name::from_description(&template.description).map(|tagged| tagged.name);
+        Some(Self {
+            build_id: template.image.filter(|_| template.damage.is_none())?,
+            created_at: template.created_at?,
+            name: tagged.unwrap_or(template.name),
+            vcpus: template.vcpus,
+            memory_mib: template.memory_mib,
+            disk_mib: template.disk_mib,
+            built_in: template.built_in,
+            description: template.description,
+        })
+    }
+
+    fn of_snapshot(info: &SnapshotInfo) -> Option<Self> {
+        let Name { name, .. } = Name::from_snapshot(info)?;
+        Some(Self {
+            name,
+            build_id: info.id.to_string(),
+            vcpus: info.vcpus,
+            memory_mib: info.memory_mib,
+            disk_mib: info.disk_mib,
+            created_at: info.created_at,
+            built_in: false,
+            description: format!("built from code on {}", info.template),
+        })
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let theirs = theirs(&self.name).filter(|_| self.built_in);
+        std::iter::once(self.name.as_str()).chain(theirs).collect()
+    }
+
+    /// Who made it and how often it is used is not counted.
+    fn view(&self) -> Value {
+        let (names, at) = (self.names(), self.created_at.to_string());
+        json!({
+            "templateID": self.name, "buildID": self.build_id, "buildStatus": "ready",
+            "names": names, "aliases": names, "description": self.description,
+            "cpuCount": self.vcpus, "memoryMB": self.memory_mib, "diskSizeMB": self.disk_mib,
+            "public": self.built_in, "isDefault": self.built_in, "envdVersion": ENVD_VERSION,
+            "createdAt": at, "updatedAt": at, "createdBy": null, "lastSpawnedAt": null,
+            "spawnCount": 0, "buildCount": 1,
+        })
+    }
+}
+
+/// Each name once, as the newest build of it.
+fn listed(app: &App, workspace: &str) -> Result<Vec<Listed>, ApiError> {
+    let templates = app.engine.list_templates(workspace)?.into_iter().filter_map(Listed::of_template);
+    let snapshots = app.engine.list_snapshots(workspace)?;
+    let built = snapshots.iter().filter_map(Listed::of_snapshot);
+    let by_name: BTreeMap<String, Listed> = templates.chain(built).map(|found| (found.name.clone(), found)).collect();
+    Ok(by_name.into_values().collect())
+}
+
+async fn all(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<Value>>, ApiError> {
+    Ok(Json(listed(&app, caller.workspace().as_str())?.iter().map(Listed::view).collect()))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Wanted {
+    limit: Option<usize>,
+    next_token: Option<String>,
+}
+
+async fn page(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Params(wanted): Params<Wanted>,
+) -> Result<Response, ApiError> {
+    let all = listed(&app, caller.workspace().as_str())?;
+    let key = |template: &Listed| Key::new(template.created_at, &template.name);
+    paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, Listed::view)
+}

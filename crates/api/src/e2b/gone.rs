@@ -1,0 +1,80 @@
+//! A sandbox that cannot be reached: the phrase that the clients look for, and behind it what happened.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, StatusCode};
+use sandling_engine::{EndReason, Sandbox, SandboxId};
+
+use super::place::opens;
+use super::settings::Settings;
+use crate::app::App;
+use crate::error::{ApiError, Shape};
+
+const PHRASE: &str = "The sandbox was not found";
+/// How long it may take until it is known why a sandbox was lost.
+const SOON: Duration = Duration::from_secs(5);
+
+/// One of which nothing is known, or nothing is said.
+pub(super) fn gone(id: &str) -> ApiError {
+    out_of_reach(id, PHRASE)
+}
+
+fn gone_because(id: &SandboxId, why: &str) -> ApiError {
+    out_of_reach(&id.compact(), &format!("{PHRASE}: {why}"))
+}
+
+fn out_of_reach(id: &str, message: &str) -> ApiError {
+    let mut error = ApiError::new(StatusCode::BAD_GATEWAY, "sandbox_gone", message);
+    error.shape = Shape::E2b;
+    error.with("sandboxId", id)
+}
+
+/// One that sleeps, and is woken by nothing but a connect.
+pub(super) fn asleep(id: &SandboxId) -> ApiError {
+    gone_because(id, "it is paused, connect to it to resume")
+}
+
+/// One that is not there, and why, as long as that is remembered. Of one whose servers were closed, only those learn it
+/// who have one of its tokens.
+pub(super) fn ended(app: &App, headers: &HeaderMap, id: &SandboxId) -> ApiError {
+    match app.engine.ended(id) {
+        Ok(Some((info, why))) if opens(app, headers, id).unwrap_or(Settings::of(&info).public_ports) => {
+            gone_because(id, &cause(why))
+        }
+        Ok(_) => gone(&id.compact()),
+        Err(error) => error.into(),
+    }
+}
+
+/// One that was lost in the middle of something: why is known a moment later.
+pub(super) async fn lost(sandbox: &Sandbox, error: ApiError) -> ApiError {
+    if !matches!(error.code, "guest_died" | "sandbox_ended") {
+        return error;
+    }
+    if sandbox.hibernates() {
+        return asleep(sandbox.id());
+    }
+    match tokio::time::timeout(SOON, sandbox.ended()).await {
+        Ok(reason) => gone_because(sandbox.id(), &cause(reason.to_string())),
+        Err(_) => error,
+    }
+}
+
+/// Why a sandbox ended, in the clients' word where they have one.
+pub(super) fn cause(why: String) -> String {
+    if why == EndReason::Requested.to_string() { "it was killed".to_owned() } else { why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_sandbox_is_gone_comes_behind_the_phrase() {
+        let id = SandboxId::parse("0b5e6a526d8f4b0e9c550a3f6f1f3a11").unwrap();
+        let told = |reason: EndReason| gone_because(&id, &cause(reason.to_string())).message;
+        assert_eq!(told(EndReason::Ttl), "The sandbox was not found: its time to live was over");
+        assert_eq!(told(EndReason::Requested), "The sandbox was not found: it was killed");
+        assert_eq!(told(EndReason::GuestDied("x".to_owned())), "The sandbox was not found: its guest died: x");
+    }
+}
