@@ -37,7 +37,7 @@ pub struct App {
 impl App {
     /// What previews need is kept in the engine's home.
     pub fn new(engine: Arc<Engine>, access: Arc<Access>) -> io::Result<Arc<Self>> {
-        let previews = Ledger::open(&engine.config().home.root().join(PREVIEWS))?;
+        let previews = Ledger::open(&engine.config().home.root().join(PREVIEWS), access.clone())?;
         Ok(Arc::new(Self {
             engine,
             access,

@@ -7,6 +7,7 @@ mod audit;
 mod events;
 mod idempotency;
 mod networks;
+mod previews;
 mod quotas;
 mod rows;
 mod sandboxes;
@@ -65,6 +66,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
 ];
 
 pub struct Store {
