@@ -1,8 +1,8 @@
 //! Who may do what, how much of it, and what is remembered of it.
 //!
-//! [`Access`] answers for one home directory: workspaces, tokens, quotas, the audit log, idempotency keys and
-//! which preview tokens stand. It knows no sandboxes; whoever makes one asks [`Access::admit`] first and says what there
-//! already is.
+//! [`Access`] answers for one home directory: workspaces, tokens, quotas, the audit log, idempotency keys,
+//! which preview tokens stand and how builds went. It knows no sandboxes; whoever makes one asks [`Access::admit`] first
+//! and says what there already is.
 //!
 //! What always holds:
 //! - a [`Principal`] belongs to one [`WorkspaceName`] and sees objects of that one only, whatever its [`Scope`];
@@ -13,6 +13,7 @@
 mod audit;
 mod authenticate;
 mod bucket;
+mod builds;
 mod gate;
 mod idempotency;
 mod local_token;
@@ -26,6 +27,7 @@ mod workspace;
 
 pub use audit::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, RECORDING_LIMIT, Recording};
 pub use authenticate::AuthError;
+pub use builds::{BuildEnd, BuildRecord};
 pub use gate::{AdmitError, Reservation};
 pub use idempotency::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
 pub use local_token::{TOKEN_VARIABLE, local_token_path, read_local_token};

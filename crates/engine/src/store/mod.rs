@@ -4,6 +4,7 @@
 //! there after the process died; what was written lastingly, after the host did.
 
 mod audit;
+mod builds;
 mod events;
 mod idempotency;
 mod networks;

@@ -6,3 +6,16 @@ CREATE TABLE previews (
 ) STRICT;
 CREATE INDEX previews_of_workspace ON previews (workspace);
 CREATE INDEX previews_by_end ON previews (expires_ms);
+
+-- How builds of templates went. What they said is not kept.
+CREATE TABLE builds (
+    id         TEXT PRIMARY KEY,
+    workspace  TEXT NOT NULL REFERENCES workspaces (name),
+    name       TEXT NOT NULL,     -- what the template is to be called
+    owner      TEXT NOT NULL,     -- which process is at it
+    started_ms INTEGER NOT NULL,
+    ended_ms   INTEGER,
+    bytes      INTEGER,           -- of one that was done
+    why        TEXT,              -- it failed
+    step       TEXT               -- and where
+) STRICT;
