@@ -19,3 +19,8 @@ CREATE TABLE builds (
     why        TEXT,              -- it failed
     step       TEXT               -- and where
 ) STRICT;
+
+-- What a snapshot adds to those that it stands on, for the quota of its workspace.
+ALTER TABLE snapshots ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE snapshots SET bytes = ifnull(detail ->> 'memory_bytes' + detail ->> 'disk_bytes', 0) WHERE json_valid(detail);
+CREATE INDEX snapshots_by_size ON snapshots (workspace, bytes);
