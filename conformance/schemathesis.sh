@@ -25,17 +25,35 @@ api() { # METHOD PATH [JSON]
 
 field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
+# Things that are there, so that more than "not found" is answered; what can be deleted is there twice.
 make_things() {
+  api PATCH /v1/workspaces/default '{"record_runs": true}' >/dev/null
   SANDBOX=$(api POST /v1/sandboxes '{"template": "base"}' | field id)
   VICTIM=$(api POST /v1/sandboxes '{"template": "base"}' | field id)
+  DOOMED=$(api POST /v1/sandboxes '{"template": "base"}' | field id)
   for sandbox in "$SANDBOX" "$VICTIM"; do
-    EXEC=$(api POST "/v1/sandboxes/$sandbox/exec" '{"cmd": "echo done", "id": "known"}' | field id)
-    SESSION=$(api POST "/v1/sandboxes/$sandbox/repl/sessions" '{"id": "known"}' | field id)
+    api POST "/v1/sandboxes/$sandbox/exec" '{"cmd": "echo done", "id": "known"}' >/dev/null
+    api POST "/v1/sandboxes/$sandbox/repl/sessions" '{"id": "known"}' >/dev/null
+    api POST "/v1/sandboxes/$sandbox/checkpoints" '{"name": "known"}' >/dev/null
   done
-  export SANDBOX VICTIM EXEC SESSION
+  SNAPSHOT=$(api POST "/v1/sandboxes/$SANDBOX/snapshots" | field id)
+  DOOMED_SNAPSHOT=$(api POST "/v1/sandboxes/$SANDBOX/snapshots" | field id)
+  api POST "/v1/snapshots/$SNAPSHOT/template" '{"name": "doomed"}' >/dev/null
+  PREVIEW=$(api POST "/v1/sandboxes/$SANDBOX/preview-token" '{"port": 80}' | field id)
+  BUILD=$(api POST /v1/templates/build '{"name": "built", "dockerfile": "FROM base\nRUN true\n"}' | field id)
+  RECORDING=$(api GET /v1/audit |
+    python3 -c 'import json, sys; print(*(e["number"] for e in json.load(sys.stdin)["items"] if e["action"] == "run.recorded"))')
+  RECORDING=${RECORDING%% *}
+  for name in known doomed; do
+    api POST /v1/volumes "{\"name\": \"$name\", \"size_mb\": 16}" >/dev/null
+    api PUT "/v1/secrets/$name" '{"value": "secret", "hosts": ["example.com"]}' >/dev/null
+  done
   for workspace in fuzzed doomed; do
     api POST /v1/workspaces "{\"name\": \"$workspace\"}" >/dev/null
   done
+  PREFIX=$(api POST /v1/me/tokens '{"label": "doomed"}' | field prefix)
+  FUZZED_PREFIX=$(api POST /v1/workspaces/fuzzed/tokens '{"label": "doomed"}' | field prefix)
+  export SANDBOX VICTIM DOOMED SNAPSHOT DOOMED_SNAPSHOT PREVIEW BUILD RECORDING PREFIX FUZZED_PREFIX
   # As many as a small host bears; `schemathesis_hooks.py` sees to it that those that are made end again.
   api PUT /v1/workspaces/default/quota '{"sandboxes": 8}' >/dev/null
 }

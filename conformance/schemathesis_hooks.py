@@ -1,19 +1,32 @@
 """What schemathesis changes about a request before it is sent.
 
 A create of a size that nobody has asked for bakes a template of that size, which takes a minute of the host; what lives
-for long keeps others from being made; and no schema knows which templates, snapshots and volumes there are, or that one
-field needs another.
+for long keeps others from being made, and what ends at once is not there for others; and no schema knows which
+templates, snapshots, volumes and checkpoints there are, or that one field needs another.
 """
 
 import schemathesis
 from schemathesis import GenerationMode
 
-UNKNOWN = {"from_snapshot", "volumes", "network", "egress_allowlist", "checkpoints_kept"}
+UNKNOWN = {"from_snapshot", "volumes", "network", "egress_allowlist", "checkpoints_kept", "inherit_secrets"}
 COSTLY = {"cpu", "memory_mb", "disk_mb", "disk_gb", "persistent", "idle_seconds"}
 
+SETTLED = {
+    "/v1/sandboxes": {"template": "base", "ttl_seconds": 20},
+    "/v1/sandboxes/{id}/fork": {"count": 1, "ttl_seconds": 20},
+    "/v1/sandboxes/{id}/fork-tree": {"count": 2, "ttl_seconds": 20},
+    "/v1/sandboxes/{id}/contexts/{context}/fork": {"count": 1, "ttl_seconds": 20},
+    "/v1/sandboxes/{id}/repl/sessions/{session}/fork": {"count": 1, "ttl_seconds": 20},
+    "/v1/sandboxes/{id}/lifecycle": {"ttl_seconds": 86400},
+    "/v1/sandboxes/{id}/rewind": {"to": "1"},
+}
 
-@schemathesis.hook.apply_to(method="POST", path="/v1/sandboxes")
+
+@schemathesis.hook
 def before_call(context, case, kwargs):
-    if case.meta.generation.mode is GenerationMode.POSITIVE and isinstance(case.body, dict):
-        kept = {name: value for name, value in case.body.items() if name not in UNKNOWN | COSTLY}
-        case.body = {**kept, "template": "base", "ttl_seconds": 20}
+    settled = SETTLED.get(case.operation.path)
+    if settled and case.method in ("POST", "PATCH") and case.meta.generation.mode is GenerationMode.POSITIVE:
+        # Nothing at all stands for an object without fields.
+        said = case.body if isinstance(case.body, dict) else {}
+        case.body = {name: value for name, value in said.items() if name not in UNKNOWN | COSTLY} | settled
+        case.media_type = "application/json"

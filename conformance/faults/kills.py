@@ -4,7 +4,7 @@
 
 Now and then, besides, it is asked to end; those are not counted as kills.
 Afterwards every acknowledged sandbox is there and works or is reported ended, no command ran twice, every deleted
-sandbox is gone, and no process and no directory is left that belongs to nobody.
+sandbox is gone, no process and no directory is left that belongs to nobody, and the audit log has every create.
 """
 
 import os
@@ -110,8 +110,19 @@ def orphans(server, known):
     return found + [pid for pid in processes.below(os.getpid()) if pid not in expected and processes.is_alive(pid)]
 
 
+def check_audit(client, workers):
+    """Every create that was acknowledged is written down."""
+    written, after = set(), 0
+    while entries := client.call("GET", "/v1/audit", query={"after": after, "limit": 1000}).expect(200).json()["items"]:
+        written |= {entry["object"] for entry in entries if entry["action"] == "sandbox.create" and entry["result"] == "ok"}
+        after = entries[-1]["number"]
+    missing = {sandbox for worker in workers for sandbox in worker.acknowledged} - written
+    assert not missing, f"the audit log does not know that {missing} were made"
+
+
 def finish(server, client, workers):
     """Everything is ended, and then nothing is left."""
+    check_audit(client, workers)
     for worker in workers:
         for sandbox in list(worker.alive):
             worker.delete(client, sandbox)

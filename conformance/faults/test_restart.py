@@ -66,6 +66,25 @@ def test_a_live_interpreter_keeps_its_variables(serve, end):
     client.delete(sandbox)
 
 
+@ENDS
+def test_a_build_that_was_cut_off_has_failed_and_its_machine_ends(serve, end):
+    server, client = serve()
+    order = {"name": "cut-off", "dockerfile": "FROM base\nRUN sleep 600\n"}
+    build = client.call("POST", "/v1/templates/build", order).expect(202).json()["id"]
+    [machine] = until("its machine is there", client.living)
+    processes = until("its machine runs", lambda: of_machine(server.home / "sandboxes" / machine))
+    # Twice: the second server has it from the first.
+    for _ in range(2):
+        getattr(server, end)()
+        client, _ = server.start()
+        found = client.call("GET", f"/v1/templates/builds/{build}").expect(200).json()
+        assert (found["status"], found["error"]) == ("failed", "the server was restarted")
+        assert found in client.call("GET", "/v1/templates/builds").expect(200).json()
+        until("its machine ends", lambda: not client.living() and not any(map(is_alive, processes)))
+    assert client.events(machine)[-1]["type"] == "sandbox.ended"
+    assert machine not in server.directories()
+
+
 def test_a_sandbox_ends_at_its_time_although_no_server_is_there(serve):
     server, client = serve()
     sandbox = client.create(ttl_seconds=5)

@@ -26,6 +26,8 @@ class Worker:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.alive = []
+        #: What was made, as the server itself said before it could die.
+        self.acknowledged = []
         self.deleted = []
         self.ended = []
         #: The request that is under way: how to find out what became of it.
@@ -64,6 +66,8 @@ class Worker:
         else:
             # A host that is short of something may say so, before anything is made.
             made = answer.expect(201, 429, 503, 507).json().get("id")
+            if made and not answer.headers["Idempotency-Replayed"]:
+                self.acknowledged.append(made)
         if made:
             self.alive.append(Sandbox(made))
             self.done["create"] += 1

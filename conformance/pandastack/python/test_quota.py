@@ -6,6 +6,7 @@ import pandastack
 import pytest
 
 from support import workspaces
+from support.waiting import until
 from support.wire import call
 
 
@@ -50,6 +51,55 @@ def test_too_many_sandboxes_is_raised_at_once(crowded):
     with pytest.raises(pandastack.BadRequestError):
         client.sandboxes.create(template="base")
     assert retries == []
+
+
+@pytest.mark.parametrize("what", ["cpu", "memory_mb", "disk_mb"])
+def test_a_quota_has_room_for_what_fits_and_for_no_more(what):
+    size = call("GET", "/v1/templates/base").json()[what]
+    token = workspaces.make(**{what: size})
+    try:
+        larger = call("POST", "/v1/sandboxes", token=token, body={"template": "base", what: size + 1})
+        assert (larger.status, workspaces.sandboxes_of(token)) == (429, []), larger.body
+        made = create(token)
+        assert made.status == 201, made.body
+        assert call("GET", "/v1/quota", token=token).json()["used"][what] == size
+        answer = create(token)
+        assert (answer.status, answer.json()["code"]) == (429, "quota_exceeded")
+        assert "Retry-After" not in answer.headers, "waiting does not help"
+        assert workspaces.sandboxes_of(token) == [made.json()["id"]]
+    finally:
+        for sandbox in workspaces.sandboxes_of(token):
+            call("DELETE", f"/v1/sandboxes/{sandbox}", token=token)
+
+
+def test_what_is_saved_counts_and_more_is_refused_before_it_is_made():
+    template = call("GET", "/v1/templates/base").json()
+    # The sandbox itself, and one that is being saved.
+    token = workspaces.make(disk_mb=2 * template["disk_mb"] + template["memory_mb"])
+
+    def used():
+        return call("GET", "/v1/quota", token=token).json()["used"]["disk_mb"]
+
+    def post(path):
+        return call("POST", path, token=token, body=b"")
+
+    sandbox = create(token).json()["id"]
+    try:
+        before = used()
+        saved = post(f"/v1/sandboxes/{sandbox}/snapshots")
+        assert saved.status == 201, saved.body
+        assert used() > before == template["disk_mb"]
+        for path in (f"/v1/sandboxes/{sandbox}/snapshots", f"/v1/sandboxes/{sandbox}/checkpoints"):
+            refused = post(path)
+            assert (refused.status, refused.json()["code"]) == (429, "quota_exceeded"), path
+        listed = call("GET", "/v1/snapshots", token=token).json()["snapshots"]
+        assert [snapshot["id"] for snapshot in listed] == [saved.json()["id"]]
+        assert call("GET", f"/v1/sandboxes/{sandbox}/timeline", token=token).json()["checkpoints"] == []
+    finally:
+        call("DELETE", f"/v1/sandboxes/{sandbox}", token=token)
+        for snapshot in call("GET", "/v1/snapshots", token=token).json()["snapshots"]:
+            call("DELETE", f"/v1/snapshots/{snapshot['id']}", token=token)
+    until("nothing is stored", lambda: used() == 0)
 
 
 def test_there_is_room_again_after_a_delete():

@@ -57,7 +57,7 @@ for (const [method, options] of Object.entries(hopeless)) {
   });
 }
 
-test("a Dockerfile becomes a template", async () => {
+test("a Dockerfile becomes a template, and a template another", async () => {
   const name = "conformance-ts-built";
   const dockerfile = "FROM debian:12\nENV WHO=built\nCOPY sub /srv/\n# a comment\nRUN chmod 600 /srv/b.txt\n";
   const build = await client.templates.buildFromDockerfile({ name, dockerfile, context: { "sub/b.txt": "zoë" } });
@@ -65,13 +65,18 @@ test("a Dockerfile becomes a template", async () => {
   for await (const line of client.templates.buildLogs(build.id)) lines.push(line);
   assert.ok(lines.some((line) => line.includes("RUN chmod 600")), lines.join("\n"));
   await client.templates.waitForBuild(build.id, { intervalMs: 200, timeoutMs: 60_000 });
-  const sandbox = await client.sandboxes.create({ template: name });
-  try {
-    assert.equal((await sandbox.exec("cat /srv/b.txt; echo; stat -c %a /srv/b.txt; echo $WHO")).stdout, "zoë\n600\nbuilt\n");
-  } finally {
-    await sandbox.kill();
-    await client.templates.delete(name);
+  const registered = await client.templates.register({ name: `${name}-2`, imageRef: name });
+  await client.templates.waitForBuild(registered.id, { intervalMs: 200, timeoutMs: 60_000 });
+  for (const template of [name, `${name}-2`]) {
+    const sandbox = await client.sandboxes.create({ template });
+    try {
+      const said = await sandbox.exec("cat /srv/b.txt; echo; stat -c %a /srv/b.txt; echo $WHO");
+      assert.equal(said.stdout, "zoë\n600\nbuilt\n", template);
+    } finally {
+      await sandbox.kill();
+    }
   }
+  for (const template of [`${name}-2`, name]) await client.templates.delete(template);
 });
 
 test("an error carries its status and one sentence", async () => {

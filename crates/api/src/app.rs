@@ -35,14 +35,15 @@ pub struct App {
 }
 
 impl App {
-    /// What previews need is kept in the engine's home.
+    /// What previews need, and how builds went, is kept in the engine's home.
     pub fn new(engine: Arc<Engine>, access: Arc<Access>) -> io::Result<Arc<Self>> {
-        let previews = Ledger::open(&engine.config().home.root().join(PREVIEWS))?;
+        let previews = Ledger::open(&engine.config().home.root().join(PREVIEWS), access.clone())?;
+        let builds = Builds::open(access.clone()).map_err(io::Error::other)?;
         Ok(Arc::new(Self {
             engine,
             access,
             previews,
-            builds: Builds::default(),
+            builds,
             meter: Meter::new(),
             turns: Turns::new(),
             promises: Promises::default(),

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sandling_engine::access::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer, WorkspaceName};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -43,6 +44,16 @@ impl IntoResponse for Answer {
         let kind = HeaderValue::from_static("application/json");
         (self.status, [(header::CONTENT_TYPE, kind)], self.body).into_response()
     }
+}
+
+/// Work that goes on after its answer has begun, as a request with a key finds it.
+pub(crate) enum Begun<T> {
+    /// It began just now.
+    Now(T),
+    /// It began with an earlier request. If nothing is left of it, the refusal says so.
+    Before { object: String, refusal: ApiError },
+    /// It failed to begin with an earlier request, which was answered with this.
+    Failed(Response),
 }
 
 /// Notes what a request made, so that its retry can be told even if this process dies before it answers.
@@ -84,6 +95,33 @@ impl Once<'_> {
         result.map(IntoResponse::into_response)
     }
 
+    /// Begins the work, unless the key says that it began before. What is kept is that it did, and on which object.
+    pub(crate) async fn begin<T, F>(self, object: &str, work: impl FnOnce() -> F) -> Result<Begun<T>, ApiError>
+    where
+        F: Future<Output = Result<T, ApiError>>,
+    {
+        let Some(key) = key(self.headers)? else { return Ok(Begun::Now(work().await?)) };
+        let pending = match self.app.access.begin(self.workspace, &key, self.route, &BodyHash::of(self.body)) {
+            Ok(Begin::Fresh(pending)) => pending,
+            Ok(Begin::Done(answer)) if answer.status == StatusCode::OK => {
+                let object = String::from_utf8_lossy(&answer.body).into_owned();
+                let message = "the request with this idempotency key ran; nothing of what it printed is kept any more";
+                return Ok(Begun::Before { object, refusal: ApiError::conflict("key_answer_not_kept", message) });
+            }
+            Ok(Begin::Done(answer)) => return Ok(Begun::Failed(again(answer))),
+            Err(refused) => {
+                let refusal = ApiError::from(refused);
+                let object = refusal.more.get("object").and_then(Value::as_str).map(str::to_owned);
+                return object.map(|object| Begun::Before { object, refusal: refusal.clone() }).ok_or(refusal);
+            }
+        };
+        pending.attach_object(object)?;
+        let begun = work().await;
+        let kept = begun.as_ref().map(|_| Answer { status: StatusCode::OK, body: object.into() });
+        self.settle(pending, &kept.map_err(ApiError::clone))?;
+        begun.map(Begun::Now)
+    }
+
     fn settle(&self, pending: Pending, result: &Result<Answer, ApiError>) -> Result<(), ApiError> {
         let answer = match result {
             Ok(answer) => StoredAnswer { status: answer.status.as_u16(), headers: json(), body: answer.body.clone() },
@@ -116,7 +154,11 @@ fn key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, ApiError> {
 
 fn again(answer: StoredAnswer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
-    let mut response = Answer { status, body: answer.body }.into_response();
+    replayed(Answer { status, body: answer.body }.into_response())
+}
+
+/// Says that nothing was done for this answer.
+pub(crate) fn replayed(mut response: Response) -> Response {
     response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     response
 }

@@ -18,6 +18,8 @@ use crate::error::ApiError;
 use crate::routes::sandboxes::make;
 use crate::routes::templates::sizes;
 
+/// Metadata of a build's machine: the build.
+pub(super) const BUILD: &str = "build";
 /// The machine of a build that nobody ends, ends by itself.
 const LONGEST: Duration = Duration::from_secs(6 * 3600);
 
@@ -60,11 +62,15 @@ pub(crate) fn begin(app: &Arc<App>, build: Arc<Build>, order: Order) -> Result<(
         build.runs();
         let result = work(&app, &build, &order).await;
         drop((turn, wanted));
+        if app.engine.is_closing() {
+            // Its machine was let go of in the middle. The next server ends that, and says what became of the build.
+            return;
+        }
         let result = result.map_err(|(error, step)| {
             build.say(&error.message, Level::Error, None);
             (error.message, step)
         });
-        build.ended(result);
+        app.builds.ended(&build, result);
     });
     Ok(())
 }
@@ -94,7 +100,7 @@ async fn machine(app: &Arc<App>, build: &Build, order: &Order, start: Start) -> 
         from_snapshot,
         ttl: Some(LONGEST),
         workspace: build.workspace.clone(),
-        metadata: BTreeMap::from([("build".to_owned(), build.id.clone())]),
+        metadata: BTreeMap::from([(BUILD.to_owned(), build.id.clone())]),
         labels: start.labels(),
         network: NetworkWish { policy: Some(app.engine.config().network.builds.clone()), ..NetworkWish::default() },
         ..CreateSpec::default()

@@ -25,5 +25,5 @@ async fn work(app: Arc<App>, build: Arc<Build>, recipe: Recipe) {
     let built = app.engine.build_template(recipe, Default::default(), on_step).await;
     let result = built.map(|summary| summary.size_bytes);
     // As a client may know it.
-    build.ended(result.map_err(|error| (ApiError::from(error).message, "base".to_owned())));
+    app.builds.ended(&build, result.map_err(|error| (ApiError::from(error).message, "base".to_owned())));
 }

@@ -37,7 +37,7 @@ pub(crate) async fn pass(
     path: &str,
 ) -> Result<Passed, ApiError> {
     let signed = [query_value(parts.uri.query(), QUERY), header_token(&parts.headers), cookie_token(&parts.headers)];
-    let [by_query, by_header, by_cookie] = signed.map(|text| preview_token(app, &text).map(|token| (text, token)));
+    let [by_query, by_header, by_cookie] = signed.map(|text| app.previews.check(&text).map(|token| (text, token)));
     let from_elsewhere = by_query.is_none() && by_header.is_none() && is_foreign_socket(&parts.headers);
     if by_cookie.is_some() && from_elsewhere {
         return Err(ApiError::new(StatusCode::FORBIDDEN, "foreign_origin", "another site may not open this socket"));
@@ -51,19 +51,6 @@ pub(crate) async fn pass(
     take_out_ours(app, parts);
     let sandbox = app.engine.find(&workspace, id).await.ok_or_else(|| ApiError::not_found("sandbox"))?;
     Ok(Passed { sandbox, cookie })
-}
-
-/// A preview token that is ours, in time and not revoked.
-pub(crate) fn preview_token(app: &App, signed: &str) -> Option<PreviewToken> {
-    let token = app.previews.key.check(signed, Timestamp::now())?;
-    match app.previews.is_revoked(&token.workspace, &token.id) {
-        Ok(false) => Some(token),
-        Ok(true) => None,
-        Err(error) => {
-            tracing::error!(%error, "whether a preview was revoked is not known");
-            None
-        }
-    }
 }
 
 fn by_api_token(app: &App, parts: &Parts) -> Result<String, ApiError> {

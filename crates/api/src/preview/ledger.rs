@@ -1,63 +1,72 @@
-//! What must outlast the server for previews to be honest: the secret that signs them, and which were revoked.
-//!
-//! A revoked token is a file with its id for a name, so looking costs one system call and every process of this home
-//! sees it at once. The file says until when it matters.
+//! What must outlast the server for previews to be honest: the secret that signs them, and which of them stand.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
+use axum::http::StatusCode;
 use jiff::Timestamp;
+use sandling_engine::access::{Access, PreviewError, WorkspaceName};
 
-use super::PreviewKey;
+use super::{PreviewKey, PreviewToken};
+use crate::error::ApiError;
 
 const SECRET: &str = "secret";
-const REVOKED: &str = "revoked";
 
 pub(crate) struct Ledger {
     pub(crate) key: PreviewKey,
-    revoked: PathBuf,
+    access: Arc<Access>,
 }
 
 impl Ledger {
     /// Opens the ledger; the first time, the secret is made.
-    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
-        let revoked = directory.join(REVOKED);
-        DirBuilder::new().recursive(true).mode(0o700).create(&revoked)?;
+    pub(crate) fn open(directory: &Path, access: Arc<Access>) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let secret = match read_secret(directory)? {
             Some(secret) => secret,
             None => make_secret(directory)?,
         };
-        let ledger = Self { key: PreviewKey::new(secret), revoked };
-        ledger.forget_expired(Timestamp::now())?;
-        Ok(ledger)
+        Ok(Self { key: PreviewKey::new(secret), access })
     }
 
-    /// From the moment this returns, the token is refused.
-    pub(crate) fn revoke(&self, workspace: &str, id: &str, until: Timestamp) -> io::Result<()> {
-        let mut file = File::create(self.path(workspace, id))?;
-        file.write_all(until.as_second().to_string().as_bytes())?;
-        file.sync_all()
+    /// Gives a token out: as the client will show it.
+    pub(crate) fn issue(&self, workspace: &WorkspaceName, token: &PreviewToken) -> Result<String, ApiError> {
+        let expires = Timestamp::from_second(token.expires_unix).unwrap_or(Timestamp::MAX);
+        self.access.issue_preview(workspace, &token.id, expires)?;
+        Ok(self.key.sign(token))
     }
 
-    pub(crate) fn is_revoked(&self, workspace: &str, id: &str) -> io::Result<bool> {
-        self.path(workspace, id).try_exists()
-    }
-
-    /// Both are signed or checked before they come here: a workspace's name and hexadecimal digits.
-    fn path(&self, workspace: &str, id: &str) -> PathBuf {
-        self.revoked.join(format!("{workspace}.{id}"))
-    }
-
-    fn forget_expired(&self, now: Timestamp) -> io::Result<()> {
-        for entry in fs::read_dir(&self.revoked)?.flatten() {
-            let until = fs::read_to_string(entry.path()).ok().and_then(|text| text.parse::<i64>().ok());
-            if until.is_some_and(|until| until < now.as_second()) {
-                fs::remove_file(entry.path())?;
+    /// What a token allows, if it is ours, in time and not revoked.
+    pub(crate) fn check(&self, signed: &str) -> Option<PreviewToken> {
+        let token = self.key.check(signed, Timestamp::now())?;
+        match self.access.preview_stands(&token.workspace, &token.id) {
+            Ok(stands) => stands.then_some(token),
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "whether a preview was revoked is not known");
+                None
             }
         }
-        Ok(())
+    }
+
+    /// By a token's id, or by the token itself.
+    pub(crate) fn revoke(&self, workspace: &WorkspaceName, token: &str) -> Result<(), ApiError> {
+        let signed = self.key.check(token, Timestamp::now());
+        let id = signed.as_ref().map_or(token, |signed| &signed.id);
+        Ok(self.access.revoke_preview(workspace, id)?)
+    }
+}
+
+impl From<PreviewError> for ApiError {
+    fn from(error: PreviewError) -> Self {
+        match error {
+            PreviewError::TooMany => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_preview_tokens", error.to_string())
+            }
+            PreviewError::Unknown => Self::not_found("preview token"),
+            PreviewError::Store(source) => source.into(),
+        }
     }
 }
 
@@ -92,39 +101,31 @@ fn make_secret(directory: &Path) -> io::Result<[u8; 32]> {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use sandling_engine::Home;
+    use sandling_engine::access::AccessSettings;
 
     use super::*;
-    use crate::preview::PreviewToken;
 
     #[test]
     fn a_token_outlasts_the_server_that_signed_it_and_so_does_its_end() {
-        let home = tempfile::tempdir().unwrap();
-        let (now, hour) = (Timestamp::now(), SignedDuration::from_hours(1));
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::new(directory.path().join("home"));
+        home.prepare().unwrap();
+        let open = || Ledger::open(directory.path(), Access::open(&home, AccessSettings::default()).unwrap()).unwrap();
+        let workspace = WorkspaceName::default();
         let token = PreviewToken {
             id: "0123456789abcdef".to_owned(),
-            workspace: "default".to_owned(),
+            workspace: workspace.to_string(),
             sandbox: "s".to_owned(),
             port: 80,
             paths: vec![],
-            expires_unix: (now + hour).as_second(),
+            expires_unix: (Timestamp::now() + SignedDuration::from_hours(1)).as_second(),
         };
-        let first = Ledger::open(home.path()).unwrap();
-        let signed = first.key.sign(&token);
-        assert!(!first.is_revoked("default", &token.id).unwrap());
-        first.revoke("default", &token.id, now + hour).unwrap();
-        let second = Ledger::open(home.path()).unwrap();
-        assert_eq!(second.key.check(&signed, now), Some(token.clone()));
-        assert!(second.is_revoked("default", &token.id).unwrap());
-        assert!(!second.is_revoked("other", &token.id).unwrap());
-    }
-
-    #[test]
-    fn what_has_expired_is_forgotten() {
-        let home = tempfile::tempdir().unwrap();
-        let ledger = Ledger::open(home.path()).unwrap();
-        ledger.revoke("default", "aa", Timestamp::now() - SignedDuration::from_secs(5)).unwrap();
-        ledger.revoke("default", "bb", Timestamp::now() + SignedDuration::from_secs(500)).unwrap();
-        let ledger = Ledger::open(home.path()).unwrap();
-        assert!(!ledger.is_revoked("default", "aa").unwrap() && ledger.is_revoked("default", "bb").unwrap());
+        let signed = open().issue(&workspace, &token).unwrap();
+        let second = open();
+        assert_eq!(second.check(&signed), Some(token));
+        second.revoke(&workspace, &signed).unwrap();
+        assert_eq!(open().check(&signed), None);
+        assert_eq!(second.revoke(&workspace, &signed).unwrap_err().code, "not_found");
     }
 }

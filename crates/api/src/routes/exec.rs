@@ -57,9 +57,9 @@ async fn run(
         route: &route,
         body: &body.bytes,
     };
-    let recorder = Recorder::new(&app, &context, sandbox.id(), body.value.text());
-    let app = &app;
+    let (app, context) = (&app, &context);
     once.answer(|mark| async move {
+        let recorder = Recorder::new(app, context, sandbox.id(), body.value.text());
         if body.value.detached.unwrap_or_default() {
             let detached = follow::detach(app, &sandbox, body.value, recorder).await?;
             mark.made(&detached.id);

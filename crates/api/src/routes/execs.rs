@@ -140,7 +140,7 @@ async fn signal(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn find(sandbox: &Sandbox, exec: &str) -> Result<ExecInfo, ApiError> {
+pub(crate) async fn find(sandbox: &Sandbox, exec: &str) -> Result<ExecInfo, ApiError> {
     let execs = sandbox.list_execs().await?;
     execs.into_iter().find(|info| info.id == exec).ok_or_else(|| ApiError::not_found("exec"))
 }

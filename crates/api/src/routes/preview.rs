@@ -67,7 +67,7 @@ async fn create(
         expires_unix: expires.as_second(),
     };
     context.made(&token.id);
-    let signed = app.previews.key.sign(&token);
+    let signed = app.previews.issue(caller.workspace(), &token)?;
     Ok((StatusCode::CREATED, Json(view(&headers, token, signed))))
 }
 
@@ -112,16 +112,7 @@ async fn revoke(
     caller: Caller<Run>,
     Parts(token): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    let workspace = caller.workspace().as_str();
-    let id = match app.previews.key.check(&token, Timestamp::now()) {
-        Some(token) if token.workspace != workspace => return Err(ApiError::not_found("preview token")),
-        Some(token) => token.id,
-        None if token.len() == 16 && token.bytes().all(|byte| byte.is_ascii_hexdigit()) => token,
-        None => return Err(ApiError::not_found("preview token")),
-    };
-    // An id alone does not say when its token expires; after the longest time it is of no use to anyone.
-    let until = Timestamp::now() + SignedDuration::from_secs(MAX_TTL as i64);
-    app.previews.revoke(workspace, &id, until).map_err(|error| ApiError::internal(&error))?;
+    app.previews.revoke(caller.workspace(), &token)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -189,7 +180,7 @@ fn signed(app: &App, path: &str) -> Result<(PreviewToken, Target), ApiError> {
     let refused =
         || ApiError::new(StatusCode::UNAUTHORIZED, "preview_token_invalid", "this preview token does not work");
     let mut pieces = path.splitn(5, '/').skip(3);
-    let token = pieces.next().and_then(|text| gate::preview_token(app, text)).ok_or_else(refused)?;
+    let token = pieces.next().and_then(|text| app.previews.check(text)).ok_or_else(refused)?;
     let rest = format!("/{}", pieces.next().unwrap_or_default());
     let sandbox = SandboxId::parse(&token.sandbox).ok_or_else(refused)?;
     let target = Target { sandbox, port: token.port, rest };

@@ -101,11 +101,12 @@ fn wish(app: &App, workspace: &WorkspaceName, spec: &CreateSpec) -> Result<Resou
     })
 }
 
-/// What a workspace's sandboxes and volumes take.
+/// What a workspace's sandboxes, volumes and snapshots take.
 pub(crate) fn living(app: &App, workspace: &WorkspaceName) -> Resources {
     let own = app.engine.list_of(workspace.as_str());
     let sandboxes: Resources = own.into_iter().map(|info| taken(1, info.vcpus, info.memory_mib, info.disk_mib)).sum();
-    sandboxes + Resources { disk_mib: app.engine.volume_mib(workspace.as_str()), ..Resources::default() }
+    let disk_mib = app.engine.volume_mib(workspace.as_str()) + app.engine.stored_mib(workspace.as_str());
+    sandboxes + Resources { disk_mib, ..Resources::default() }
 }
 
 /// What so many sandboxes of one size take of a quota.

@@ -10,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use tokio::sync::mpsc;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -17,7 +18,7 @@ use crate::app::App;
 use crate::auth::{Caller, Operator, Run};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::snapshots::{check_name, find};
+use crate::routes::snapshots::{check_name, find, room_for};
 use crate::wire::snapshot::{ImportParams, SnapshotView, TemplateRequest};
 use crate::wire::template::TemplateView;
 
@@ -90,6 +91,8 @@ async fn import(
     request: Request,
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
     let name = check_name(params.name)?;
+    // What it holds is compressed, so it is this at least.
+    let place = room_for(&app, caller.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))?;
     let (parts, receiving) = mpsc::channel(UNDER_WAY);
     let (engine, workspace) = (app.engine.clone(), caller.workspace().to_string());
     let reading = tokio::task::spawn_blocking(move || {
@@ -98,6 +101,7 @@ async fn import(
     });
     feed(request.into_body(), parts).await;
     let imported = reading.await.map_err(|error| ApiError::internal(&error))??;
+    drop(place);
     Ok((StatusCode::CREATED, Json(imported.into())))
 }
 

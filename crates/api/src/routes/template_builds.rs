@@ -260,7 +260,7 @@ impl From<RecipeError> for ApiError {
 
 /// List builds
 ///
-/// Those of the workspace since the server started, newest first.
+/// The latest of the workspace, newest first.
 #[utoipa::path(get, path = "/v1/templates/builds", tag = "templates", responses((status = 200, body = Vec<BuildView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<BuildView>> {
     Json(app.builds.list(caller.workspace().as_str()).iter().map(|build| BuildView::new(build)).collect())
@@ -281,7 +281,7 @@ async fn get(
 
 /// A build's log
 ///
-/// As events whose data is a line each, and one named `done` at the end.
+/// As events whose data is a line each, and one named `done` at the end. It is kept for as long as the server runs.
 #[utoipa::path(
     get, path = "/v1/templates/builds/{build}/logs", tag = "templates", params(("build" = String, Path), LogParams),
     responses((status = 200, body = String, content_type = "text/event-stream")),

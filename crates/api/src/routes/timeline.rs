@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::auth::{Caller, Read, Run, awake};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
+use crate::routes::snapshots::room;
 use crate::wire::timeline::{CheckpointRequest, CheckpointView, RewindRequest, RewindView, TimelineView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -36,7 +37,8 @@ async fn timeline(
 
 /// Make a checkpoint
 ///
-/// Of this moment, whether or not the sandbox makes them by itself.
+/// Of this moment, whether or not the sandbox makes them by itself. The quota must have room for it, as for a snapshot;
+/// those that a sandbox makes by itself are not refused.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/checkpoints", tag = "checkpoints", params(("id" = String, Path)),
     request_body = Option<CheckpointRequest>, responses((status = 201, body = CheckpointView)),
@@ -49,7 +51,9 @@ async fn make(
 ) -> Result<(StatusCode, Json<CheckpointView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     awake(&sandbox).await?;
+    let place = room(&app, caller.workspace(), &sandbox)?;
     let made = app.engine.checkpoint(&sandbox, body.value.name).await?;
+    drop(place);
     Ok((StatusCode::CREATED, Json((&made).into())))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::access::{Resources, WorkspaceName};
+use sandling_engine::access::WorkspaceName;
 use sandling_engine::{VolumeKind, VolumeView as Volume};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::sandboxes::living;
+use crate::routes::snapshots::room_for;
 use crate::volume_files;
 use crate::wire::volume::{CopyVolume, CreateVolume, USUAL_MB, VolumeView};
 
@@ -45,14 +45,10 @@ async fn create(
 
 /// Makes a volume, if the workspace's quota has room for it.
 pub(crate) async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Result<Volume, ApiError> {
-    let place = app.access.admit(workspace, &disk(mib), || living(app, workspace))?;
+    let place = room_for(app, workspace, mib.into())?;
     let made = app.engine.create_volume(workspace.as_str(), name, mib).await?;
     drop(place);
     Ok(made)
-}
-
-fn disk(size_mib: u32) -> Resources {
-    Resources { disk_mib: size_mib.into(), ..Resources::default() }
 }
 
 /// List volumes
@@ -139,7 +135,7 @@ async fn copy(
     let workspace = caller.workspace();
     let found = app.engine.find_volume(workspace.as_str(), name)?;
     let size_mib = found.ok_or_else(|| ApiError::not_found("volume"))?.info.size_mib;
-    let place = app.access.admit(workspace, &disk(size_mib), || living(app, workspace))?;
+    let place = room_for(app, workspace, size_mib.into())?;
     let made = app.engine.copy_volume(workspace.as_str(), name, copy, kind).await?;
     drop(place);
     Ok((StatusCode::CREATED, Json(made.into())))

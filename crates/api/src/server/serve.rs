@@ -68,6 +68,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
         app,
         limits,
     };
+    tokio::spawn(build::clear_up(server.app.clone()));
     let mut connections = JoinSet::new();
     let mut sweeps = tokio::time::interval(SWEEP_EVERY);
     let mut shutdown = std::pin::pin!(shutdown);

@@ -222,6 +222,7 @@ pub(crate) struct Used {
     sandboxes: u64,
     cpu: u64,
     memory_mb: u64,
+    /// What sandboxes and volumes may grow to, and what snapshots, checkpoints and sleeping sandboxes store.
     disk_mb: u64,
 }
 

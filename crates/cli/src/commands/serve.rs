@@ -30,7 +30,7 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
     let home = config.home.clone();
     let engine = Engine::open(config).await?;
     let access = Access::open(&home, AccessSettings::from_environment())?;
-    let app = App::new(engine.clone(), access).context("the previews' secret cannot be kept")?;
+    let app = App::new(engine.clone(), access).context("what the server remembers cannot be opened")?;
     let listener =
         TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
     let address = listener.local_addr()?;

@@ -186,7 +186,7 @@ impl Access {
         self.store.forget_keys(Timestamp::now() - KEPT, |owner| self.runs(owner))
     }
 
-    fn runs(&self, owner: &str) -> bool {
+    pub(super) fn runs(&self, owner: &str) -> bool {
         owner == self.owner.id() || owner::is_alive(&self.engines, owner)
     }
 }

@@ -1,7 +1,8 @@
 //! Who may do what, how much of it, and what is remembered of it.
 //!
-//! [`Access`] answers for one home directory: workspaces, tokens, quotas, the audit log and idempotency keys. It
-//! knows no sandboxes; whoever makes one asks [`Access::admit`] first and says what there already is.
+//! [`Access`] answers for one home directory: workspaces, tokens, quotas, the audit log, idempotency keys,
+//! which preview tokens stand and how builds went. It knows no sandboxes; whoever makes one asks [`Access::admit`] first
+//! and says what there already is.
 //!
 //! What always holds:
 //! - a [`Principal`] belongs to one [`WorkspaceName`] and sees objects of that one only, whatever its [`Scope`];
@@ -12,10 +13,12 @@
 mod audit;
 mod authenticate;
 mod bucket;
+mod builds;
 mod gate;
 mod idempotency;
 mod local_token;
 mod open;
+mod previews;
 mod quota;
 mod scope;
 mod secret;
@@ -24,10 +27,12 @@ mod workspace;
 
 pub use audit::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, RECORDING_LIMIT, Recording};
 pub use authenticate::AuthError;
+pub use builds::{BuildEnd, BuildRecord};
 pub use gate::{AdmitError, Reservation};
 pub use idempotency::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
 pub use local_token::{TOKEN_VARIABLE, local_token_path, read_local_token};
 pub use open::{Access, AccessError, AccessSettings};
+pub use previews::PreviewError;
 pub use quota::{DEFAULT_QUOTA, Quota, QuotaRefused, Resource, Resources, check};
 pub use scope::{Denied, Principal, Scope};
 pub use secret::TokenSecret;

@@ -19,6 +19,7 @@ pub struct Quota {
 
 /// What a workspace has until somebody says otherwise: more than one host bears in earnest, and an end to a loop
 /// that creates without destroying. Memory and disk count as configured; what is shared or not written costs less.
+/// Snapshots count as stored.
 pub const DEFAULT_QUOTA: Quota = Quota {
     sandboxes: Some(200),
     vcpus: Some(800),

@@ -26,6 +26,11 @@ impl Engine {
         Ok(found.filter(|(info, listed)| *listed == Listed::Yes && info.workspace == workspace).map(|(info, _)| info))
     }
 
+    /// What a workspace's snapshots, checkpoints and sleeping sandboxes take on the disk.
+    pub fn stored_mib(&self, workspace: &str) -> u64 {
+        self.store.snapshot_bytes(workspace).unwrap_or_default().div_ceil(1 << 20)
+    }
+
     /// Deletes a snapshot. What stands on it goes on standing on it, and its files go when nothing does.
     pub async fn delete_snapshot(self: &Arc<Self>, workspace: &str, id: &SnapshotId) -> Result<(), SnapshotError> {
         self.find_snapshot(workspace, id)?.ok_or(SnapshotError::Unknown)?;

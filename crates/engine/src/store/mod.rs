@@ -4,9 +4,11 @@
 //! there after the process died; what was written lastingly, after the host did.
 
 mod audit;
+mod builds;
 mod events;
 mod idempotency;
 mod networks;
+mod previews;
 mod quotas;
 mod rows;
 mod sandboxes;
@@ -65,6 +67,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
 ];
 
 pub struct Store {

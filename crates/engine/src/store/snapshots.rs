@@ -56,6 +56,13 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// What all snapshots of a workspace take, those included that are kept only for what stands on them.
+    pub fn snapshot_bytes(&self, workspace: &str) -> Result<u64, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached("SELECT total(bytes) FROM snapshots WHERE workspace = ?1")?;
+        Ok(statement.query_row([workspace], |row| row.get::<_, f64>(0))? as u64)
+    }
+
     pub fn list_snapshot(&self, id: &SnapshotId, listed: Listed) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached("UPDATE snapshots SET listed = ?2 WHERE id = ?1")?
@@ -72,14 +79,15 @@ impl Store {
 fn insert(connection: &Connection, info: &SnapshotInfo, listed: Listed) -> Result<(), StoreError> {
     connection
         .prepare_cached(
-            "INSERT INTO snapshots (id, workspace, created_ms, listed, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO snapshots (id, workspace, created_ms, listed, detail, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
         .execute(params![
             info.id.as_str(),
             info.workspace,
             info.created_at.as_millisecond(),
             listed == Listed::Yes,
-            serde_json::to_string(info)?
+            serde_json::to_string(info)?,
+            i64::try_from(info.memory_bytes.saturating_add(info.disk_bytes)).unwrap_or(i64::MAX),
         ])?;
     Ok(())
 }

@@ -31,8 +31,8 @@ impl Store {
         Ok(rows == 1)
     }
 
-    /// Marks it as deleted, revokes its tokens and forgets its quota, its secrets and its kept answers, all or nothing.
-    /// False when there is none.
+    /// Marks it as deleted, revokes its tokens and forgets its quota, its secrets, its previews, its builds and its kept
+    /// answers, all or nothing. False when there is none.
     pub fn delete_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
         let (name, now) = (name.as_str(), now.as_millisecond());
         let mut connection = self.connection();
@@ -49,6 +49,8 @@ impl Store {
         transaction.execute("DELETE FROM network_defaults WHERE workspace = ?1", [name])?;
         transaction.execute("DELETE FROM quotas WHERE workspace = ?1", [name])?;
         transaction.execute("DELETE FROM idempotency WHERE workspace = ?1", [name])?;
+        transaction.execute("DELETE FROM previews WHERE workspace = ?1", [name])?;
+        transaction.execute("DELETE FROM builds WHERE workspace = ?1", [name])?;
         transaction.commit()?;
         Ok(rows == 1)
     }

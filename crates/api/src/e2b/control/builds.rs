@@ -6,7 +6,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
+use sandling_engine::access::{Principal, Scope, WorkspaceName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,6 +21,7 @@ use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::preview::host;
+use crate::request::RequestContext;
 
 const MOST_LINES: usize = 100;
 
@@ -101,10 +103,15 @@ async fn upload(
     State(app): State<Arc<App>>,
     Parts((_, hash)): Parts<(String, String)>,
     Params(ticket): Params<Ticket>,
+    Extension(context): Extension<RequestContext>,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
     if !token::same(&ticket.token, &token::upload(&app, &ticket.workspace, &hash)) {
         return Err(ApiError::new(StatusCode::UNAUTHORIZED, "bad_ticket", "this address is not signed by this server"));
+    }
+    if let Some(workspace) = WorkspaceName::parse(&ticket.workspace) {
+        let (token_prefix, name) = ("e2b".to_owned(), "upload".to_owned());
+        context.came_from(&Principal { workspace, scope: Scope::Run, token_prefix, name });
     }
     build::keep(&app, &ticket.workspace, &hash, body).await?;
     Ok(StatusCode::OK)

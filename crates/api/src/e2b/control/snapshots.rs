@@ -21,6 +21,7 @@ use crate::e2b::place::parse_id;
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
+use crate::routes::snapshots::room;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
@@ -50,11 +51,13 @@ async fn make(
     if let Some(name) = &name {
         Name::parse(name)?;
     }
+    let place = room(&app, caller.workspace(), &found)?;
     let slept = found.info().state == SandboxState::Hibernated;
     if slept {
         found.wake().await?;
     }
     let saved = app.engine.snapshot(&found, name, None).await;
+    drop(place);
     if slept {
         // Nobody asked for it to run.
         found.hibernate().await?;
