@@ -17,12 +17,12 @@ import traceback
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sdk" / "python" / "tests" / "frameworks"))
 import model_server  # noqa: E402
-from model_server import Drop, ModelServer, Refusal, Script, Turn, strings  # noqa: E402
+from model_server import Counted, Drop, ModelServer, Refusal, Script, Turn, strings  # noqa: E402
 
 SANDLING = sys.argv[1]
 KEY = "key-that-nobody-may-see"
@@ -114,21 +114,46 @@ def endless_loops_end() -> None:
         assert ran.code == 1 and "says nothing" in ran.end()["why"], ran
 
 
-def budgets_hold() -> None:
-    def chatty(body: Dict[str, Any], number: int) -> Turn:
-        return [("run_command", {"command": f"echo {number}"})]
+def size(body: Dict[str, Any]) -> int:
+    """The tokens of a request, as a server may count them."""
+    return len(strings(body)) // 4
 
-    with model(chatty) as server:
+
+def budgets_hold() -> None:
+    def verbose(body: Dict[str, Any], number: int) -> Turn:
+        return Counted([("run_command", {"command": f"seq {number} 4000"})], size(body), 20)
+
+    with model(verbose) as server:
+        ran = agent(server, "--max-tokens", "30000", "Go on.")
+        assert "tokens" in ran.end()["why"] and 1 < len(server.asked) < 6, ran
+        before = 0
+        for body in server.asked:
+            assert before + size(body) + body["max_tokens"] <= 30_000, "the longest answer would not have been paid for"
+            before += size(body) + 20
+        assert ran.end()["input_tokens"] + ran.end()["output_tokens"] == before <= 30_000
+    with model(verbose) as server:
+        ran = agent(server, "--max-cost", "0.3", "--price", "10,20", "Go on.")
+        assert "money" in ran.end()["why"] and 1 < len(server.asked) and 0.05 < ran.end()["cost"] <= 0.3, ran
+    with model(verbose) as server:
         ran = agent(server, "--max-tokens", "60", "Go on.")
-        assert "tokens" in ran.end()["why"] and ran.end()["input_tokens"] + ran.end()["output_tokens"] <= 60, ran
-        assert [body["max_tokens"] for body in server.asked] == [60, 30, 15], server.asked
-    with model(chatty) as server:
-        ran = agent(server, "--max-cost", "0.001", "--price", "10,20", "Go on.")
-        assert "money" in ran.end()["why"] and ran.end()["cost"] <= 0.001, ran
+        assert "tokens" in ran.end()["why"] and server.asked == [], "the first request alone is too large"
     with model([[("run_command", {"command": "echo started; sleep 300"})], "never"]) as server:
         started = time.monotonic()
         ran = agent(server, "--max-time", "8s", "Sleep.")
         assert "time" in ran.end()["why"] and time.monotonic() - started < 120, ran
+
+
+def answers_that_break_off_are_charged() -> None:
+    for api in ("anthropic", "chat", "responses"):
+        for flags, heard in ([], 500), (["--no-stream"], 0):
+            with model([Drop("x" * 6000), "Done."]) as server:
+                ran = agent(server, *flags, "Be patient.", api=api)
+            assert ran.code == 0 and len(server.asked) == 2, (api, flags, ran)
+            assert ran.end()["input_tokens"] > 500 and ran.end()["output_tokens"] >= heard, (api, flags, ran.end())
+    with model(lambda body, number: Drop("x" * 100)) as server:
+        ran = agent(server, "--max-tokens", "2500", "Be patient.")
+        spent = ran.end()["input_tokens"] + ran.end()["output_tokens"]
+        assert "tokens" in ran.end()["why"] and 1 < len(server.asked) < 6 and spent <= 2500, ran
 
 
 def stripped(value: Any) -> Any:
@@ -150,31 +175,56 @@ def servers_that_do_not_count_are_counted_for() -> None:
         for api in ("anthropic", "chat", "responses"):
             with mock.patch.object(model_server, table, patched):
                 with model(lambda body, number: [("run_command", {"command": f"echo {number}"})]) as server:
-                    ran = agent(server, *flags, "--max-tokens", "6000", "Go on.", api=api)
+                    ran = agent(server, *flags, "--max-tokens", "9000", "Go on.", api=api)
             spent = ran.end()["input_tokens"] + ran.end()["output_tokens"]
-            assert "tokens" in ran.end()["why"] and 1000 < spent <= 6000, (api, flags, ran.end())
+            assert "tokens" in ran.end()["why"] and 1000 < spent <= 9000, (api, flags, ran.end())
             assert 1 < len(server.asked) < 20, (api, flags, len(server.asked))
 
 
-def sandboxes() -> List[Dict[str, Any]]:
-    request = urllib.request.Request(os.environ["SANDLING_API"] + "/v1/sandboxes")
+def api(method: str, path: str, body: Any = None) -> Any:
+    request = urllib.request.Request(os.environ["SANDLING_API"] + path, method=method)
     request.add_header("Authorization", f"Bearer {os.environ['SANDLING_TOKEN']}")
+    if body is not None:
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
     return json.load(urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30))
 
 
-def signals_leave_nothing() -> None:
+def sandboxes() -> List[Dict[str, Any]]:
+    return api("GET", "/v1/sandboxes")
+
+
+def signalled(asked: signal.Signals) -> int:
+    """How an agent ends that is sent a signal in the middle of a command."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "OPENAI"))}
+    with model([[("run_command", {"command": "sleep 300"})], "never"]) as server, tempfile.TemporaryDirectory() as at:
+        environment.update(ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_MODEL="scripted")
+        command = [SANDLING, "agent", "--max-time", "5m", "--transcript", f"{at}/transcript.jsonl", "Sleep."]
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(lambda: server.asked and sandboxes() and process.poll() is None)
+        process.send_signal(asked)
+        return process.wait(60)
+
+
+def until(comes_true: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not comes_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def signals_leave_nothing() -> None:
     for asked in (signal.SIGINT, signal.SIGTERM):
-        with model([[("run_command", {"command": "sleep 300"})], "never"]) as server, tempfile.TemporaryDirectory() as at:
-            environment.update(ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_MODEL="scripted")
-            command = [SANDLING, "agent", "--transcript", f"{at}/transcript.jsonl", "Sleep."]
-            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            deadline = time.monotonic() + 60
-            while not (server.asked and sandboxes()):
-                assert time.monotonic() < deadline and process.poll() is None
-                time.sleep(0.1)
-            process.send_signal(asked)
-            assert process.wait(60) != 0 and sandboxes() == [], asked
+        assert signalled(asked) != 0 and sandboxes() == [], asked
+
+
+def what_a_killed_agent_leaves_ends_by_itself() -> None:
+    assert signalled(signal.SIGKILL) == -signal.SIGKILL
+    (left,) = sandboxes()
+    lifecycle = f"/v1/sandboxes/{left['id']}/lifecycle"
+    assert 300 <= api("GET", lifecycle)["ttl_seconds"] <= 3600, "the loop's own time, and some to clean up"
+    api("PATCH", lifecycle, {"ttl_seconds": 1})
+    until(lambda: sandboxes() == [])
 
 
 def commands_have_deadlines() -> None:
@@ -279,8 +329,10 @@ CASES = [
     malformed_calls_are_answered,
     endless_loops_end,
     budgets_hold,
+    answers_that_break_off_are_charged,
     servers_that_do_not_count_are_counted_for,
     signals_leave_nothing,
+    what_a_killed_agent_leaves_ends_by_itself,
     commands_have_deadlines,
     busy_servers_are_asked_again,
     a_project_goes_in_and_its_diff_comes_back,

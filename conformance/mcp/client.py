@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -260,6 +261,19 @@ def sandboxes() -> set[str]:
     return {sandbox["id"] for sandbox in json.load(opener.open(request, timeout=30))}
 
 
+def conversation(command: str) -> list[dict[str, Any]]:
+    """What a client says that wants a command to run, word by word."""
+    about = {"name": "conformance", "version": "1"}
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
+    call = {"name": "run_command", "arguments": {"command": command}}
+    messages = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": call},
+    ]
+    return [{"jsonrpc": "2.0", **message} for message in messages]
+
+
 async def signals_leave_nothing() -> None:
     """Asked to end in the middle of a call, it ends its sandbox first."""
     for asked in (signal.SIGINT, signal.SIGTERM):
@@ -267,15 +281,8 @@ async def signals_leave_nothing() -> None:
         server = subprocess.Popen(
             [SANDLING, "mcp", "--template", "base"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
         )
-        about = {"name": "conformance", "version": "1"}
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
-        call = {"name": "run_command", "arguments": {"command": "sleep 300"}}
-        for message in (
-            {"id": 1, "method": "initialize", "params": hello},
-            {"method": "notifications/initialized"},
-            {"id": 2, "method": "tools/call", "params": call},
-        ):
-            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        for message in conversation("sleep 300"):
+            server.stdin.write(json.dumps(message) + "\n")
             server.stdin.flush()
         deadline = time.monotonic() + 60
         while not await asyncio.to_thread(sandboxes) - before:
@@ -299,6 +306,55 @@ async def sessions_have_sandboxes_of_their_own() -> None:
         assert "(/workspace is empty)" in await said(other, "list_files")
 
 
+@asynccontextmanager
+async def session_with_a_sandbox(url: str) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
+    """A session of a client that does nothing by itself, and its sandbox. Leaving it says nothing to the server."""
+    before = await asyncio.to_thread(sandboxes)
+    headers = {"Authorization": f"Bearer {os.environ['SANDLING_TOKEN']}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=120) as transport:
+        transport.headers["Accept"] = "application/json, text/event-stream"
+        for message in conversation("true"):
+            answer = await transport.post(url, json=message)
+            assert answer.is_success, answer.text
+            if "mcp-session-id" in answer.headers:
+                transport.headers["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
+        (made,) = await asyncio.to_thread(sandboxes) - before
+        yield transport, made
+
+
+async def until_gone(sandbox: str) -> None:
+    deadline = time.monotonic() + 60
+    while sandbox in await asyncio.to_thread(sandboxes):
+        assert time.monotonic() < deadline, "its sandbox is still there"
+        await asyncio.sleep(0.2)
+
+
+async def ending_a_session_ends_its_sandbox() -> None:
+    async with session_with_a_sandbox(URL) as (transport, sandbox):
+        assert (await transport.delete(URL)).is_success
+        await until_gone(sandbox)
+        assert (await transport.post(URL, json=conversation("true")[2])).status_code == 404, "the session goes on"
+    async with http() as other:
+        assert "exit code: 0" in await said(other, "run_command", command="true"), "the server ended, too"
+
+
+async def the_sandbox_of_a_client_that_vanished_ends() -> None:
+    command = [SANDLING, "mcp", "--http", "127.0.0.1:0", "--template", "base", "--idle", "3s"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        line = ""
+        while not (found := re.search(r"http://\S+/mcp", line)):
+            line = await asyncio.to_thread(server.stdout.readline)
+            assert line, "the server ended before it said where it listens"
+        async with session_with_a_sandbox(found[0]) as (_, sandbox):
+            pass
+        await until_gone(sandbox)
+        assert server.poll() is None
+    finally:
+        server.terminate()
+        await asyncio.to_thread(server.wait, 60)
+
+
 async def main() -> int:
     failed = 0
     for name, transport in [("stdio", stdio), ("http", http)]:
@@ -311,7 +367,12 @@ async def main() -> int:
         failed += await tried("stdio: every_step_can_be_undone", every_step_can_be_undone())
         failed += await tried("stdio: signals_leave_nothing", signals_leave_nothing())
     failed += await tried("http: strangers_are_turned_away", strangers_are_turned_away())
-    failed += await tried("http: sessions_have_sandboxes_of_their_own", sessions_have_sandboxes_of_their_own())
+    for case in (
+        sessions_have_sandboxes_of_their_own,
+        ending_a_session_ends_its_sandbox,
+        the_sandbox_of_a_client_that_vanished_ends,
+    ):
+        failed += await tried(f"http: {case.__name__}", case())
     return failed
 
 

@@ -1,5 +1,5 @@
-"""What the Python SDK costs: its import, and an exec beside the same exec over a bare HTTP connection, which blocks where
-the SDK blocks and is awaited where the SDK is.
+"""What the Python SDK costs: its import, and an exec beside the same exec over a bare HTTP connection, which blocks
+where the SDK blocks and is awaited where the SDK is.
 
     python sdk/bench/python.py [--rounds 300]
 
@@ -84,7 +84,11 @@ class AwaitedBare:
 
     async def exec(self) -> None:
         body = json.dumps({"cmd": COMMAND})
-        headers = {"host": f"{self._bare.host}:{self._bare.port}", "content-length": str(len(body)), **self._bare.headers}
+        headers = {
+            "host": f"{self._bare.host}:{self._bare.port}",
+            "content-length": str(len(body)),
+            **self._bare.headers,
+        }
         lines = [f"POST {self._bare.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", body]
         self._writer.write("\r\n".join(lines).encode())
         await self._writer.drain()

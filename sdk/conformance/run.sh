@@ -1,28 +1,33 @@
 #!/usr/bin/env bash
 # Runs the shared cases with every SDK against a server of its own with real virtual machines.
 #
-#   sdk/conformance/run.sh SANDLING [python] [async] [typescript] [guides]
+#   sdk/conformance/run.sh SANDLING [python] [async] [typescript] [node18] [guides]
 #
-# SANDLING is the path of the binary; all runners are used unless some are named; `guides` is the code of the documentation.
+# SANDLING is the path of the binary; all runners are used unless some are named; `node18` is TypeScript's with the oldest Node
+# that it is for, `guides` the code of the documentation.
 # SANDLING_TEST_TEMPLATES names the directory with the template `base`; without it, those of the user's own home are
 # used. Ends with 0 only if no case failed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [typescript] [guides]}")
+sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [typescript] [node18] [guides]}")
 shift
 runners=("$@")
-[ ${#runners[@]} -gt 0 ] || runners=(python async typescript guides)
+[ ${#runners[@]} -gt 0 ] || runners=(python async typescript node18 guides)
 installed=${CARGO_TARGET_DIR:-$here/../../target}/sdk-conformance
 . "$here/../../conformance/server.sh"
 trap 'clean_up "$installed/server.log"' EXIT
 
 case_python() { "$installed/python/bin/python" "$here/python/run.py" sync; }
 case_async() { "$installed/python/bin/python" "$here/python/run.py" async; }
-case_typescript() {
+case_typescript() { # [NODE]
   # Packages are found from where a file lies, so the runner goes to the package.
   cp "$here"/typescript/*.mjs "$installed/typescript/"
-  CASES=$here/cases.json node "$installed/typescript/run.mjs"
+  CASES=$here/cases.json "${1:-node}" "$installed/typescript/run.mjs"
+}
+case_node18() {
+  npm install --silent --no-audit --no-fund --prefix "$installed/node18" node@18
+  case_typescript "$installed/node18/node_modules/node/bin/node"
 }
 
 case_guides() {
@@ -34,7 +39,7 @@ case_guides() {
 
 sdks=()
 [[ " ${runners[*]} " =~ \ (python|async|guides)\  ]] && sdks+=(python)
-[[ " ${runners[*]} " =~ \ (typescript|guides)\  ]] && sdks+=(typescript)
+[[ " ${runners[*]} " =~ \ (typescript|node18|guides)\  ]] && sdks+=(typescript)
 "$here/install.sh" "$installed" "${sdks[@]}"
 [ ${#sdks[@]} -lt 2 ] || "$here/local.sh" "$installed" "$sandling" || fail "the local server is not shared"
 start_server

@@ -38,20 +38,29 @@ impl Prices {
 pub struct Spent {
     pub steps: u32,
     pub usage: Usage,
-    /// Of the last request: the next one reads at least as much.
+    /// Of the last answer: the next request reads at least as much.
     last: Usage,
+    /// What `last` was estimated to be: what a request is more than this was added since.
+    estimated: u64,
     started: Instant,
 }
 
 impl Spent {
     pub fn new() -> Self {
-        Self { steps: 0, usage: Usage::default(), last: Usage::default(), started: Instant::now() }
+        Self { steps: 0, usage: Usage::default(), last: Usage::default(), estimated: 0, started: Instant::now() }
     }
 
-    pub fn add(&mut self, usage: Usage) {
+    /// An answer, and what it was estimated to use.
+    pub fn add(&mut self, usage: Usage, estimate: Usage) {
         self.steps += 1;
-        self.usage = Usage { input: self.usage.input + usage.input, output: self.usage.output + usage.output };
+        self.usage += usage;
         self.last = usage;
+        self.estimated = estimate.total();
+    }
+
+    /// What was used for an answer that never became whole.
+    pub fn lose(&mut self, estimate: Usage) {
+        self.usage += estimate;
     }
 
     /// What somebody else counted, in all.
@@ -72,9 +81,10 @@ impl Spent {
         self.started + budget.wall
     }
 
-    /// How many tokens the next answer may have: at most `usual`, and fewer where a budget is nearly used up. The next
-    /// request reads what the last one read and wrote, so that much is taken off first.
-    pub fn next_answer(&self, budget: &Budget, usual: u64) -> Result<u64, EndedBy> {
+    /// How many tokens the answer to a request of about `size` tokens may have: at most `usual`, and fewer where a budget
+    /// is nearly used up. What the request reads is taken off first: what the last one read and wrote, as it was counted,
+    /// and what came since.
+    pub fn next_answer(&self, budget: &Budget, usual: u64, size: u64) -> Result<u64, EndedBy> {
         if self.steps >= budget.steps {
             return Err(EndedBy::Steps);
         }
@@ -82,9 +92,9 @@ impl Spent {
             return Err(EndedBy::Time);
         }
         let mut most = usual;
-        let reads = self.last.input + self.last.output;
+        let reads = self.last.total() + size.saturating_sub(self.estimated);
         if let Some(tokens) = budget.tokens {
-            let left = tokens.saturating_sub(self.usage.input + self.usage.output + reads);
+            let left = tokens.saturating_sub(self.usage.total() + reads);
             if left == 0 {
                 return Err(EndedBy::Tokens);
             }
@@ -120,30 +130,33 @@ mod tests {
     fn steps_are_counted() {
         let (budget, mut spent) = (budget(), Spent::new());
         for _ in 0..3 {
-            assert_eq!(spent.next_answer(&budget, 100).unwrap(), 100);
-            spent.add(Usage { input: 1, output: 1 });
+            assert_eq!(spent.next_answer(&budget, 100, 1).unwrap(), 100);
+            spent.add(Usage { input: 1, output: 1 }, Usage::default());
         }
-        assert!(matches!(spent.next_answer(&budget, 100), Err(EndedBy::Steps)));
+        assert!(matches!(spent.next_answer(&budget, 100, 1), Err(EndedBy::Steps)));
     }
 
     #[test]
     fn an_answer_is_never_longer_than_what_is_left_after_reading() {
         let (budget, mut spent) = (Budget { tokens: Some(100), ..budget() }, Spent::new());
-        spent.add(Usage { input: 20, output: 10 });
-        assert_eq!(spent.next_answer(&budget, 1000).unwrap(), 40);
-        spent.add(Usage { input: 30, output: 30 });
-        assert!(matches!(spent.next_answer(&budget, 1000), Err(EndedBy::Tokens)));
+        assert_eq!(spent.next_answer(&budget, 1000, 25).unwrap(), 75);
+        spent.add(Usage { input: 20, output: 10 }, Usage { input: 25, output: 15 });
+        assert_eq!(spent.next_answer(&budget, 1000, 40).unwrap(), 40);
+        assert_eq!(spent.next_answer(&budget, 1000, 55).unwrap(), 25, "15 more were added since");
+        assert!(matches!(spent.next_answer(&budget, 1000, 80), Err(EndedBy::Tokens)));
+        spent.lose(Usage { input: 30, output: 5 });
+        assert_eq!(spent.next_answer(&budget, 1000, 40).unwrap(), 5);
     }
 
     #[test]
     fn money_holds_too() {
         let prices = Some(Prices { input: 1.0, output: 10.0 });
         let (budget, mut spent) = (Budget { cost: Some(0.001), prices, ..budget() }, Spent::new());
-        assert_eq!(spent.next_answer(&budget, 1000).unwrap(), 100);
-        spent.add(Usage { input: 100, output: 50 });
+        assert_eq!(spent.next_answer(&budget, 1000, 0).unwrap(), 100);
+        assert!((89..=90).contains(&spent.next_answer(&budget, 1000, 100).unwrap()));
+        spent.add(Usage { input: 100, output: 50 }, Usage { input: 100, output: 50 });
         assert!((spent.cost(&budget).unwrap() - 0.0006).abs() < 1e-9);
-        assert_eq!(spent.next_answer(&budget, 1000).unwrap(), 25);
-        spent.add(Usage { input: 150, output: 20 });
-        assert!(matches!(spent.next_answer(&budget, 1000), Err(EndedBy::Money)));
+        assert_eq!(spent.next_answer(&budget, 1000, 150).unwrap(), 25);
+        assert!(matches!(spent.next_answer(&budget, 1000, 400), Err(EndedBy::Money)));
     }
 }

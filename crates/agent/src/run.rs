@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::budget::Spent;
 use crate::events::Event;
 use crate::job::Job;
-use crate::model::{Call, Model, ModelError, Question, Reply, Turn};
+use crate::model::{Call, Model, ModelError, Patience, Question, Reply, Turn};
 
 const SYSTEM: &str = "You solve a task with a disposable computer: a virtual machine of your own, with the working \
     directory /workspace. Use the tools to look around, run code and commands, and change files there. You are root; \
@@ -57,6 +57,15 @@ impl EndedBy {
             Self::Repeats => "the model did the same again and again".to_owned(),
             Self::Stopped => "stopped".to_owned(),
             Self::Model(why) | Self::Engine(why) | Self::Sandbox(why) => why.clone(),
+        }
+    }
+}
+
+impl From<ModelError> for EndedBy {
+    fn from(error: ModelError) -> Self {
+        match error {
+            ModelError::OutOfTime => Self::Time,
+            other => Self::Model(other.to_string()),
         }
     }
 }
@@ -138,31 +147,60 @@ impl Agent<'_> {
     }
 
     async fn ask(&self, turns: &[Turn], spent: &mut Spent) -> Result<Reply, EndedBy> {
-        let max_tokens = spent.next_answer(&self.job.budget, ANSWER_TOKENS)?;
+        let (deadline, mut patience) = (spent.deadline(&self.job.budget), Patience::default());
+        let mut question = self.question(turns, spent)?;
         (self.job.watch)(Event::Step { number: spent.steps + 1 });
-        let question = Question { system: SYSTEM, turns, tools: SPECS, max_tokens };
-        let watch = |event: Event<'_>| {
-            if let Event::Retry { why, after } = &event {
-                self.job.transcript.write("retry", json!({ "why": why, "after_seconds": after.as_secs_f64() }));
+        loop {
+            let error = match self.ask_once(&question, spent).await? {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let why = error.to_string();
+            let after = patience.after(error, deadline)?;
+            self.job.transcript.write("retry", json!({ "why": why, "after_seconds": after.as_secs_f64() }));
+            (self.job.watch)(Event::Retry { why: &why, after });
+            self.unless_stopped(tokio::time::sleep(after)).await?;
+            // What failed may have cost something, too.
+            question = self.question(turns, spent)?;
+        }
+    }
+
+    /// What to ask next, if a budget allows for it.
+    fn question<'q>(&self, turns: &'q [Turn], spent: &Spent) -> Result<Question<'q>, EndedBy> {
+        let question = Question { system: SYSTEM, turns, tools: SPECS, max_tokens: ANSWER_TOKENS };
+        let max_tokens = spent.next_answer(&self.job.budget, ANSWER_TOKENS, question.size())?;
+        Ok(Question { max_tokens, ..question })
+    }
+
+    /// One try. What it used counts, whatever comes of it.
+    async fn ask_once(&self, question: &Question<'_>, spent: &mut Spent) -> Result<Result<Reply, ModelError>, EndedBy> {
+        let (deadline, mut heard) = (spent.deadline(&self.job.budget), 0);
+        let asked = self.unless_stopped(self.model.ask(question, deadline, &mut heard, self.job.watch)).await;
+        match &asked {
+            Ok(Ok(reply)) => {
+                spent.add(reply.usage, question.estimate(reply));
+                self.tell_reply(reply, spent.steps);
             }
-            (self.job.watch)(event);
-        };
-        let asked = tokio::select! {
-            asked = self.model.ask(&question, spent.deadline(&self.job.budget), &watch) => asked,
-            () = self.job.stop.cancelled() => return Err(EndedBy::Stopped),
-        };
-        let reply = asked.map_err(|error| match error {
-            ModelError::OutOfTime => EndedBy::Time,
-            other => EndedBy::Model(other.to_string()),
-        })?;
-        spent.add(reply.usage);
+            Ok(Err(error)) if !error.was_read() => {}
+            Ok(Err(_)) | Err(_) => spent.lose(question.with_answer(heard)),
+        }
+        asked
+    }
+
+    fn tell_reply(&self, reply: &Reply, step: u32) {
         (self.job.watch)(Event::Replied { usage: reply.usage });
         self.job.transcript.write(
             "reply",
-            json!({ "step": spent.steps, "text": reply.text, "calls": reply.calls.len(),
+            json!({ "step": step, "text": reply.text, "calls": reply.calls.len(),
                 "input_tokens": reply.usage.input, "output_tokens": reply.usage.output }),
         );
-        Ok(reply)
+    }
+
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, EndedBy> {
+        tokio::select! {
+            done = work => Ok(done),
+            () = self.job.stop.cancelled() => Err(EndedBy::Stopped),
+        }
     }
 
     async fn carry_out(

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::build::Start;
-use crate::error::{ApiError, command_timeout_text};
+use crate::error::ApiError;
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
 use crate::sse::{Events, Gone};
@@ -167,14 +167,21 @@ impl Relay {
         self.flush(position).await?;
         if exit.reason == ExitReason::Timeout {
             let seconds = self.timeout_seconds.unwrap_or(exit.duration_ms as f64 / 1e3);
-            self.events.send("error", &serde_json::json!({ "error": command_timeout_text(seconds) })).await?;
+            self.complain(&ApiError::command_timeout(seconds)).await?;
         }
         self.events.send("exit", &Ended::from(exit)).await
     }
 
     async fn failed(mut self, position: u64, error: RunError) -> Result<(), Gone> {
         self.flush(position).await?;
-        let error = ApiError::from(error);
-        self.events.send("error", &serde_json::json!({ "error": error.message, "code": error.code })).await
+        self.complain(&error.into()).await
+    }
+
+    /// With the status that the answer would have had if nothing had been sent before.
+    async fn complain(&self, error: &ApiError) -> Result<(), Gone> {
+        let ApiError { message, code, status, .. } = error;
+        self.events
+            .send("error", &serde_json::json!({ "error": message, "code": code, "status": status.as_u16() }))
+            .await
     }
 }

@@ -154,6 +154,7 @@ simple(
 simple("volume.delete", lambda client, name: client.volumes.delete(name))
 simple("fork", lambda sandbox, **arguments: sandbox.fork(**arguments))
 simple("fork_many", lambda sandbox, count: sandbox.fork(count))
+simple("fork_tree", lambda sandbox, **arguments: sandbox.fork_tree(**arguments))
 
 
 @verb("me")
@@ -182,6 +183,13 @@ async def volume(runner: Any, client: Any, name: str, size_gb: float) -> Any:
     again = await settle(runner.volume_class.get_or_create(name, size_gb, client=client))
     assert again.name == made.name
     return {"name": made.name, "size_mb": made.size_mb}
+
+
+@verb("volume.mount")
+async def mount_volume(runner: Any, client: Any, name: str, path: str, read_only: bool = False) -> Any:
+    """A sandbox with the volume."""
+    mount = (await settle(runner.volume_class.get(name, client=client))).mount(path, read_only=read_only)
+    return await settle(client.sandboxes.create("base", ttl_seconds=600, volumes=[mount]))
 
 
 @verb("volume.clone")

@@ -98,6 +98,10 @@ const ofTheServer = {
     assert.equal((await Volume.getOrCreate(name, size_gb, client)).name, made.name);
     return { name: made.name, size_mb: made.sizeMb };
   },
+  "volume.mount": async (client, { name, path, ...given }) => {
+    const mount = (await Volume.get(name, client)).mount(path, options(given));
+    return client.sandboxes.create({ template: "base", ttlSeconds: 600, volumes: [mount] });
+  },
   "volume.clone": async (client, { name, copy }) => (await Volume.get(name, client)).clone(copy),
   "volume.snapshot": async (client, { name, copy }) => (await Volume.get(name, client)).snapshot(copy),
   "volume.delete": (client, { name }) => client.volumes.delete(name),
@@ -237,6 +241,7 @@ const ofTheMachine = {
   },
   fork: (sandbox, given) => sandbox.fork(options(given)),
   fork_many: (sandbox, { count }) => sandbox.fork(count),
+  fork_tree: (sandbox, given) => sandbox.forkTree(options(given)),
   promote: (sandbox, given) => sandbox.promote(options(given)),
   snapshot: (sandbox) => sandbox.snapshot(),
   timeline: (sandbox) => sandbox.timeline(),

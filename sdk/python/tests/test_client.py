@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any, List
 
@@ -9,8 +10,8 @@ import pytest
 from colour import Colour, settle
 from fake_server import Answer, FakeServer
 
-from sandling import ConnectionError as LostConnection
 from sandling import (
+    ConflictError,
     CreateCancelled,
     ExecInterrupted,
     ExploreError,
@@ -19,6 +20,7 @@ from sandling import (
     ServerError,
     TemplateBuildError,
 )
+from sandling import ConnectionError as LostConnection
 
 BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
 FULL = Answer(503, {"error": "no room", "code": "no_capacity"}, {"retry-after": "0"})
@@ -90,23 +92,29 @@ def stream_of(*events: str) -> Answer:
 OUT = 'event: stdout\ndata: {"chunk":"so far"}\n\n'
 
 
+def complaint(error: str, **more: Any) -> str:
+    return f"event: error\ndata: {json.dumps({'error': error, **more})}\n\n"
+
+
 @pytest.mark.parametrize(
-    ("events", "kind"),
+    ("events", "kind", "facts"),
     [
-        ([OUT], ExecInterrupted),
-        ([OUT, 'event: error\ndata: {"error":"the guest died","code":"guest_died"}\n\n'], ServerError),
+        ([OUT], ExecInterrupted, (None, "interrupted")),
+        ([OUT, complaint("the guest died", code="guest_died")], ServerError, (500, "guest_died")),
+        ([OUT, complaint("paused", code="sandbox_paused", status=409)], ConflictError, (409, "sandbox_paused")),
         (
             [
                 OUT,
-                'event: error\ndata: {"error":"command timeout after 1s"}\n\n',
+                complaint("command timeout after 1s"),
                 'event: exit\ndata: {"exit_code":137,"reason":"timeout"}\n\n',
             ],
             SandboxTimeout,
+            (504, "command_timeout"),
         ),
     ],
 )
 def test_a_stream_that_ends_badly_keeps_what_was_printed(
-    colour: Colour, server: FakeServer, events: Any, kind: Any
+    colour: Colour, server: FakeServer, events: Any, kind: Any, facts: Any
 ) -> None:
     server.answers["POST", "/v1/sandboxes/box/exec/stream"] = stream_of(*events)
 
@@ -115,8 +123,23 @@ def test_a_stream_that_ends_badly_keeps_what_was_printed(
 
     with pytest.raises(kind) as raised:
         colour.run(work)
-    printed = raised.value.details["stdout"] if kind is ServerError else raised.value.stdout
-    assert printed == "so far"
+    error = raised.value
+    assert (getattr(error, "stdout", None) or error.details["stdout"]) == "so far"
+    assert (error.status, error.code) == facts and error.request_id == "abc123"
+
+
+def test_a_deadline_of_a_command_by_itself_has_all_facts(colour: Colour, server: FakeServer) -> None:
+    ended = {"id": "job", "stdout": "so far", "stderr": "", "exit_code": 137, "reason": "timeout", "duration_ms": 1000}
+    server.answers["GET", "/v1/sandboxes/box/execs/job/result?wait=true"] = Answer(200, ended)
+
+    async def work() -> None:
+        await settle(box(colour, server).commands.get("job").wait())
+
+    with pytest.raises(SandboxTimeout) as raised:
+        colour.run(work)
+    error = raised.value
+    assert (error.status, error.code, error.request_id) == (504, "command_timeout", "abc123")
+    assert error.stdout == "so far"
 
 
 def test_forks_snapshots_and_sleep_as_the_contract_has_them(colour: Colour, server: FakeServer) -> None:

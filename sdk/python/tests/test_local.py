@@ -10,7 +10,7 @@ from typing import Iterator
 
 import pytest
 
-from sandling import Client, ConfigError, local
+from sandling import Client, ConfigError, Sandbox, SandlingError, local
 
 real = pytest.mark.skipif("SANDLING_BINARY" not in os.environ, reason="SANDLING_BINARY names no server to start")
 
@@ -79,6 +79,35 @@ def test_a_server_that_cannot_start_says_why(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("SANDLING_BINARY", str(broken))
     with pytest.raises(ConfigError, match="the disk is full"):
         local.ensure()
+
+
+def test_a_binary_beside_this_python_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``.venv/bin/python`` finds it, although nobody activated that environment."""
+    beside = home / "bin"
+    beside.mkdir()
+    (beside / "sandling").write_text("#!/bin/sh\n")
+    (beside / "sandling").chmod(0o755)
+    monkeypatch.delenv("SANDLING_BINARY", raising=False)
+    monkeypatch.setattr(sys, "executable", str(beside / "python"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert local.binary() == str(beside / "sandling")
+    elsewhere = home / "elsewhere"
+    beside.rename(elsewhere)
+    beside.mkdir()
+    monkeypatch.setenv("PATH", str(elsewhere))
+    assert local.binary() == str(elsewhere / "sandling"), "the PATH comes first"
+
+
+@real
+def test_a_template_that_is_not_built_is_named_with_the_command_that_builds_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SANDLING_TEMPLATES", str(home / "no-templates"))
+    endpoint = local.ensure()
+    told = pytest.raises(SandlingError, match="`sandling template build code-interpreter`")
+    with Client(endpoint.url, endpoint.token) as client, told as raised:
+        Sandbox.create(client=client)
+    assert raised.value.code == "template_not_built"
 
 
 def test_without_a_binary_the_ways_out_are_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

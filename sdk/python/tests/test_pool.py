@@ -161,7 +161,9 @@ def test_what_the_preparation_raises_reaches_whoever_waits(colour: Colour, serve
 def test_a_run_is_reported_advised_and_recorded(colour: Colour, server: FakeServer, tmp_path: Path) -> None:
     machines = Machines(server)
     log = tmp_path / "audit.jsonl"
-    config = ExecutionConfig(timeout_seconds=5, memory_mb=256, allowed_imports=frozenset({"math"}))
+    config = ExecutionConfig(
+        timeout_seconds=5, memory_mb=256, allowed_imports=frozenset({"math"}), env={"KEY": "secret"}, user="user"
+    )
     code = "import math, os.path\nfrom socket import socket\nprint('hi')"
     late = {"error": "command timeout after 5s", "code": "command_timeout", "stdout": "so far", "stderr": ""}
 
@@ -181,7 +183,10 @@ def test_a_run_is_reported_advised_and_recorded(colour: Colour, server: FakeServ
     assert machines.made[0]["memory_mb"] == 256
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(record["actor"], record["outcome"]) for record in records] == [("ada", "ok"), (None, "timeout")]
-    assert records[0]["input"] == {"code": code, "language": "python"}
+    how = {"language": "python", "timeout_seconds": 5, "memory_mb": 256, "output_limit": None}
+    whose = {"env": ["KEY"], "user": "user", "allowed_imports": ["math"]}
+    assert records[0]["input"] == {"code": code, **how, **whose}
+    assert "secret" not in log.read_text()
     assert records[0]["output"]["stdout"] == "hi\n"
     assert records[0]["sandbox_id"] != records[1]["sandbox_id"]
     assert log.stat().st_mode & 0o077 == 0

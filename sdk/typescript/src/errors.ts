@@ -108,9 +108,10 @@ const BY_STATUS: Record<number, new (message: string, facts?: Facts) => Sandling
 
 type Headers = Record<string, string | string[] | undefined>;
 
-/** The error for an answer that is not a success. */
-export function fromAnswer(status: number, headers: Headers, text: string): SandlingError {
-  const { error, code, request_id: requestId, ...details } = fieldsOf(text);
+/** The error for an answer that is not a success. `body` is its text, or what that says. */
+export function fromAnswer(status: number, headers: Headers, body: string | Record<string, unknown>): SandlingError {
+  const { error, code, request_id: requestId, ...details } = typeof body === "string" ? fieldsOf(body) : body;
+  const text = typeof body === "string" ? body : "";
   const message = typeof error === "string" && error ? error : text || `the server answered ${status}`;
   const facts: Facts = {
     status,

@@ -1,14 +1,19 @@
 /** Commands: one that is followed while it runs, one that runs by itself, and all of a sandbox's. */
 
-import { ExecInterrupted, SandboxTimeout, ServerError } from "./errors.js";
+import type { IncomingHttpHeaders } from "node:http";
+
+import { ExecInterrupted, fromAnswer } from "./errors.js";
 import type { Chunk, ExecInfo, ExecResult } from "./models.js";
 import { fromWire, type Wire } from "./naming.js";
 import { execBody, type ExecOptions, type Listeners } from "./options.js";
 import type { ServerEvent } from "./sse.js";
 import type { SandboxRequests } from "./requests.js";
+import type { RequestOptions } from "./transport.js";
 
 /** What the network may add to a command's own deadline. */
 const GRACE_MS = 60_000;
+/** What the server answers if a command's deadline passed. */
+const TIMED_OUT = 504;
 
 /** How long to wait for the answer to a command with this deadline. */
 export function patience(timeoutSeconds: number | undefined): number | null {
@@ -28,13 +33,14 @@ export class ExecStream implements AsyncIterable<Chunk> {
   readonly #requests: SandboxRequests;
   readonly #events: AsyncGenerator<ServerEvent, void, undefined>;
   readonly #printed = { stdout: "", stderr: "" };
-  #complaint: { error: string; code?: string } | undefined;
+  #head: IncomingHttpHeaders = {};
+  #complaint: Record<string, unknown> | undefined;
   #result: ExecResult | undefined;
   #id: string;
 
-  constructor(requests: SandboxRequests, events: AsyncGenerator<ServerEvent, void, undefined>, id = "") {
+  constructor(requests: SandboxRequests, method: string, path: string, options: RequestOptions, id = "") {
     this.#requests = requests;
-    this.#events = events;
+    this.#events = requests.events(method, path, { ...options, onHead: (headers) => (this.#head = headers) });
     this.#id = id;
   }
 
@@ -88,19 +94,22 @@ export class ExecStream implements AsyncIterable<Chunk> {
       return { stream: event.name, text };
     }
     if (event.name === "start") this.#id = String(data["id"]);
-    if (event.name === "error") this.#complaint = data as { error: string; code?: string };
+    if (event.name === "error") this.#complaint = data;
     if (event.name === "exit") this.#result = execResult({ id: this.#id, ...this.#printed, ...data });
     return undefined;
   }
 
   #judge(): void {
-    const { error, code } = this.#complaint ?? {};
+    const { status, ...complaint } = this.#complaint ?? {};
+    // The same errors as if the command had not been followed.
     if (this.#result?.reason === "timeout") {
-      throw new SandboxTimeout(error ?? "command timeout", this.#printed, { code: "command_timeout" });
+      const late = { error: "command timeout", ...complaint, ...this.#printed, code: "command_timeout" };
+      throw fromAnswer(TIMED_OUT, this.#head, late);
     }
     if (this.#result) return;
-    if (error !== undefined) throw new ServerError(error, { code, details: { ...this.#printed } });
-    throw new ExecInterrupted("the command's output ended without an exit code", this.#printed);
+    if (this.#complaint) throw fromAnswer(Number(status ?? 500), this.#head, { ...complaint, ...this.#printed });
+    const facts = { code: "interrupted", requestId: String(this.#head["x-request-id"] ?? "") || undefined };
+    throw new ExecInterrupted("the command's output ended without an exit code", this.#printed, facts);
   }
 }
 
@@ -127,8 +136,7 @@ export class Exec {
 
   /** Its output from byte `start` on, then what it prints. */
   stream(start = 0): ExecStream {
-    const events = this.#requests.events("GET", `/execs/${this.id}/output`, { query: { from: start } });
-    return new ExecStream(this.#requests, events, this.id);
+    return new ExecStream(this.#requests, "GET", `/execs/${this.id}/output`, { query: { from: start } }, this.id);
   }
 
   /** Sends a signal, such as `TERM` or 15, to it and all of its group. */
@@ -185,7 +193,7 @@ export async function run(
   options: { timeoutSeconds?: number } & Listeners,
 ): Promise<ExecResult> {
   if (options.onStdout || options.onStderr) {
-    return new ExecStream(requests, requests.events("POST", "/exec/stream", { body })).wait(options);
+    return new ExecStream(requests, "POST", "/exec/stream", { body }).wait(options);
   }
   const timeoutMs = patience(options.timeoutSeconds);
   return execResult(await requests.request("POST", "/exec", { body, timeoutMs }));

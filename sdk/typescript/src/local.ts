@@ -11,7 +11,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, closeSync, constants, mkdirSync, openSync, readFileSync } from "node:fs";
 import { renameSync, statSync, unlinkSync, writeFileSync } from "node:fs";
-import { delimiter, join, resolve } from "node:path";
+import { delimiter, dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { type Endpoint, home, homeToken } from "./config.js";
@@ -162,14 +162,15 @@ async function address(server: ReturnType<typeof spawn>, log: string): Promise<s
 
 function binary(): string {
   const named = process.env["SANDLING_BINARY"];
-  const directories = (process.env["PATH"] ?? "").split(delimiter).filter(Boolean);
+  // Beside this Node as well, so that an environment of its own need not be activated.
+  const directories = [...(process.env["PATH"] ?? "").split(delimiter).filter(Boolean), dirname(process.execPath)];
   const candidates = named ? [resolve(named)] : directories.map((directory) => resolve(directory, "sandling"));
   const found = candidates.find(isExecutable);
   if (found) return found;
   if (named) throw new ConfigError(`SANDLING_BINARY names ${named}, which cannot be run`);
   throw new ConfigError(
-    "there is no server: set SANDLING_API to one, put `sandling` on the PATH so that one can be started, " +
-      "or name it in SANDLING_BINARY",
+    "there is no server: set SANDLING_API to one, put `sandling` on the PATH or beside this Node so that one can be " +
+      "started, or name it in SANDLING_BINARY",
   );
 }
 

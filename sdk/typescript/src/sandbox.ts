@@ -140,8 +140,7 @@ export class Sandbox {
 
   /** Runs a command and gives its output as an async iterable. It starts with the first step. */
   stream(command: string | readonly string[], options: ExecOptions = {}): ExecStream {
-    const events = this.#requests.events("POST", "/exec/stream", { body: execBody(command, options) });
-    return new ExecStream(this.#requests, events);
+    return new ExecStream(this.#requests, "POST", "/exec/stream", { body: execBody(command, options) });
   }
 
   /** Runs a command, hands its output to callbacks, and gives its exit code. */

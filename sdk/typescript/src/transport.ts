@@ -31,6 +31,8 @@ export interface RequestOptions {
   headers?: Record<string, string>;
   /** Until the whole answer is there; `null` for as long as it takes. */
   timeoutMs?: number | null;
+  /** Is told the headers of an answer whose body is still to come. */
+  onHead?: (headers: http.IncomingHttpHeaders) => void;
 }
 
 /** Sends requests. `resolve` says where to; it is asked when the first request is made. */
@@ -83,6 +85,7 @@ export class Transport {
       const text = (await gather(message)).toString("utf8");
       throw fromAnswer(message.statusCode ?? 0, message.headers, text);
     }
+    options.onHead?.(message.headers);
     message.setTimeout(STREAM_SILENCE_MS, () => message.destroy(late(STREAM_SILENCE_MS)));
     try {
       for await (const received of message) yield received as Buffer;

@@ -67,16 +67,19 @@ test("a command is never sent twice", async () => {
 const OUT = 'event: stdout\ndata: {"chunk":"so far"}\n\n';
 const DIED = 'event: error\ndata: {"error":"the guest died","code":"guest_died"}\n\n';
 const LATE = 'event: exit\ndata: {"exit_code":137,"reason":"timeout"}\n\n';
-for (const [body, kind, printed] of [
-  [OUT, "ExecInterrupted", (error) => error.stdout],
-  [OUT + DIED, "ServerError", (error) => error.details.stdout],
-  [OUT + LATE, "SandboxTimeout", (error) => error.stdout],
+const REFUSED = 'event: error\ndata: {"error":"paused","code":"sandbox_paused","status":409}\n\n';
+for (const [body, kind, status, code] of [
+  [OUT, "ExecInterrupted", undefined, "interrupted"],
+  [OUT + DIED, "ServerError", 500, "guest_died"],
+  [OUT + REFUSED, "ConflictError", 409, "sandbox_paused"],
+  [OUT + LATE, "SandboxTimeout", 504, "command_timeout"],
 ]) {
   test(`a stream that ends with ${kind} keeps what was printed`, async () => {
     await against({ "POST /v1/sandboxes/box/exec/stream": { body } }, async (_, __, box) => {
       await assert.rejects((await box()).execStream("x"), (error) => {
         assert(error instanceof sandling[kind], error.name);
-        assert.equal(printed(error), "so far");
+        assert.equal(error.stdout ?? error.details.stdout, "so far");
+        assert.deepEqual([error.status, error.code, error.requestId], [status, code, "abc123"]);
         return true;
       });
     });
@@ -163,5 +166,44 @@ test("an exploration without a winner leaves nothing", async () => {
     await assert.rejects((await box()).explore(["a", "b"]), sandling.ExploreError);
     const deleted = sent().filter(({ method }) => method === "DELETE");
     assert.deepEqual(deleted.map(({ path }) => path).sort(), ["/v1/sandboxes/c0", "/v1/sandboxes/c1"]);
+  });
+});
+
+const BUILD = { id: "b", name: "mine", status: "queued" };
+const LOG = "data:   indented\n\ndata: second\n\nevent: done\ndata: end\n\n";
+
+/** A server whose build of a template ends so. */
+function building(ended) {
+  return {
+    "POST /v1/templates/build": { status: 202, body: BUILD },
+    "GET /v1/templates/builds/b/logs?follow=1": { body: LOG },
+    "GET /v1/templates/builds/b": { body: { ...BUILD, ...ended } },
+    "GET /v1/templates/mine": { body: { name: "mine", memory_mb: 512 } },
+  };
+}
+
+test("a template is built, and its log is heard", async () => {
+  await against(building({ status: "done" }), async (client, sent) => {
+    const heard = [];
+    const onLog = (line) => heard.push(line);
+    const made = await sandling.Template.build("mine", { packages: ["ffmpeg"], memoryMb: 512, onLog }, client);
+    assert.deepEqual([made.name, made.memoryMb], ["mine", 512]);
+    assert.deepEqual(heard, ["  indented", "second"]);
+    assert.deepEqual(sent()[0].body, { name: "mine", packages: ["ffmpeg"], memory_mb: 512 });
+    assert.equal((await client.templates.waitForBuild("b")).status, "done");
+  });
+});
+
+test("a build that fails, or is not done in time, is an error", async () => {
+  const { TemplateBuildError } = sandling;
+  await against(building({ status: "failed", error: "no such package" }), async (client) => {
+    await assert.rejects(sandling.Template.build("mine", {}, client), (error) => {
+      assert(error instanceof TemplateBuildError && error.message === "no such package");
+      assert.equal(error.details.build.status, "failed");
+      return true;
+    });
+  });
+  await against(building({}), async (client) => {
+    await assert.rejects(client.templates.waitForBuild("b", { timeoutSeconds: -1 }), /not done after/);
   });
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, beforeEach, test } from "node:test";
@@ -90,6 +90,36 @@ test("a server that cannot start says why", async () => {
 test("a binary that is not there is named", async () => {
   process.env.SANDLING_BINARY = "/nowhere/sandling";
   await assert.rejects(ensureLocalServer(), /SANDLING_BINARY names \/nowhere\/sandling/);
+});
+
+test("a binary beside this Node is found", async () => {
+  const beside = join(process.env.SANDLING_HOME, "bin");
+  mkdirSync(beside);
+  writeFileSync(join(beside, "sandling"), "#!/bin/sh\necho started beside >&2\nexit 3\n", { mode: 0o755 });
+  const { execPath, env } = process;
+  const { PATH } = env;
+  try {
+    process.execPath = join(beside, "node");
+    env.PATH = "/nowhere:/usr/bin:/bin";
+    delete env.SANDLING_BINARY;
+    await assert.rejects(ensureLocalServer(), /started beside/);
+  } finally {
+    process.execPath = execPath;
+    env.PATH = PATH;
+  }
+});
+
+test("a template that is not built is named with the command that builds it", options, async () => {
+  const { SANDLING_TEMPLATES } = process.env;
+  process.env.SANDLING_TEMPLATES = join(process.env.SANDLING_HOME, "no-templates");
+  const client = new Client();
+  try {
+    await assert.rejects(client.sandboxes.create(), /`sandling template build code-interpreter`/);
+  } finally {
+    client.close();
+    if (SANDLING_TEMPLATES) process.env.SANDLING_TEMPLATES = SANDLING_TEMPLATES;
+    else delete process.env.SANDLING_TEMPLATES;
+  }
 });
 
 const machines = { skip: real && process.env.SANDLING_TEMPLATES ? false : "SANDLING_TEMPLATES names no templates" };

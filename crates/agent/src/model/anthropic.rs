@@ -81,12 +81,12 @@ fn call(block: &mut Value) -> Call {
 }
 
 /// Makes the message that would have come without streaming.
-pub async fn gather(mut events: EventStream, watch: Watch<'_>) -> Result<Value, ModelError> {
+pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>) -> Result<Value, ModelError> {
     let mut message = Value::Null;
     let mut blocks: Vec<Value> = Vec::new();
     let mut inputs: Vec<String> = Vec::new();
     while let Some(event) = events.next().await? {
-        let data = data(&event.data)?;
+        let data = data(&event.data, heard)?;
         let index = usize::try_from(count(&data["index"])).unwrap_or(usize::MAX);
         match data["type"].as_str() {
             Some("message_start") if data["message"].is_object() => {

@@ -1,6 +1,4 @@
-//! Asks a model, again and again if it is busy, until there is an answer or no time.
-
-use std::time::Duration;
+//! Asks a model.
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -11,10 +9,6 @@ use super::http::{Answer, EventStream, Http};
 use super::reply::{Question, Reply};
 use super::{anthropic, chat, responses};
 use crate::events::{Event, Watch};
-
-const TRIES: u32 = 6;
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub struct Model {
     endpoint: Endpoint,
@@ -34,32 +28,21 @@ impl Model {
         &self.endpoint
     }
 
-    /// The answer. A request has no effects, so one that failed is simply sent again.
-    pub async fn ask(&self, question: &Question<'_>, deadline: Instant, watch: Watch<'_>) -> Result<Reply, ModelError> {
-        let mut wait = FIRST_WAIT;
-        let mut tries = 0;
-        loop {
-            let asked = tokio::time::timeout_at(deadline, self.once(question, watch)).await;
-            let error = match asked.map_err(|_| ModelError::OutOfTime)? {
-                Ok(reply) => return Ok(Reply { usage: reply.usage.or(question.estimate(&reply)), ..reply }),
-                Err(error) if error.is_passing() => error,
-                Err(error) => return Err(error),
-            };
-            tries += 1;
-            let after = error.retry_after().unwrap_or(wait);
-            if tries == TRIES {
-                return Err(ModelError::GaveUp { tries, last: error.to_string() });
-            }
-            if Instant::now() + after >= deadline {
-                return Err(ModelError::OutOfTime);
-            }
-            watch(Event::Retry { why: &error.to_string(), after });
-            tokio::time::sleep(after).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
-        }
+    /// The answer. A request has no effects, so one that failed can simply be sent again. `heard` counts the bytes of the
+    /// answer while they come, whether or not it becomes whole.
+    pub async fn ask(
+        &self,
+        question: &Question<'_>,
+        deadline: Instant,
+        heard: &mut usize,
+        watch: Watch<'_>,
+    ) -> Result<Reply, ModelError> {
+        let asked = tokio::time::timeout_at(deadline, self.once(question, heard, watch)).await;
+        let reply = asked.map_err(|_| ModelError::OutOfTime)??;
+        Ok(Reply { usage: reply.usage.or(question.estimate(&reply)), ..reply })
     }
 
-    async fn once(&self, question: &Question<'_>, watch: Watch<'_>) -> Result<Reply, ModelError> {
+    async fn once(&self, question: &Question<'_>, heard: &mut usize, watch: Watch<'_>) -> Result<Reply, ModelError> {
         let (url, headers) = (self.endpoint.url(), self.endpoint.headers()?);
         let mut body = match self.endpoint.api {
             Api::Anthropic => anthropic::body(question),
@@ -80,7 +63,7 @@ impl Model {
                 watch(Event::Said(&reply.text));
                 Ok(reply)
             }
-            Answer::Events(events) => self.follow(events, watch).await,
+            Answer::Events(events) => self.follow(events, heard, watch).await,
         }
     }
 
@@ -92,27 +75,60 @@ impl Model {
         }
     }
 
-    async fn follow(&self, events: EventStream, watch: Watch<'_>) -> Result<Reply, ModelError> {
+    async fn follow(&self, events: EventStream, heard: &mut usize, watch: Watch<'_>) -> Result<Reply, ModelError> {
         let whole = match self.endpoint.api {
-            Api::Anthropic => anthropic::gather(events, watch).await?,
-            Api::Chat => chat::gather(events, watch).await?,
-            Api::Responses => responses::gather(events, watch).await?,
+            Api::Anthropic => anthropic::gather(events, heard, watch).await?,
+            Api::Chat => chat::gather(events, heard, watch).await?,
+            Api::Responses => responses::gather(events, heard, watch).await?,
         };
         self.read(whole)
     }
 }
 
-/// The data of an event, which may say that something broke.
-pub(super) fn data(text: &str) -> Result<Value, ModelError> {
+/// The data of an event, which may say that something broke. What it adds to the answer counts in `heard`.
+pub(super) fn data(text: &str, heard: &mut usize) -> Result<Value, ModelError> {
     let data: Value = serde_json::from_str(text).map_err(|error| ModelError::Strange(error.to_string()))?;
     if data["type"] == "error" || data["error"].is_object() {
         let message = super::http::error_message(&data).unwrap_or_else(|| data.to_string());
         return Err(ModelError::Broken(message));
     }
+    // Chat has its pieces deeper down than the other two.
+    *heard += bytes_of(&data["delta"]) + bytes_of(&data["choices"][0]["delta"]);
     Ok(data)
+}
+
+/// Of all text in a piece of an answer, except for the name of its kind.
+fn bytes_of(piece: &Value) -> usize {
+    match piece {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(bytes_of).sum(),
+        Value::Object(fields) => {
+            fields.iter().filter(|(name, _)| *name != "type").map(|(_, value)| bytes_of(value)).sum()
+        }
+        _ => 0,
+    }
 }
 
 /// A stream that ended in the middle.
 pub(super) fn cut_off() -> ModelError {
     ModelError::Broken("the answer was cut off".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_of_an_answer_is_counted_in_each_api() {
+        let mut heard = 0;
+        for text in [
+            r#"{ "type": "content_block_delta", "delta": { "type": "input_json_delta", "partial_json": "{\"a\"" } }"#,
+            r#"{ "choices": [{ "delta": { "tool_calls": [{ "index": 0, "function": { "arguments": "12345" } }] } }] }"#,
+            r#"{ "type": "response.function_call_arguments.delta", "delta": "12345" }"#,
+            r#"{ "type": "ping" }"#,
+        ] {
+            data(text, &mut heard).unwrap();
+        }
+        assert_eq!(heard, 4 + 5 + 5);
+    }
 }

@@ -87,13 +87,13 @@ pub fn read(mut completion: Value) -> Result<Reply, ModelError> {
 }
 
 /// Makes the completion that would have come without streaming.
-pub async fn gather(mut events: EventStream, watch: Watch<'_>) -> Result<Value, ModelError> {
+pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>) -> Result<Value, ModelError> {
     let (mut said, mut calls, mut finish, mut usage) = (String::new(), Vec::<Value>::new(), Value::Null, Value::Null);
     while let Some(event) = events.next().await? {
         if event.data.trim() == "[DONE]" {
             break;
         }
-        let chunk = data(&event.data)?;
+        let chunk = data(&event.data, heard)?;
         if chunk["usage"].is_object() {
             usage = chunk["usage"].clone();
         }

@@ -35,6 +35,19 @@ impl ModelError {
         }
     }
 
+    /// Whether the model may have read the question all the same, and whoever asked pays for it.
+    pub fn was_read(&self) -> bool {
+        match self {
+            Self::Broken(_) | Self::Strange(_) | Self::OutOfTime => true,
+            Self::BadAddress(_)
+            | Self::BadKey
+            | Self::Certificates(_)
+            | Self::Unreachable(_)
+            | Self::Refused { .. }
+            | Self::GaveUp { .. } => false,
+        }
+    }
+
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,

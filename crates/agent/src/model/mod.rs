@@ -6,10 +6,12 @@ mod chat;
 mod endpoint;
 mod error;
 mod http;
+mod patience;
 mod reply;
 mod responses;
 
 pub use ask::Model;
 pub use endpoint::{Api, Endpoint, EndpointError, Key};
 pub use error::ModelError;
+pub use patience::Patience;
 pub use reply::{Call, Question, Reply, Turn, Usage};

@@ -1,5 +1,7 @@
 //! A conversation, as the loop thinks of it; each API writes it in its own way.
 
+use std::ops::AddAssign;
+
 use sandling_tools::{Observation, ToolSpec};
 use serde_json::Value;
 
@@ -9,12 +11,23 @@ pub struct Usage {
     pub output: u64,
 }
 
-/// Bytes of text that are about a token.
-const BYTES_OF_A_TOKEN: u64 = 4;
+/// Bytes of text that are about a token. Prose has more, but what tools print is dense.
+const BYTES_OF_A_TOKEN: u64 = 3;
 /// What a picture is about worth.
 const TOKENS_OF_AN_IMAGE: u64 = 1500;
 
+impl AddAssign for Usage {
+    fn add_assign(&mut self, more: Self) {
+        self.input += more.input;
+        self.output += more.output;
+    }
+}
+
 impl Usage {
+    pub fn total(self) -> u64 {
+        self.input + self.output
+    }
+
     /// What a server said, and what it left out as it is estimated: a budget must hold for servers that count nothing.
     pub(super) fn or(self, estimate: Usage) -> Self {
         let or = |said: u64, estimate: u64| if said == 0 { estimate } else { said };
@@ -75,8 +88,17 @@ pub struct Question<'a> {
 
 impl Question<'_> {
     /// About how many tokens this and its answer have.
-    pub(super) fn estimate(&self, reply: &Reply) -> Usage {
-        let tokens = |bytes: usize| (bytes as u64).div_ceil(BYTES_OF_A_TOKEN);
+    pub(crate) fn estimate(&self, reply: &Reply) -> Usage {
+        self.with_answer(reply.raw.to_string().len())
+    }
+
+    /// The same, of an answer of so many bytes.
+    pub(crate) fn with_answer(&self, bytes: usize) -> Usage {
+        Usage { input: self.size(), output: tokens(bytes) }
+    }
+
+    /// About how many tokens this has.
+    pub(crate) fn size(&self) -> u64 {
         let tools: usize =
             self.tools.iter().map(|tool| tool.description.len() + Value::Object(tool.schema()).to_string().len()).sum();
         let turns: u64 = self
@@ -91,8 +113,12 @@ impl Question<'_> {
                     .sum(),
             })
             .sum();
-        Usage { input: tokens(self.system.len() + tools) + turns, output: tokens(reply.raw.to_string().len()) }
+        tokens(self.system.len() + tools) + turns
     }
+}
+
+fn tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_OF_A_TOKEN)
 }
 
 /// A number that an API may leave out, or send as something else.
@@ -115,10 +141,10 @@ mod tests {
     fn what_a_server_does_not_count_is_estimated() {
         let call = Call { id: "1".into(), name: "run_code".into(), arguments: Ok(json!({})) };
         let image = Image { mime: "image/png".into(), data: "a".repeat(1 << 20) };
-        let seen = Observation { images: vec![image], ..Observation::text("x".repeat(4000)) };
-        let turns = [Turn::User("y".repeat(400)), Turn::Answers(vec![(call, seen)])];
+        let seen = Observation { images: vec![image], ..Observation::text("x".repeat(3000)) };
+        let turns = [Turn::User("y".repeat(300)), Turn::Answers(vec![(call, seen)])];
         let question = Question { system: "", turns: &turns, tools: &[], max_tokens: 1 };
-        let raw = json!("z".repeat(38));
+        let raw = json!("z".repeat(28));
         let reply = Reply { text: String::new(), calls: Vec::new(), usage: Usage::default(), raw, is_cut: false };
         let estimate = question.estimate(&reply);
         assert_eq!(estimate, Usage { input: 100 + 1000 + TOKENS_OF_AN_IMAGE, output: 10 });

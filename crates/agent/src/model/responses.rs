@@ -76,9 +76,9 @@ pub fn read(mut response: Value) -> Result<Reply, ModelError> {
 }
 
 /// Waits for the response that would have come without streaming.
-pub async fn gather(mut events: EventStream, watch: Watch<'_>) -> Result<Value, ModelError> {
+pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>) -> Result<Value, ModelError> {
     while let Some(event) = events.next().await? {
-        let data = data(&event.data)?;
+        let data = data(&event.data, heard)?;
         match data["type"].as_str() {
             Some("response.output_text.delta") => watch(Event::Said(data["delta"].as_str().unwrap_or_default())),
             Some("response.completed" | "response.incomplete") => return Ok(data["response"].clone()),

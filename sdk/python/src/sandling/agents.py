@@ -38,8 +38,12 @@ WHY = {
 }
 
 
-class OutOfTime(Exception):
-    """The time of a task is over, or would be."""
+class Exhausted(Exception):
+    """A budget is used up, or would be. ``budget`` says which."""
+
+    def __init__(self, budget: str) -> None:
+        super().__init__(WHY[budget])
+        self.budget = budget
 
 
 @dataclass(frozen=True)
@@ -208,45 +212,51 @@ class Spent:
     written: int = 0
     #: What the next request reads at least: what the last one read and wrote.
     known: int = 0
+    #: What ``known`` was estimated to be: what a request is more than this was added since.
+    estimated: int = 0
 
-    def add(self, read: int, written: int) -> None:
+    def add(self, read: int, written: int, estimated: int) -> None:
+        """An answer, and how much it and its request were estimated to be."""
         self.steps += 1
         self.read += read
         self.written += written
-        self.known = read + written
+        self.known, self.estimated = read + written, estimated
+
+    def lose(self, read: int, written: int) -> None:
+        """What was used for an answer that never became whole."""
+        self.read += read
+        self.written += written
 
     @property
     def seconds_left(self) -> float:
         return self.started + self.budget.seconds - time.monotonic()
 
-    def over(self) -> Optional[str]:
-        """The budget that is used up, if one is."""
-        if self.steps >= self.budget.steps:
-            return "steps"
+    def next_answer(self, size: int) -> int:
+        """How many tokens the answer to a request of about ``size`` tokens may have.
+
+        What the request reads is taken off first: what the last one read and wrote, as it was counted, and what came
+        since.
+
+        :raises Exhausted: there is nothing left.
+        """
+        budget = self.budget
+        if self.steps >= budget.steps:
+            raise Exhausted("steps")
         if self.seconds_left <= 0:
-            return "time"
-        if self.budget.tokens is not None and self._tokens_left() <= 0:
-            return "tokens"
-        if self.budget.cost is not None and self._affordable() < 1:
-            return "money"
-        return None
-
-    def longest_answer(self) -> int:
+            raise Exhausted("time")
+        read = self.read + self.known + max(0, size - self.estimated)
         longest = ANSWER_TOKENS
-        if self.budget.tokens is not None:
-            longest = min(longest, self._tokens_left())
-        if self.budget.cost is not None:
-            longest = min(longest, self._affordable())
+        if budget.tokens is not None:
+            longest = min(longest, budget.tokens - read - self.written)
+            if longest < 1:
+                raise Exhausted("tokens")
+        if budget.cost is not None and budget.prices is not None:
+            left = budget.cost - (budget.price(read, self.written) or 0.0)
+            affordable = left / budget.prices[1] * 1e6 if budget.prices[1] else ANSWER_TOKENS
+            if left <= 0 or affordable < 1:
+                raise Exhausted("money")
+            longest = int(min(longest, affordable))
         return longest
-
-    def _tokens_left(self) -> int:
-        assert self.budget.tokens is not None
-        return self.budget.tokens - self.read - self.written - self.known
-
-    def _affordable(self) -> int:
-        assert self.budget.cost is not None and self.budget.prices is not None
-        left = self.budget.cost - (self.budget.price(self.read + self.known, self.written) or 0.0)
-        return int(min(left / self.budget.prices[1] * 1e6, 1e9)) if self.budget.prices[1] else ANSWER_TOKENS
 
     def result(self, answer: str, ended_by: str) -> AgentResult:
         return AgentResult(

@@ -1,4 +1,4 @@
-"""A record of every input and output, for those who must be able to say what was run."""
+"""A record of every run of a pool, for those who must be able to say what was run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def _now() -> str:
 class AuditRecord:
     """One run: who asked for what, in which sandbox, and what came of it."""
 
-    #: ``run``, or the name of a tool.
+    #: ``run`` by a pool; whatever you call it in a record of your own.
     action: str
-    #: What was run, whole.
+    #: What was run, whole, and how.
     input: Dict[str, Any]
     #: What came back, whole: not what a model or a page was shown of it.
     output: Dict[str, Any] = field(default_factory=dict)

@@ -32,6 +32,11 @@ class ExecutionConfig:
         if self.allowed_imports is not None:
             object.__setattr__(self, "allowed_imports", frozenset(self.allowed_imports))
 
+    def to_dict(self) -> Dict[str, Any]:
+        """All of it, for a record; of the environment only the names, because the values may be secrets."""
+        allowed = None if self.allowed_imports is None else sorted(self.allowed_imports)
+        return {**vars(self), "env": sorted(self.env), "allowed_imports": allowed}
+
     def advice(self, code: str) -> List[str]:
         """What a teacher would remark about the code, before it runs."""
         if self.allowed_imports is None or self.language not in ("python", "py", "python3"):

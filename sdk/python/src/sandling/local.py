@@ -17,6 +17,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
@@ -159,14 +160,16 @@ def _address(server: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def binary() -> str:
-    """The path of ``sandling``."""
+    """The path of ``sandling``: on the ``PATH``, or beside this Python, whose environment need not be activated."""
     named = os.environ.get(config.BINARY_VARIABLE)
     found = shutil.which(named or "sandling")
+    if not found and not named:
+        found = shutil.which("sandling", path=os.path.dirname(sys.executable))
     if found:
         return os.path.abspath(found)
     if named:
         raise ConfigError(f"{config.BINARY_VARIABLE} names {named}, which cannot be run")
     raise ConfigError(
-        f"there is no server: set {config.API_VARIABLE} to one, put `sandling` on the PATH so that one can be started, "
-        f"or name it in {config.BINARY_VARIABLE}"
+        f"there is no server: set {config.API_VARIABLE} to one, put `sandling` on the PATH or beside this Python so "
+        f"that one can be started, or name it in {config.BINARY_VARIABLE}"
     )

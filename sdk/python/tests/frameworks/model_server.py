@@ -45,6 +45,14 @@ class Uncounted(NamedTuple):
     turn: Any
 
 
+class Counted(NamedTuple):
+    """An answer with its tokens, read and written."""
+
+    turn: Any
+    read: int
+    written: int = 5
+
+
 class Failed(NamedTuple):
     """A server that says, in the middle of an answer, that it failed. Only the Responses API has a word for that."""
 
@@ -52,7 +60,7 @@ class Failed(NamedTuple):
 
 
 #: A text, or calls of tools: name and arguments (an object, or text that need not be JSON); or something worse.
-Turn = Union[str, List[Tuple[str, Any]], Refusal, Drop, Hang, Cut, Uncounted, Failed]
+Turn = Union[str, List[Tuple[str, Any]], Refusal, Drop, Hang, Cut, Uncounted, Counted, Failed]
 #: What to say to a request, by what it holds and how many came before it.
 Script = Union[List[Turn], Callable[[Dict[str, Any], int], Turn]]
 
@@ -159,8 +167,11 @@ class ModelServer:
 
 def answer_of(dialect: str, turn: Any, number: int) -> Dict[str, Any]:
     """The whole answer, with what is special about it."""
-    if isinstance(turn, Uncounted):
-        return {**answer_of(dialect, turn.turn, number), "usage": None}
+    if isinstance(turn, (Uncounted, Counted)):
+        answer = answer_of(dialect, turn.turn, number)
+        names = ("prompt", "completion") if dialect == "/chat/completions" else ("input", "output")
+        counted = {f"{name}_tokens": count for name, count in zip(names, turn[1:])}
+        return {**answer, "usage": {**answer["usage"], **counted} if counted else None}
     if isinstance(turn, Failed):
         error = {"code": "server_error", "message": turn.message}
         return {**responses("", number), "status": "failed", "error": error, "output": []}

@@ -14,6 +14,8 @@ import pytest
 from sandling import Client
 
 EXAMPLES = sorted((Path(__file__).parent / "examples").glob("*.py"))
+#: The same ideas in words that are only ours.
+OWN = sorted((Path(__file__).parent / "examples" / "own").glob("*.py"))
 WITHIN = 240
 
 
@@ -36,6 +38,11 @@ def where(client: Client) -> Iterator[Dict[str, str]]:
 def test_with_the_import_changed(example: Path, where: Dict[str, str]) -> None:
     code = example.read_text().replace("from pandastack import", "from sandling import")
     run(code, SANDLING_API=where["url"], SANDLING_TOKEN=where["token"])
+
+
+@pytest.mark.parametrize("example", OWN, ids=lambda path: path.stem)
+def test_in_our_own_words(example: Path, where: Dict[str, str]) -> None:
+    run(example.read_text(), SANDLING_API=where["url"], SANDLING_TOKEN=where["token"])
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -17,7 +17,7 @@ from ..agents import (
     Attempt,
     BestOf,
     Budget,
-    OutOfTime,
+    Exhausted,
     Spent,
     Transcript,
     Trial,
@@ -207,18 +207,17 @@ class AsyncAgent:
         dialogue = known(self._model, self._system, task, tools.specs, older_limit=older_limit)
         spent = Spent(self._budget)
         answer, last, repeats, empty = "", None, 0, 0
-        ended_by = spent.over()
+        ended_by: Optional[str] = None
         while ended_by is None:
             heard: List[Any] = []
-            request = dialogue.request(spent.longest_answer())
             try:
-                async for event in self._asked.ask(request, spent, pieces=pieces, heard=heard):
+                async for event in self._asked.ask(dialogue, spent, pieces=pieces, heard=heard):
                     yield event
-            except OutOfTime:
-                ended_by = "time"
+            except Exhausted as over:
+                ended_by = over.budget
                 break
             reply = dialogue.read(heard[0])
-            spent.add(reply.read, reply.written)
+            spent.add(reply.read, reply.written, dialogue.size())
             answer = reply.text or answer
             tokens = {"input_tokens": reply.read, "output_tokens": reply.written}
             yield AgentEvent("reply", {"step": spent.steps, "text": reply.text, "calls": len(reply.calls), **tokens})
@@ -229,7 +228,7 @@ class AsyncAgent:
                     break
                 empty += 0 if reply.text.strip() else 1
                 dialogue.say(hint)
-                ended_by = "empty" if empty == MOST_EMPTY else spent.over()
+                ended_by = "empty" if empty == MOST_EMPTY else None
                 continue
             answers = []
             for call in reply.calls:
@@ -242,7 +241,7 @@ class AsyncAgent:
             this = [(call.name, str(call.arguments), output.text) for call, output in answers]
             repeats = repeats + 1 if this == last else 1
             last = this
-            ended_by = "repeats" if repeats == MOST_REPEATS else spent.over()
+            ended_by = "repeats" if repeats == MOST_REPEATS else None
         result = spent.result(answer, ended_by)
         yield AgentEvent("end", {"why": result.why, **vars(result), "result": result})
 

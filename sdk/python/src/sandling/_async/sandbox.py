@@ -263,4 +263,4 @@ class AsyncSandbox(AsyncMachine, Opening):
         await self.close()
 
     def _followed(self, body: Dict[str, Any]) -> AsyncExecStream:
-        return AsyncExecStream(self, self._events("POST", "/exec/stream", body=body))
+        return AsyncExecStream(self, "POST", "/exec/stream", body=body)

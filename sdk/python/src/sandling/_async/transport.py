@@ -125,11 +125,19 @@ class AsyncTransport:
             raise _lost(error) from error
 
     async def events(
-        self, method: str, path: str, *, body: Any = None, params: Optional[Params] = None
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Optional[Params] = None,
+        head: Optional[Dict[str, str]] = None,
     ) -> Source[ServerEvent]:
-        """The events of an event stream."""
+        """The events of an event stream. ``head`` gets the answer's headers."""
         headers = {"accept": "text/event-stream"}
         async with self.stream(method, path, body=body, params=params, headers=headers) as answer:
+            if head is not None:
+                head.update(answer.headers)
             decoder = EventDecoder()
             async for received in answer.aiter_bytes():
                 for event in decoder.feed(received):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from .._sse import ServerEvent
-from ..errors import ExecInterrupted, SandboxTimeout, ServerError
+from ..errors import ExecInterrupted, from_answer
 from ..models import Chunk, ExecInfo, ExecResult
 from ..options import ExecOptions, exec_body
 from .colour import Source, settle
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: What the network may add to a command's own deadline.
 GRACE = 60.0
+#: What the server answers if a command's deadline passed.
+TIMED_OUT = 504
 
 OnOutput = Callable[[str], Any]
 
@@ -33,9 +35,10 @@ class ExecStream:
     Leaving it early does not end the command; :meth:`kill` does.
     """
 
-    def __init__(self, sandbox: Sandbox, events: Source[ServerEvent], exec_id: str = "") -> None:
+    def __init__(self, sandbox: Sandbox, method: str, path: str, *, exec_id: str = "", **more: Any) -> None:
         self._sandbox = sandbox
-        self._events = events
+        self._head: Dict[str, str] = {}
+        self._events: Source[ServerEvent] = sandbox._events(method, path, head=self._head, **more)
         self._out: Dict[str, List[str]] = {"stdout": [], "stderr": []}
         self._complaint: Dict[str, Any] = {}
         self._result: Optional[ExecResult] = None
@@ -111,13 +114,17 @@ class ExecStream:
 
     def _judge(self) -> None:
         printed = {"stdout": self.stdout, "stderr": self.stderr}
+        complaint = dict(self._complaint)
         if self._result is not None and self._result.reason == "timeout":
-            message = self._complaint.get("error") or "command timeout"
-            raise SandboxTimeout(message, code="command_timeout", **printed)
-        if self._result is None and self._complaint:
-            raise ServerError(self._complaint["error"], code=self._complaint.get("code"), details=printed)
-        if self._result is None:
-            raise ExecInterrupted("the command's output ended without an exit code", **printed)
+            complaint = {"error": "command timeout", **complaint, "code": "command_timeout", "status": TIMED_OUT}
+        elif self._result is not None:
+            return
+        if complaint:
+            # The same error as if the command had not been followed.
+            raise from_answer(complaint.pop("status", 500), self._head, {**complaint, **printed})
+        request_id = self._head.get("x-request-id")
+        message = "the command's output ended without an exit code"
+        raise ExecInterrupted(message, code="interrupted", request_id=request_id, **printed)
 
 
 def follow(stream: ExecStream, on_stdout: Optional[OnOutput], on_stderr: Optional[OnOutput]) -> ExecResult:
@@ -147,17 +154,19 @@ class Exec:
 
     def wait(self) -> ExecResult:
         """Waits for its end."""
-        data = self._sandbox._request("GET", f"/execs/{self.id}/result", params={"wait": "true"}, timeout=None)
-        result = ExecResult.from_wire(data)
+        path = f"/execs/{self.id}/result"
+        answer = self._sandbox._fetch("GET", path, params={"wait": "true"}, timeout=None)
+        result = ExecResult.from_wire(answer.json())
         if result.reason == "timeout":
-            message = f"command timeout after {result.duration:g}s"
-            raise SandboxTimeout(message, code="command_timeout", stdout=result.stdout, stderr=result.stderr)
+            told = {"error": f"command timeout after {result.duration:g}s", "code": "command_timeout"}
+            printed = {"stdout": result.stdout, "stderr": result.stderr}
+            raise from_answer(TIMED_OUT, answer.headers, {**told, **printed})
         return result
 
     def stream(self, start: int = 0) -> ExecStream:
         """Its output from byte ``start`` on, then what it prints."""
-        events = self._sandbox._events("GET", f"/execs/{self.id}/output", params={"from": start})
-        return ExecStream(self._sandbox, events, self.id)
+        path = f"/execs/{self.id}/output"
+        return ExecStream(self._sandbox, "GET", path, exec_id=self.id, params={"from": start})
 
     def signal(self, signal: Union[str, int]) -> None:
         """Sends a signal, such as ``TERM`` or 15, to it and all of its group."""

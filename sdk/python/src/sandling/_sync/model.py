@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from ..agents import AgentEvent, OutOfTime, Spent
-from ..tools.patience import LONGEST_WAIT, TRIES, is_passing, retry_after
-from ..tools.streams import PIECES
+from ..agents import AgentEvent, Exhausted, Spent
+from ..tools.dialogues import Dialogue, estimated
+from ..tools.patience import LONGEST_WAIT, TRIES, is_passing, retry_after, was_read
+from ..tools.streams import PIECES, heard_of
 from .colour import Source, each_within, sleep, within
 
 
@@ -25,35 +26,42 @@ class Model:
         """Others know the limit of an answer by its older name only."""
         return "api.openai.com" in str(getattr(self._client, "base_url", ""))
 
-    def ask(self, request: Dict[str, Any], spent: Spent, *, pieces: bool, heard: List[Any]) -> Source[AgentEvent]:
+    def ask(self, dialogue: Dialogue, spent: Spent, *, pieces: bool, heard: List[Any]) -> Source[AgentEvent]:
         """Puts the answer into ``heard``; what comes of it before, and each new try, is told.
 
-        A request has no effects, so one that failed is simply sent again.
+        A request has no effects, so one that failed is simply sent again. What it cost all the same is counted.
 
-        :raises OutOfTime: there is no answer in the time that is left, or it would have to be waited for longer.
+        :raises Exhausted: a budget does not allow for it, or there is no answer in the time that is left.
         """
         wait = 0.5
         for left in reversed(range(TRIES)):
+            request = dialogue.request(spent.next_answer(dialogue.size()))
             error: Optional[Exception] = None
+            came: List[str] = []
             try:
-                for event in self._once(request, spent, pieces, heard):
+                for event in self._once(request, spent, pieces, heard, came):
                     yield event
                 return
             except Exception as raised:
+                if was_read(raised):
+                    spent.lose(dialogue.size(), estimated("".join(came)))
                 if spent.seconds_left <= 0 or isinstance(raised, TimeoutError):
-                    raise OutOfTime from raised
+                    raise Exhausted("time") from raised
                 if left == 0 or not is_passing(raised):
                     raise
                 error = raised
             after = retry_after(error)
             after = wait if after is None else after
             if after >= spent.seconds_left:
-                raise OutOfTime from error
+                raise Exhausted("time") from error
             yield AgentEvent("retry", {"why": str(error) or type(error).__name__, "after_seconds": after})
             sleep(after)
             wait = min(wait * 2, LONGEST_WAIT)
 
-    def _once(self, request: Dict[str, Any], spent: Spent, pieces: bool, heard: List[Any]) -> Source[AgentEvent]:
+    def _once(
+        self, request: Dict[str, Any], spent: Spent, pieces: bool, heard: List[Any], came: List[str]
+    ) -> Source[AgentEvent]:
+        """One try. ``came`` gets what comes of the answer, whether or not it becomes whole."""
         if not pieces:
             heard.append(within(lambda: self._create(request, spent), spent.seconds_left))
             return
@@ -61,6 +69,7 @@ class Model:
         asked = {**request, **answer.ASKED}
         events = within(lambda: self._create(asked, spent), spent.seconds_left)
         for event in each_within(events, lambda: spent.seconds_left):
+            came.append(heard_of(event))
             text = answer.take(event)
             if text:
                 yield AgentEvent("text", {"text": text})

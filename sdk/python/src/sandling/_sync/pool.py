@@ -142,7 +142,8 @@ class SandboxPool:
         A ``config`` that wants other memory than the pool's machines have gets a machine that is made for it.
         """
         config = config or self.config
-        record = AuditRecord("run", {"code": code, "language": config.language}, actor=actor)
+        asked = {"code": code, **config.to_dict(), "memory_mb": config.memory_mb or self._options.get("memory_mb")}
+        record = AuditRecord("run", asked, actor=actor)
         try:
             with Lease(self, None, self._other_size(config)) as sandbox:
                 record.sandbox_id = sandbox.id

@@ -262,4 +262,4 @@ class Sandbox(Machine, Opening):
         self.close()
 
     def _followed(self, body: Dict[str, Any]) -> ExecStream:
-        return ExecStream(self, self._events("POST", "/exec/stream", body=body))
+        return ExecStream(self, "POST", "/exec/stream", body=body)

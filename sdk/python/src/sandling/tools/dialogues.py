@@ -9,8 +9,8 @@ from ..toolkit import ToolCall, ToolSpec
 from . import formats
 from .streams import failure
 
-#: Characters that are about a token, where a server does not count.
-CHARACTERS = 4
+#: Bytes of text that are about a token. Prose has more, but what tools print is dense.
+BYTES = 3
 #: About what a model reads of a picture, in tokens.
 PICTURE = 1600
 
@@ -44,6 +44,10 @@ class Dialogue:
     def say(self, text: str) -> None:
         self.turns.append({"role": "user", "content": text})
 
+    def size(self) -> int:
+        """About how many tokens a request has now."""
+        return estimated([self.system, [vars(spec) for spec in self.specs], self.turns])
+
     def request(self, max_tokens: int) -> Dict[str, Any]:
         raise NotImplementedError
 
@@ -54,19 +58,18 @@ class Dialogue:
         raise NotImplementedError
 
     def _reply(self, text: str, calls: List[ToolCall], usage: Tuple[int, int], *, is_cut: bool) -> Reply:
-        """A server that does not count is counted for, so that budgets hold: roughly, by the characters."""
+        """A server that does not count is counted for, so that budgets hold: roughly, by the bytes."""
         read, written = usage
         if not read and not written:
             said = [text, *([call.name, call.arguments] for call in calls)]
-            read = estimated([self.system, [vars(spec) for spec in self.specs], self.turns])
-            written = estimated(said)
+            read, written = self.size(), estimated(said)
         return Reply(text, calls, read, written, is_cut)
 
 
 def estimated(value: Any) -> int:
     """About how many tokens something is."""
     if isinstance(value, str):
-        return PICTURE if value.startswith("data:image/") else -(-len(value) // CHARACTERS)
+        return PICTURE if value.startswith("data:image/") else -(-len(value.encode("utf-8", "replace")) // BYTES)
     if hasattr(value, "model_dump"):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, Mapping):

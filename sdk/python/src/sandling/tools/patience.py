@@ -27,6 +27,14 @@ def is_passing(error: Exception) -> bool:
     return status in _PASSING
 
 
+def was_read(error: Exception) -> bool:
+    """Whether the model may have read the question all the same, and whoever asked pays for it."""
+    names = {kind.__name__ for kind in type(error.__cause__ or error).__mro__}
+    if names & {"ConnectError", "ConnectTimeout"}:
+        return False
+    return getattr(error, "status_code", None) in (None, 200)
+
+
 def retry_after(error: Exception) -> Optional[float]:
     """Seconds after which the server wants to be asked again, if it said so."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}

@@ -12,6 +12,22 @@ from ..errors import ModelError
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
 
+def heard_of(event: Any) -> str:
+    """The text, arguments and all, that an event adds to an answer, in any of the APIs."""
+    choices = getattr(event, "choices", None)
+    return _text_of(getattr(choices[0] if choices else event, "delta", None))
+
+
+def _text_of(piece: Any) -> str:
+    if isinstance(piece, str):
+        return piece
+    if hasattr(piece, "model_dump"):
+        piece = piece.model_dump(exclude_none=True)
+    if isinstance(piece, Mapping):
+        return "".join(_text_of(value) for name, value in piece.items() if name != "type")
+    return "".join(map(_text_of, piece)) if isinstance(piece, list) else ""
+
+
 class CutShort(Exception):
     """The connection ended before the answer did."""
 
