@@ -31,7 +31,8 @@ def _reseed_random(module, seed):
 
 
 def _reseed_numpy(module, seed):
-    words = memoryview(seed[: len(seed) // 4 * 4]).cast("I").tolist()
+    # Backwards: with the words in the order that `random` has them, the same generator would draw the same numbers.
+    words = memoryview(seed[: len(seed) // 4 * 4]).cast("I").tolist()[::-1]
     lock = module.mtrand._rand._bit_generator.lock
     if lock.acquire(False):
         lock.release()

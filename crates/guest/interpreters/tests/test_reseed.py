@@ -60,6 +60,22 @@ class PythonReseedTest(InterpreterTest):
             cell = context.end_cell()
             self.assertEqual((cell.number, cell.text), (number, "2000"))
 
+    def test_two_generators_of_one_kind_do_not_draw_the_same(self):
+        # numpy's legacy generator is `random`'s, and makes the same of the same words.
+        code = """
+from types import SimpleNamespace
+import _thread, python_reseed
+given = []
+bits = SimpleNamespace(lock=_thread.allocate_lock())
+fake = SimpleNamespace(mtrand=SimpleNamespace(_rand=SimpleNamespace(_bit_generator=bits)), seed=given.append)
+seed = bytes(range(64))
+python_reseed._reseed_numpy(fake, seed)
+number = int.from_bytes(seed, "little")
+print(given[0] == [number >> 32 * at & 0xFFFFFFFF for at in range(16)])
+"""
+        ran = subprocess.run([PYTHON, "-c", code], cwd=FOLDER, capture_output=True, text=True, check=True)
+        self.assertEqual(ran.stdout, "False\n")
+
     def test_nothing_is_imported_to_be_reseeded(self):
         context = self.python_context()
         before = context.cell("import sys; before = set(sys.modules)")
