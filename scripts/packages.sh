@@ -19,17 +19,30 @@ as_root() {
   fi
 }
 
-install_packages() {
-  local missing=() package
+# Those of the named packages that are not installed.
+missing_packages() {
+  local package
   for package in "$@"; do
-    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
   done
-  if [ ${#missing[@]} -eq 0 ]; then
-    return 0
+}
+
+# One that comes may take another away: a qemu-utils that is newer than this Debian's goes when Debian's QEMU comes. So
+# what is missing afterwards is installed, too.
+install_packages() {
+  local missing
+  for _ in 1 2; do
+    mapfile -t missing < <(missing_packages "$@")
+    [ ${#missing[@]} -gt 0 ] || return 0
+    echo "Installing ${missing[*]} …"
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  done
+  mapfile -t missing < <(missing_packages "$@")
+  if [ ${#missing[@]} -gt 0 ]; then
+    echo "These packages do not stay installed beside the others: ${missing[*]}" >&2
+    return 1
   fi
-  echo "Installing ${missing[*]} …"
-  as_root apt-get update -qq
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 need_cargo() {
