@@ -1,42 +1,38 @@
 #!/usr/bin/env bash
-# Builds the SDKs as they would be published and installs them where nothing else is.
+# Installs the SDKs as they are handed out, where nothing else is.
 #
-#   sdk/conformance/install.sh DIRECTORY [python] [typescript]
+#   sdk/conformance/install.sh DIRECTORY SANDLING [python] [typescript]
 #
-# Makes DIRECTORY/python (a virtual environment with the wheel) and DIRECTORY/typescript (an npm project with the
-# packed tarball), anew each time, and shows that both can be imported.
+# Makes DIRECTORY/python (a virtual environment with the wheel, which has the binary SANDLING in it) and
+# DIRECTORY/typescript (an npm project with the packed tarball), anew each time, and shows that both can be imported.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-target=${1:?usage: install.sh DIRECTORY [python] [typescript]}
-shift
+usage='usage: install.sh DIRECTORY SANDLING [python] [typescript]'
+target=${1:?$usage}
+sandling=$(realpath "${2:?$usage}")
+shift 2
 wanted=("$@")
 [ ${#wanted[@]} -gt 0 ] || wanted=(python typescript)
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
-pip=(-m pip --quiet --disable-pip-version-check)
+dist=${CARGO_TARGET_DIR:-$here/../../target}/dist
 
 install_python() {
-  local built=$target/built-python
-  rm -rf "$built" "$target/python" "$target/tools"
-  python3 -m venv "$target/tools"
-  "$target/tools/bin/python" "${pip[@]}" install build
-  "$target/tools/bin/python" -m build --outdir "$built" "$here/../python" >/dev/null
+  rm -rf "$target/python"
   python3 -m venv "$target/python"
-  "$target/python/bin/python" "${pip[@]}" install "$(echo "$built"/*.whl)[terminal]"
+  "$target/python/bin/python" -m pip install --quiet --disable-pip-version-check "$(echo "$dist"/*.whl)[terminal]"
+  "$target/python/bin/sandling" --version
   (cd "$target" && python/bin/python -c 'import sandling; print("sandling", sandling.__version__, "for Python")')
 }
 
 install_typescript() {
-  local built=$target/built-typescript
-  rm -rf "$built" "$target/typescript"
-  mkdir -p "$built" "$target/typescript"
-  cp -r "$here/../typescript/." "$built"
-  rm -rf "$built/node_modules" "$built/dist"
-  (cd "$built" && npm install --silent --no-audit --no-fund && npm pack --silent >/dev/null)
+  rm -rf "$target/typescript"
+  mkdir -p "$target/typescript"
   (cd "$target/typescript" && npm init --yes >/dev/null && npm pkg set type=module >/dev/null &&
-    npm install --silent --no-audit --no-fund "$(echo "$built"/sandling-*.tgz)" &&
+    npm install --silent --no-audit --no-fund "$(realpath "$dist"/sandling-*.tgz)" &&
     node --eval 'import("sandling").then((sdk) => console.log("sandling", sdk.VERSION, "for TypeScript"))')
 }
 
+"$here/../../scripts/dist.sh" "$sandling"
 for sdk in "${wanted[@]}"; do "install_$sdk"; done

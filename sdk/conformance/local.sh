@@ -12,7 +12,8 @@ SANDLING_HOME=$(mktemp -d "${TMPDIR:-/tmp}/local.XXXXXX")
 export SANDLING_BINARY SANDLING_HOME
 unset SANDLING_API SANDLING_TOKEN
 
-python() { "$installed/python/bin/python" -c "$1"; }
+# It has the binary beside it, as it was installed.
+python() { env --unset=SANDLING_BINARY "$installed/python/bin/python" -c "$1"; }
 cleanup() {
   python 'from sandling import local; local.stop()'
   rm -rf "$SANDLING_HOME"

@@ -40,7 +40,7 @@ case_guides() {
 sdks=()
 [[ " ${runners[*]} " =~ \ (python|async|guides)\  ]] && sdks+=(python)
 [[ " ${runners[*]} " =~ \ (typescript|node18|guides)\  ]] && sdks+=(typescript)
-"$here/install.sh" "$installed" "${sdks[@]}"
+"$here/install.sh" "$installed" "$sandling" "${sdks[@]}"
 [ ${#sdks[@]} -lt 2 ] || "$here/local.sh" "$installed" "$sandling" || fail "the local server is not shared"
 start_server
 for runner in "${runners[@]}"; do
