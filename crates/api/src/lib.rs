@@ -40,6 +40,7 @@ pub use server::{ServerLimits, serve};
 pub use wire::access::{CreateToken, Limits, ScopeName};
 pub use wire::exec::{ExecRequest, LanguageName, OnLimitName};
 pub use wire::network::{ModeName, NetworkLimits, NetworkRequest, TlsName};
+pub use wire::network_events::NetworkEventView;
 pub use wire::preview::CreatePreview;
 pub use wire::sandbox::{CheckpointsName, CreateSandbox, SandboxView};
 pub use wire::secrets::{SecretList, SecretView, SetSecret};

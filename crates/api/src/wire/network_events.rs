@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// One decision of a sandbox's gateway.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct NetworkEventView {
+pub struct NetworkEventView {
     /// Rises from event to event.
     pub(crate) number: u64,
     time: String,

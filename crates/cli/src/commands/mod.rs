@@ -5,6 +5,7 @@ pub mod audit;
 pub mod completions;
 pub mod cp;
 pub mod create;
+mod decision;
 pub mod diff;
 pub mod doctor;
 pub mod events;

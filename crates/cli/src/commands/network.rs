@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use sandling_api::NetworkRequest;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::decision::Decision;
 use crate::client::{Client, ClientError, parse, query, read, segment};
 use crate::options::{Network, limits, listed};
 use crate::show;
@@ -53,19 +53,6 @@ struct Counts {
     connections_open: u64,
     connections_allowed: u64,
     connections_refused: u64,
-}
-
-#[derive(Deserialize)]
-struct Decision {
-    time: Timestamp,
-    kind: String,
-    name: Option<String>,
-    address: Option<String>,
-    port: Option<u16>,
-    verdict: String,
-    reason: Option<String>,
-    sent_bytes: u64,
-    received_bytes: u64,
 }
 
 pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
@@ -181,7 +168,7 @@ fn list(events: Vec<Decision>) -> anyhow::Result<()> {
         let cells = [show::time(event.time), event.kind.clone()];
         let mut row: Vec<_> = cells.into_iter().map(comfy_table::Cell::new).collect();
         row.push(show::status(&event.verdict));
-        row.extend([target(&event), why(&event)].map(comfy_table::Cell::new));
+        row.extend([event.target(), event.why()].map(comfy_table::Cell::new));
         table.add_row(row);
     }
     show::line(table)
@@ -209,29 +196,11 @@ async fn follow(client: &Client, id: &str, options: &Network) -> anyhow::Result<
             } else {
                 let told: Decision = parse(&event.data)?;
                 let (time, kind) = (show::time(told.time), &told.kind);
-                show::line(format_args!("{time}  {kind:<8} {:<8} {}  {}", told.verdict, target(&told), why(&told)))?;
+                show::line(format_args!("{time}  {kind:<8} {:<8} {}  {}", told.verdict, told.target(), told.why()))?;
             }
             last = event.id.or(last);
         }
         last.get_or_insert_with(|| "0".to_owned());
         tokio::time::sleep(PAUSE).await;
-    }
-}
-
-fn target(event: &Decision) -> String {
-    let port = event.port.map(|port| format!(":{port}")).unwrap_or_default();
-    match (&event.name, &event.address) {
-        (Some(name), Some(address)) => format!("{name} ({address}{port})"),
-        (Some(name), None) => format!("{name}{port}"),
-        (None, Some(address)) => format!("{address}{port}"),
-        (None, None) => String::new(),
-    }
-}
-
-fn why(event: &Decision) -> String {
-    match &event.reason {
-        Some(reason) => reason.clone(),
-        None if event.kind == "close" => format!("{} bytes sent, {} received", event.sent_bytes, event.received_bytes),
-        None => String::new(),
     }
 }

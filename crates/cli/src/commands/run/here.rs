@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sandling_api::SandboxView;
+use sandling_api::{NetworkEventView, SandboxView};
 use sandling_engine::{
     CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, Execution, Output, RunError, RunSpec, Sandbox, StreamSender,
 };
@@ -13,6 +13,7 @@ use sandling_protocol::{ExitReason, Part, Program, Stdin};
 
 use super::code::{Code, reads_stdin};
 use super::command::Done;
+use super::refused::refused;
 use super::report::Report;
 use crate::client::Stream;
 use crate::commands::open_engine_with;
@@ -43,12 +44,15 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     let made = SandboxView::from(sandbox.info());
     let report = execute(&sandbox, options, code, &mut signals).await;
     let learned = (options.reach.network == Some(ModeChoice::Learn)).then(|| sandbox.learned_policy());
+    let decisions = sandbox.network_events(0, usize::MAX).into_iter().map(NetworkEventView::from);
+    let refused = refused(decisions.filter_map(|view| serde_json::from_value(serde_json::to_value(view).ok()?).ok()));
     for finding in &code.advice {
         engine.record(sandbox.id(), DEFAULT_WORKSPACE, "advice", serde_json::to_value(finding)?)?;
     }
     engine.close().await;
     let mut report = report?;
     report.learned = learned.map(|policy| policy.allow.iter().map(ToString::to_string).collect());
+    report.refused = refused;
     report.sandbox = serde_json::to_value(made)?;
     Ok(Done::Ran(report))
 }

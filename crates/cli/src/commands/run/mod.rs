@@ -3,6 +3,7 @@
 mod code;
 mod command;
 mod here;
+mod refused;
 mod report;
 mod served;
 

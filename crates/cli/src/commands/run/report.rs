@@ -7,6 +7,7 @@ use sandling_engine::scan::Finding;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::refused::{self, Refused};
 use crate::client::Stream;
 use crate::options::Run;
 use crate::{outcome, show};
@@ -27,6 +28,9 @@ pub struct Report {
     /// With `--network learn`: the list that would have allowed what was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learned: Option<Vec<String>>,
+    /// What it tried to reach, and may not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
     /// As the API showed it when it was made.
     pub sandbox: Value,
 }
@@ -69,6 +73,7 @@ impl Report {
             let words = if words.is_empty() { " nothing" } else { &words };
             eprintln!("sandling: what it reached would be allowed by{words}");
         }
+        refused::tell(&self.refused);
         tell_limit(&self.reason, options.timeout, Some(options.output_limit));
         if options.verbose {
             eprintln!(

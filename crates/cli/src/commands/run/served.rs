@@ -11,11 +11,18 @@ use serde_json::Value;
 use super::code::{Code, reads_stdin};
 use super::command::Done;
 use super::here::TTL_SLACK;
+use super::refused::refused;
 use super::report::Report;
 use crate::client::{Client, ClientError};
+use crate::commands::decision::Decision;
 use crate::follow::{Caught, End, Feed, Followed, OnTerminate, Signals};
 use crate::options::{ModeChoice, Run};
 use crate::outcome;
+
+#[derive(Deserialize)]
+struct Decisions {
+    events: Vec<Decision>,
+}
 
 #[derive(Deserialize)]
 struct Learned {
@@ -41,6 +48,9 @@ pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<
         let learned: Result<Learned, _> = client.get(&path).await;
         report.learned = learned.ok().and_then(|network| network.learned);
     }
+    // All that the server keeps.
+    let decisions: Result<Decisions, _> = client.get(&format!("/v1/sandboxes/{id}/network/events?tail=1000")).await;
+    report.refused = decisions.map_or_else(|_| Vec::new(), |kept| refused(kept.events));
     remove(client, &id).await;
     match end? {
         End::Ended(ended) => report.ended(ended.exit_code, &ended.reason),

@@ -238,6 +238,10 @@ isolated! {
         let learned = sandling(home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
         let said = String::from_utf8(learned.stderr).unwrap();
         assert!(said.contains("--allow www.example.com"), "{said}");
+        let script = "curl -s -o /dev/null http://www.example.com/";
+        let told = sandling(home, &["run", "--allow", "pypi", "-l", "bash", "-c", script]).await;
+        let said = String::from_utf8(told.stderr).unwrap();
+        assert!(said.contains("the network refused www.example.com: ") && said.contains("--allow NAME"), "{said}");
         ok(home, &["rm", "--all"]).await;
         server.kill().await.unwrap();
     }

@@ -1,0 +1,39 @@
+//! What a sandbox's gateway decided, as the API tells it.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+pub struct Decision {
+    pub time: Timestamp,
+    pub kind: String,
+    name: Option<String>,
+    address: Option<String>,
+    port: Option<u16>,
+    pub verdict: String,
+    reason: Option<String>,
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
+impl Decision {
+    /// What it was about.
+    pub fn target(&self) -> String {
+        let port = self.port.map(|port| format!(":{port}")).unwrap_or_default();
+        match (&self.name, &self.address) {
+            (Some(name), Some(address)) => format!("{name} ({address}{port})"),
+            (Some(name), None) => format!("{name}{port}"),
+            (None, Some(address)) => format!("{address}{port}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Why it was refused or failed; of a connection that ended, what went over it.
+    pub fn why(&self) -> String {
+        match &self.reason {
+            Some(reason) => reason.clone(),
+            None if self.kind == "close" => format!("{} bytes sent, {} received", self.sent_bytes, self.received_bytes),
+            None => String::new(),
+        }
+    }
+}
