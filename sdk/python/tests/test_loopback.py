@@ -11,12 +11,13 @@ import threading
 import time
 from asyncio import selector_events
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Iterator, List, Tuple
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterator, List, Tuple
 
+import httpcore
 import pytest
 import trustme
 
-from sandling import AsyncClient, AsyncSandbox, Client, RequestTimeout, Sandbox
+from sandling import AsyncClient, AsyncSandbox, BadRequestError, Client, RequestTimeout, Sandbox
 from sandling import ConnectionError as LostConnection
 
 BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
@@ -209,6 +210,51 @@ def test_an_answer_that_breaks_off_is_a_lost_connection(half: bytes) -> None:
             await box.exec("true")
 
     with serving(broken) as server:
+        run(server.url, work)
+
+
+def test_a_server_that_refuses_without_reading_is_heard() -> None:
+    def early(connection: socket.socket) -> None:
+        connection.recv(100)
+        connection.sendall(b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}")
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 20):
+            pass
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(MUCH >> 16):
+            yield b"x" * (1 << 16)
+
+    async def work(box: AsyncSandbox) -> None:
+        with pytest.raises(BadRequestError) as raised:
+            await box.client._transport.fetch("PUT", "/v1/x", content=pieces(), timeout=30)
+        assert raised.value.status == 413
+        assert (await box.exec("true")).exit_code == 0
+
+    with serving(early, usual) as server:
+        run(server.url, work)
+
+
+def test_a_connection_can_become_something_else() -> None:
+    def switching(connection: socket.socket) -> None:
+        request_of(connection)
+        connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nfirst")
+        while heard := connection.recv(100):
+            connection.sendall(heard.upper())
+
+    async def work(box: AsyncSandbox) -> None:
+        headers = {"connection": "upgrade", "upgrade": "x"}
+        async with box.client._transport.stream("GET", "/v1/x", headers=headers, silence=None) as answer:
+            wire = answer.extensions["network_stream"]
+            assert (answer.status_code, await wire.read(100, 10)) == (101, b"first")
+            await wire.write(b"second", 10)
+            assert await wire.read(100, 10) == b"SECOND"
+            with pytest.raises(httpcore.ReadTimeout):
+                await wire.read(100, 0.05)
+            await wire.write(b"third", 10)
+            assert await wire.read(100, 10) == b"THIRD"
+
+    with serving(switching) as server:
         run(server.url, work)
 
 
