@@ -104,7 +104,8 @@ export class Recording {
       const { error } = how;
       record.outcome = error instanceof SandboxTimeout ? "timeout" : "error";
       record.output["error"] = String(error);
-      if (error instanceof ErrorWithOutput) Object.assign(record.output, { stdout: error.stdout, stderr: error.stderr });
+      if (error instanceof ErrorWithOutput)
+        Object.assign(record.output, { stdout: error.stdout, stderr: error.stderr });
     } else record.outcome = how.left && !("exit_code" in record.output) ? "left" : judged(record.output);
     record.durationMs = Date.now() - this.#started;
     this.#audit.write(record);

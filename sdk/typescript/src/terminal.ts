@@ -46,7 +46,10 @@ export class Terminal implements AsyncIterable<Buffer> {
     // Only those who open a terminal wait for it to be loaded.
     const { WebSocket } = await import("ws");
     const socket = new WebSocket(address, { headers: { authorization: `Bearer ${token}` } });
-    const terminal = new Terminal(socket, requests.transport.recording("GET", requests.path("/exec/pty"), { query: pairs }));
+    const terminal = new Terminal(
+      socket,
+      requests.transport.recording("GET", requests.path("/exec/pty"), { query: pairs }),
+    );
     await opened(socket);
     return terminal;
   }

@@ -37,7 +37,7 @@ async function against(options, work, answers = {}) {
     }
     if (method === "PATCH" && !alive.has(id)) return { status: 404, body: { error: "sandbox not found" } };
     if (method === "PATCH") return { body: { ttl_seconds: 1, idle_seconds: 0, persistent: false } };
-    if (method === "DELETE") return alive.delete(id), { status: 204 };
+    if (method === "DELETE") return (alive.delete(id), { status: 204 });
     return typeof found === "function" ? found(body) : (found ?? NOTHING);
   };
   const server = await fakeServer(answer);
@@ -135,7 +135,10 @@ test("a run is reported, advised and recorded", async () => {
     { "POST exec": () => runs.shift() },
   );
   const text = await readFile(log, "utf8");
-  const records = text.trim().split("\n").map((line) => JSON.parse(line));
+  const records = text
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
   assert.deepEqual(
     records.map(({ actor, outcome }) => [actor, outcome]),
     [
