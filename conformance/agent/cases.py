@@ -340,10 +340,10 @@ CASES = [
 ]
 
 
-def main() -> int:
+def run_cases(cases: List[Callable[[], None]]) -> int:
     failed = 0
     wanted = sys.argv[2:]
-    for case in CASES:
+    for case in cases:
         if wanted and case.__name__ not in wanted:
             continue
         started = time.monotonic()
@@ -358,4 +358,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(CASES))

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Error;
 
 use crate::client::ClientError;
+use crate::show;
 
 /// What was asked for was right, and did not work.
 pub const FAILED: u8 = 1;
@@ -57,7 +58,8 @@ pub fn failed(error: &Error) -> ExitCode {
     if error.is::<OutputClosed>() {
         return ExitCode::from(BROKEN_PIPE);
     }
-    eprintln!("sandling: {}", sentence(error));
+    // Somebody else may have said part of it: a guest, a model's server.
+    eprintln!("sandling: {}", show::harmless(&sentence(error)));
     ExitCode::from(code(error))
 }
 

@@ -50,6 +50,18 @@ fn has_colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// A stranger's text without what a terminal would obey.
+pub fn harmless(text: &str) -> String {
+    let show = |character: char| match character {
+        '\n' | '\t' => character,
+        // Marks that turn the direction of text make a diff look like another one.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '�',
+        other if other.is_control() => '�',
+        other => other,
+    };
+    text.replace("\r\n", "\n").chars().map(show).collect()
+}
+
 /// Prints a line.
 pub fn line(text: impl Display) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
@@ -154,6 +166,11 @@ pub fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_taken_out() {
+        assert_eq!(harmless("a\x1b]0;title\x07b\r\n\tc\u{202e}"), "a�]0;title�b\n\tc�");
+    }
 
     #[test]
     fn a_step_that_goes_on_is_not_told_of_all_the_time() {

@@ -1,14 +1,15 @@
 //! Being asked to end.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::outcome;
 
-/// Cancelled by Ctrl-C or a request to end, so that everything is ended in order; asked twice, this process leaves at
-/// once. What it leaves behind ends by itself when its time is over.
+/// Cancelled by Ctrl-C, a request to end or the end of the terminal, so that everything is ended in order; asked twice,
+/// this process leaves at once. What it leaves behind ends by itself when its time is over.
 pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     let (mut terminations, mut interrupts) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut hangups = if outlives_its_terminal() { None } else { Some(signal(SignalKind::hangup())?) };
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     tokio::spawn(async move {
@@ -16,6 +17,7 @@ pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
             tokio::select! {
                 _ = terminations.recv() => {}
                 _ = interrupts.recv() => {}
+                () = next(hangups.as_mut()) => {}
             }
             if stopped.is_cancelled() {
                 std::process::exit(i32::from(outcome::INTERRUPTED));
@@ -24,4 +26,18 @@ pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
         }
     });
     Ok(stop)
+}
+
+async fn next(signals: Option<&mut Signal>) {
+    match signals {
+        Some(signals) => drop(signals.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether hangups are ignored, as `nohup` has it. Listening to them would end that.
+fn outlives_its_terminal() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 != 0)
 }

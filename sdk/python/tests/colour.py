@@ -13,6 +13,7 @@ class Colour:
     """One of the two clients. ``run`` carries out a coroutine function that settles what it calls."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         prefix = "Async" if name == "async" else ""
         self.Client = getattr(sandling, f"{prefix}Client")
         self.Sandbox = getattr(sandling, f"{prefix}Sandbox")

@@ -6,7 +6,7 @@ import json
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 
 @dataclass
@@ -42,13 +42,22 @@ class FakeServer:
             protocol_version = "HTTP/1.1"
 
             def respond(self) -> None:
-                length = int(self.headers.get("content-length") or 0)
-                sent = self.rfile.read(length)
-                body = json.loads(sent) if sent else None
+                sent = b"".join(self.pieces())
+                is_json = "json" in self.headers.get("content-type", "")
+                body = (json.loads(sent) if is_json else sent) if sent else None
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 asked = Asked(self.command, self.path, headers, body)
                 owner.asked.append(asked)
                 self.give(owner.take(asked))
+
+            def pieces(self) -> Iterator[bytes]:
+                if "chunked" not in self.headers.get("transfer-encoding", ""):
+                    yield self.rfile.read(int(self.headers.get("content-length") or 0))
+                    return
+                while size := int(self.rfile.readline(), 16):
+                    yield self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
 
             def give(self, answer: Answer) -> None:
                 if answer.hang_up:
@@ -57,7 +66,8 @@ class FakeServer:
                 raw = isinstance(answer.body, bytes)
                 body = answer.body if raw else b"" if answer.body is None else json.dumps(answer.body).encode()
                 self.send_response(answer.status)
-                for name, value in {"x-request-id": "abc123", **answer.headers}.items():
+                kind = "application/octet-stream" if raw else "application/json"
+                for name, value in {"x-request-id": "abc123", "content-type": kind, **answer.headers}.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()

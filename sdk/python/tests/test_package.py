@@ -65,3 +65,23 @@ def test_tools_have_the_words_of_the_command_line() -> None:
         )
         for spec in SPECS.values()
     }
+
+
+def test_names_that_pandastacks_guides_import_are_there() -> None:
+    import pandastack
+    import pandastack.exceptions
+
+    from sandling import exceptions
+
+    raised = [name for name, value in vars(pandastack.exceptions).items() if isinstance(value, type)]
+    assert len(raised) > 8 and [name for name in raised if not hasattr(exceptions, name)] == []
+    documented = ["Client", "Sandbox", "ExecResult", "Template", "TemplateBuild", "Token"]
+    assert [name for name in [*documented, *raised] if not hasattr(sandling, name)] == []
+    verbs = [name for name in dir(pandastack.Sandbox) if not name.startswith("_")]
+    # How a client reads an answer is its own business.
+    assert {name for name in verbs if not hasattr(sandling.Sandbox, name)} <= {"default_template", "from_dict"}
+    for part in ("sandboxes", "snapshots", "tokens", "volumes"):
+        theirs, ours = (
+            getattr(kind("http://127.0.0.1:1", "key"), part) for kind in (pandastack.Client, sandling.Client)
+        )
+        assert [name for name in dir(theirs) if not name.startswith("_") and not hasattr(ours, name)] == [], part

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any, List, Set
 
@@ -12,7 +14,15 @@ import pytest
 from colour import Colour, settle
 from fake_server import Answer, Asked, FakeServer
 
-from sandling import AuditLog, BadRequestError, CapacityError, ExecutionConfig
+from sandling import (
+    AuditLog,
+    AuditRecord,
+    BadRequestError,
+    CapacityError,
+    ExecutionConfig,
+    NotFoundError,
+    SandboxTimeout,
+)
 
 
 class Machines:
@@ -209,3 +219,94 @@ def test_a_run_that_wants_other_memory_has_a_machine_of_that_size(colour: Colour
 
     colour.run(work)
     assert 2048 not in [body["memory_mb"] for body in machines.made[2:]] and not machines.alive
+
+
+def scripted(machines: Machines, asked: Asked) -> Answer:
+    """What the machine that was lent answers."""
+    route = f"{asked.method} {asked.path.partition('/v1/sandboxes/')[2].partition('/')[2].partition('?')[0]}"
+    late = {"error": "command timeout after 1s", "code": "command_timeout", "stdout": "so far", "stderr": ""}
+    stream = 'event: stdout\ndata: {"chunk":"a"}\n\nevent: stdout\ndata: {"chunk":"b"}\n\n'
+    ended = 'event: exit\ndata: {"exit_code":3,"reason":"exited"}\n\n'
+    events = {"content-type": "text/event-stream"}
+    if route == "POST exec":
+        ran = Answer(200, {"stdout": "hi\n", "stderr": "", "exit_code": 0, "reason": "exited"})
+        return Answer(504, late) if "sleep" in asked.body.get("cmd", "") else ran
+    cell = {"stdout": "", "stderr": "", "results": [], "error": {"ename": "ZeroDivisionError"}, "exit_code": 1}
+    return {
+        "POST exec/stream": Answer(200, (stream + ended).encode(), events),
+        "POST repl/sessions": Answer(201, {"id": "ctx", "language": "python"}),
+        "POST repl/sessions/ctx/run": Answer(200, cell),
+        "PUT fs": Answer(200, {"path": "/f", "bytes": 2}),
+        "GET fs": Answer(200, b"\xff\x00"),
+        "POST fork": Answer(201, {"sandbox": {"id": "copy", "status": "running"}}),
+    }.get(route, Answer(404, {"error": "nothing there", "code": "not_found"}))
+
+
+def test_all_that_is_done_in_a_machine_that_was_lent_is_recorded(
+    colour: Colour, server: FakeServer, tmp_path: Path
+) -> None:
+    machines = Machines(server)
+    make = machines._post
+    server.answers["POST", "*"] = lambda asked: (make if asked.path == "/v1/sandboxes" else answer)(asked)
+    server.answers["GET", "*"] = server.answers["PUT", "*"] = answer = partial(scripted, machines)
+    local = tmp_path / "local"
+    local.write_bytes(b"\xfe" * 300_000)
+    records: List[AuditRecord] = []
+
+    async def work() -> None:
+        pool = pool_of(colour, server, 1, audit=AuditLog(records.append))
+        await settle(pool.start())
+        sandbox = await settle(pool.acquire(30, actor="ada"))
+        await settle(sandbox.exec("echo hi", env={"KEY": "secret"}))
+        with pytest.raises(SandboxTimeout):
+            await settle(sandbox.exec("sleep 9", timeout_seconds=1))
+        await settle(sandbox.exec_stream("echo ab; exit 3"))
+        unread = sandbox.stream("echo ab")
+        await settle(next(iter(unread)) if colour.name == "sync" else unread.__aiter__().__anext__())
+        await settle(unread.close() if colour.name == "sync" else unread.aclose())
+        context = await settle(sandbox.contexts.create())
+        await settle(context.run_code("1 / 0"))
+        await settle(sandbox.files.write("/f", "é"))
+        await settle(sandbox.files.upload(local, "/f"))
+        assert await settle(sandbox.files.read("/f")) == b"\xff\x00"
+        await settle(sandbox.files.download("/f", tmp_path / "copy"))
+        with pytest.raises(NotFoundError):
+            await settle(sandbox.files.stat("/missing"))
+        copy = await settle(sandbox.fork())
+        await settle(copy.exec("echo hi"))
+        await settle(pool.release(sandbox))
+        await settle(pool.run("print()"))
+        await settle(pool.close())
+
+    colour.run(work)
+    *lent, gone, own = records
+    assert [(record.action, record.outcome) for record in lent] == [
+        ("POST /exec", "ok"),
+        ("POST /exec", "timeout"),
+        ("POST /exec/stream", "failed"),
+        ("POST /exec/stream", "left"),
+        ("POST /repl/sessions", "ok"),
+        ("POST /repl/sessions/ctx/run", "failed"),
+        ("PUT /fs", "ok"),
+        ("PUT /fs", "ok"),
+        ("GET /fs", "ok"),
+        ("GET /fs", "ok"),
+        ("GET /fs/stat", "error"),
+        ("POST /fork", "ok"),
+        ("POST /exec", "ok"),
+    ]
+    assert (gone.action, own.action) == ("DELETE /", "run") and {record.actor for record in [*lent, gone]} == {"ada"}
+    assert [record.sandbox_id for record in lent] == [*["m1"] * 12, "copy"]
+    by = [(record.input, record.output) for record in lent]
+    assert by[0] == (
+        {"cmd": "echo hi", "env": ["KEY"]},
+        {"stdout": "hi\n", "stderr": "", "exit_code": 0, "reason": "exited"},
+    )
+    assert by[1][1]["stdout"] == "so far" and "timeout" in by[1][1]["error"]
+    assert (by[2][1]["stdout"], by[2][1]["exit_code"], by[3][1]) == ("ab", 3, {"stdout": "a"})
+    assert by[5][0]["code"] == "1 / 0" and by[5][1]["error"]["ename"] == "ZeroDivisionError"
+    digests = [hashlib.sha256(data).hexdigest() for data in (local.read_bytes(), b"\xff\x00")]
+    assert (by[6][0], by[7][0]["size"], by[7][0]["sha256"]) == ({"path": "/f", "content": "é"}, 300_000, digests[0])
+    assert by[8] == ({"path": "/f"}, {"content_base64": "/wA="})
+    assert by[9][1] == {"size": 2, "sha256": digests[1]}
+    assert "nothing there" in by[10][1]["error"]

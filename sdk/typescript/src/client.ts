@@ -51,10 +51,10 @@ export class Client {
   readonly network: NetworkDefaults;
   readonly #options: ClientOptions;
 
-  constructor(options: ClientOptions = {}) {
+  constructor(options: ClientOptions = {}, transport?: Transport) {
     this.#options = options;
     const resolve = async () => configured(options.apiUrl, options.apiKey) ?? (await ensureLocalServer());
-    this.transport = new Transport(resolve, options.timeoutMs ?? 60_000);
+    this.transport = transport ?? new Transport(resolve, options.timeoutMs ?? 60_000);
     this.sandboxes = new Sandboxes(this);
     this.snapshots = new Snapshots(this.transport);
     this.volumes = new Volumes(this.transport);
@@ -96,6 +96,11 @@ export class Client {
   /** Where the server is. */
   async apiUrl(): Promise<string> {
     return (await this.transport.endpoint()).url;
+  }
+
+  /** The same client, whose requests go another way. */
+  through(transport: Transport): Client {
+    return new Client(this.#options, transport);
   }
 
   /** Closes the connections. Sandboxes are not touched. */

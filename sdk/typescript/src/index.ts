@@ -2,12 +2,14 @@
 
 import "./dispose.js";
 
+export { AuditLog, type AuditRecord } from "./audit.js";
 export { Checkpoints } from "./checkpoints.js";
 export * from "./client.js";
 export { home } from "./config.js";
 export * from "./contexts.js";
 export * from "./errors.js";
 export { Commands, Exec, ExecStream } from "./exec.js";
+export type { ExecutionConfig, PoolStatus, RunReport } from "./execution.js";
 export type { BranchOutcome, Candidate, ExploreOptions, ExploreResult } from "./explore.js";
 export * from "./filesystem.js";
 export { ensureLocalServer, stopLocalServer } from "./local.js";
@@ -16,6 +18,7 @@ export { NetworkDefaults, SandboxNetwork } from "./network.js";
 export type { GrantedSecret, Network, NetworkDefault, NetworkEvent, NetworkLimits, NetworkMode } from "./network.js";
 export type { NetworkOptions, NetworkUsage } from "./network.js";
 export type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes, VolumeMount } from "./options.js";
+export { type AcquireOptions, Lease, type PoolOptions, SandboxPool } from "./pool.js";
 export { type DiffOptions, type Moment, Sandbox } from "./sandbox.js";
 export { SandboxSecrets, Secret, type SecretInfo, Secrets } from "./secrets.js";
 export { type BuildOptions, Template, Templates } from "./templates.js";

@@ -16,6 +16,7 @@ import type { CreateOptions, ExecOptions, ForkOptions, Listeners, OnVolumes } fr
 import { SandboxRequests } from "./requests.js";
 import { SandboxSecrets } from "./secrets.js";
 import { Terminal, type TerminalOptions } from "./terminal.js";
+import type { Transport } from "./transport.js";
 
 /** Saving and restoring a whole machine takes longer than an ordinary request may. */
 const MACHINE_WITHIN_MS = 300_000;
@@ -87,6 +88,11 @@ export class Sandbox {
   static #of(data: unknown, client: Client): Sandbox {
     const unknown = { metadata: {}, labels: {}, boundary: {} };
     return new Sandbox(Object.assign(unknown, fromWire<SandboxInfo>(data)), client);
+  }
+
+  /** The same sandbox, whose requests, and those of its copies, go another way. */
+  through(transport: Transport): Sandbox {
+    return new Sandbox(this.#info, this.#client.through(transport));
   }
 
   /** What is known about it; `refresh` asks anew. */

@@ -4,6 +4,7 @@ import { once } from "node:events";
 
 import type { WebSocket } from "ws";
 
+import type { Recording } from "./audit.js";
 import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
 import type { SandboxRequests } from "./requests.js";
 
@@ -18,18 +19,21 @@ export interface TerminalOptions {
 /** A terminal. Bytes go both ways as they are. Its shell gets a hangup when it is closed. */
 export class Terminal implements AsyncIterable<Buffer> {
   readonly #socket: WebSocket;
+  readonly #recording: Recording | undefined;
   #received: Buffer[] = [];
   #ended = false;
   #failure: Error | undefined;
   #wakeUp: () => void = () => {};
   #exitCode: number | undefined;
 
-  private constructor(socket: WebSocket) {
+  private constructor(socket: WebSocket, recording: Recording | undefined) {
     this.#socket = socket;
+    this.#recording = recording;
     socket.on("message", (data: Buffer, isBinary: boolean) => this.#take(data, isBinary));
     socket.on("error", (error) => (this.#failure = error));
     socket.on("close", () => {
       this.#ended = true;
+      recording?.end({ error: this.#failure });
       this.#wakeUp();
     });
   }
@@ -42,7 +46,10 @@ export class Terminal implements AsyncIterable<Buffer> {
     // Only those who open a terminal wait for it to be loaded.
     const { WebSocket } = await import("ws");
     const socket = new WebSocket(address, { headers: { authorization: `Bearer ${token}` } });
-    const terminal = new Terminal(socket);
+    const terminal = new Terminal(
+      socket,
+      requests.transport.recording("GET", requests.path("/exec/pty"), { query: pairs }),
+    );
     await opened(socket);
     return terminal;
   }
@@ -54,6 +61,7 @@ export class Terminal implements AsyncIterable<Buffer> {
 
   /** Types. */
   write(data: string | Uint8Array): void {
+    this.#recording?.shown("typed", data);
     this.#socket.send(typeof data === "string" ? Buffer.from(data) : data, { binary: true });
   }
 
@@ -102,9 +110,19 @@ export class Terminal implements AsyncIterable<Buffer> {
   }
 
   #take(data: Buffer, isBinary: boolean): void {
-    if (isBinary) this.#received.push(data);
-    else this.#exitCode = (JSON.parse(data.toString("utf8")) as { exit?: number }).exit ?? this.#exitCode;
+    if (isBinary) this.#show(data);
+    else this.#said(JSON.parse(data.toString("utf8")) as { exit?: number });
     this.#wakeUp();
+  }
+
+  #show(data: Buffer): void {
+    this.#received.push(data);
+    this.#recording?.shown("shown", data);
+  }
+
+  #said(word: { exit?: number }): void {
+    this.#exitCode = word.exit ?? this.#exitCode;
+    if (this.#recording && word.exit !== undefined) this.#recording.record.output["exit_code"] = word.exit;
   }
 
   #news(deadline: number): Promise<void> {

@@ -8,6 +8,7 @@ import * as http from "node:http";
 import * as https from "node:https";
 import { pipeline, Readable } from "node:stream";
 
+import type { Recording } from "./audit.js";
 import type { Endpoint } from "./config.js";
 import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
 import type { Wire } from "./naming.js";
@@ -31,7 +32,7 @@ export interface RequestOptions {
   headers?: Record<string, string>;
   /** Until the whole answer is there; `null` for as long as it takes. */
   timeoutMs?: number | null;
-  /** Is told the headers of an answer whose body is still to come. */
+  /** Is told the headers of an answer that is no refusal; of a stream, before its body comes. */
   onHead?: (headers: http.IncomingHttpHeaders) => void;
 }
 
@@ -72,6 +73,7 @@ export class Transport {
       if ((message.statusCode ?? 0) >= 400) {
         throw fromAnswer(message.statusCode ?? 0, message.headers, bytes.toString("utf8"));
       }
+      options.onHead?.(message.headers);
       return bytes;
     } finally {
       clearTimeout(timer);
@@ -105,6 +107,11 @@ export class Transport {
     const decoder = new EventDecoder();
     const headers = { accept: "text/event-stream", ...options.headers };
     for await (const received of this.stream(method, path, { ...options, headers })) yield* decoder.feed(received);
+  }
+
+  /** What writes a request down that is not made here, if requests are written down. */
+  recording(_method: string, _path: string, _options: RequestOptions): Recording | undefined {
+    return undefined;
   }
 
   /** Closes the connections that are not in use. */

@@ -3,20 +3,23 @@
 import { createServer } from "node:http";
 import { once } from "node:events";
 
-/** `answers` maps "METHOD /path" to an answer, or to a list of answers that are used up one by one. */
+/** `answers` maps "METHOD /path" to an answer, or to a list of answers that are used up one by one; or is a function. */
 export async function fakeServer(answers) {
   const asked = [];
   const server = createServer(async (request, response) => {
     const pieces = [];
     for await (const piece of request) pieces.push(piece);
-    const text = Buffer.concat(pieces).toString("utf8");
+    const sent = Buffer.concat(pieces);
     const { method, url: path, headers } = request;
-    asked.push({ method, path, headers, body: text ? JSON.parse(text) : undefined });
-    const found = answers[`${method} ${path}`];
+    const body = headers["content-type"]?.includes("json") ? JSON.parse(sent.toString("utf8")) : sent;
+    asked.push({ method, path, headers, body: sent.length > 0 ? body : undefined });
+    const found = typeof answers === "function" ? answers(asked.at(-1)) : answers[`${method} ${path}`];
     const answer = (Array.isArray(found) ? found.shift() : found) ?? { status: 404, body: { error: "no answer" } };
     if (answer.hangUp) return void request.socket.destroy();
-    response.writeHead(answer.status ?? 200, { "x-request-id": "abc123", ...answer.headers });
-    response.end(typeof answer.body === "string" ? answer.body : JSON.stringify(answer.body ?? ""));
+    const isText = typeof answer.body === "string" || Buffer.isBuffer(answer.body);
+    const kind = isText ? "application/octet-stream" : "application/json";
+    response.writeHead(answer.status ?? 200, { "x-request-id": "abc123", "content-type": kind, ...answer.headers });
+    response.end(isText ? answer.body : answer.body === undefined ? "" : JSON.stringify(answer.body));
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

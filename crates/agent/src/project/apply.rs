@@ -12,16 +12,30 @@ use super::error::{Conflict, ProjectError};
 use super::tree::Node;
 
 impl Diff {
-    /// All of it or, where something here is not as it was, nothing.
+    /// All of it or, where something here is not as it was or cannot be written, nothing.
     pub fn apply(&self, root: &Path) -> Result<(), ProjectError> {
         for change in &self.changes {
             check(root, change)?;
         }
-        for change in &self.changes {
+        // What goes makes room: a directory may become a file, and a file a directory.
+        let (gone, made): (Vec<&Change>, Vec<&Change>) = self.changes.iter().partition(|change| change.after.is_none());
+        let mut done = Vec::new();
+        for change in gone.into_iter().chain(made) {
             let path = root.join(&change.path);
-            write(root, &path, change.after.as_ref()).map_err(|source| ProjectError::Write { path, source })?;
+            if let Err(source) = write(root, &path, change.after.as_ref()) {
+                take_back(root, &done);
+                return Err(ProjectError::Write { path, source });
+            }
+            done.push(change);
         }
         Ok(())
+    }
+}
+
+/// What cannot be put back either stays as it is: what was there is in the diff, which was shown.
+fn take_back(root: &Path, done: &[&Change]) {
+    for change in done.iter().rev() {
+        let _ = write(root, &root.join(&change.path), change.before.as_ref());
     }
 }
 
@@ -68,7 +82,7 @@ fn write(root: &Path, path: &Path, node: Option<&Node>) -> io::Result<()> {
             fs::create_dir_all(parent)?;
             let mut file = NamedTempFile::new_in(parent)?;
             file.write_all(bytes)?;
-            file.as_file().set_permissions(Permissions::from_mode(if *executable { 0o755 } else { 0o644 }))?;
+            file.as_file().set_permissions(Permissions::from_mode(mode(path, *executable)))?;
             file.persist(path).map(drop).map_err(|error| error.error)
         }
         Some(Node::Link(target)) => {
@@ -79,6 +93,14 @@ fn write(root: &Path, path: &Path, node: Option<&Node>) -> io::Result<()> {
             symlink(target, path)
         }
     }
+}
+
+/// A file that is there stays as private as it is.
+fn mode(path: &Path, executable: bool) -> u32 {
+    let before = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
+    let readable = before.map_or(0o644, |metadata| metadata.permissions().mode() & 0o666);
+    // Whoever can read it can run it.
+    if executable { readable | (readable & 0o444) >> 2 } else { readable }
 }
 
 #[cfg(test)]
@@ -111,6 +133,46 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "changed");
         assert_eq!(fs::read_to_string(dir.path().join("new/deep/c")).unwrap(), "3");
         assert!(!dir.path().join("old").exists());
+    }
+
+    #[test]
+    fn what_fails_in_the_middle_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), "1").unwrap();
+        fs::write(dir.path().join("gone"), "2").unwrap();
+        let before = ProjectTree::read(dir.path()).unwrap();
+        let after =
+            ProjectTree([("a", "changed"), ("b/c", "3"), ("z", "4")].map(|(n, t)| (n.to_owned(), file(t))).into());
+        let diff = Diff::between(&before, after, &Gitignore::empty());
+        // It is not in the way until it is to be replaced.
+        fs::create_dir(dir.path().join("z")).unwrap();
+        assert!(matches!(diff.apply(dir.path()), Err(ProjectError::Write { .. })));
+        assert_eq!(ProjectTree::read(dir.path()).unwrap(), before);
+        assert!(!dir.path().join("b").exists());
+    }
+
+    #[test]
+    fn files_and_directories_take_each_others_place() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("a/x"), "1").unwrap();
+        fs::write(dir.path().join("b"), "2").unwrap();
+        let before = ProjectTree::read(dir.path()).unwrap();
+        let after = ProjectTree([("a", "file"), ("b/y", "deep")].map(|(n, t)| (n.to_owned(), file(t))).into());
+        Diff::between(&before, after.clone(), &Gitignore::empty()).apply(dir.path()).unwrap();
+        assert_eq!(ProjectTree::read(dir.path()).unwrap(), after);
+    }
+
+    #[test]
+    fn a_private_file_stays_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, "1").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let before = ProjectTree::read(dir.path()).unwrap();
+        let after = [("a".to_owned(), Node::File { bytes: b"2".to_vec(), executable: true })];
+        Diff::between(&before, ProjectTree(after.into()), &Gitignore::empty()).apply(dir.path()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]

@@ -71,14 +71,15 @@ fn refused(path: &str, new: Option<&Node>) -> Option<&'static str> {
     }
 }
 
-/// Whether a link at a path of the project points anywhere else.
+/// Whether a link at a path of the project may point anywhere else: it goes up no further than to the project, and not
+/// again after it went down, because what it went down may be a link, too.
 fn leads_out(path: &str, target: &str) -> bool {
-    let mut depth = path.matches('/').count();
+    let mut ups = path.matches('/').count();
     for component in Path::new(target).components() {
         match component {
-            Component::Normal(_) => depth += 1,
+            Component::Normal(_) => ups = 0,
             Component::CurDir => {}
-            Component::ParentDir if depth > 0 => depth -= 1,
+            Component::ParentDir if ups > 0 => ups -= 1,
             _ => return true,
         }
     }
@@ -94,14 +95,30 @@ impl Change {
         };
         let (from, to) = (name("a", &self.before), name("b", &self.after));
         let mut text = format!("diff --git a/{0} b/{0}\n", self.path);
+        text += &match (self.before.as_ref().map(Node::mode), self.after.as_ref().map(Node::mode)) {
+            (None, Some(mode)) => format!("new file mode {mode}\n"),
+            (Some(mode), None) => format!("deleted file mode {mode}\n"),
+            (Some(old), Some(new)) if old != new => format!("old mode {old}\nnew mode {new}\n"),
+            _ => String::new(),
+        };
         match (old, new) {
-            (Some(old), Some(new)) if old == new => text += "mode changed\n",
             (Some(old), Some(new)) => {
                 text += &TextDiff::from_lines(&old, &new).unified_diff().header(&from, &to).to_string();
             }
             _ => text += &format!("Binary files {from} and {to} differ\n"),
         }
         text
+    }
+}
+
+impl Node {
+    /// As Git calls it: a link looks like a file that holds where it leads.
+    fn mode(&self) -> &'static str {
+        match self {
+            Self::File { executable: false, .. } => "100644",
+            Self::File { executable: true, .. } => "100755",
+            Self::Link(_) => "120000",
+        }
     }
 }
 
@@ -138,12 +155,16 @@ mod tests {
     #[test]
     fn hooks_and_links_that_lead_out_are_left_out() {
         let mut after = tree(&[(".git/hooks/pre-commit", "evil"), ("sub/.GIT/config", "evil"), ("ok", "1")]);
-        for (name, target) in [("a/in", "../ok"), ("a/out", "../../etc"), ("abs", "/etc/passwd")] {
+        for (name, target) in [("a/in", "../ok"), ("a/out", "../../etc"), ("abs", "/etc/passwd"), ("up", "a/in/..")] {
             after.0.insert(name.to_owned(), Node::Link(target.to_owned()));
         }
         let diff = Diff::between(&ProjectTree::default(), after, &Gitignore::empty());
         let paths: Vec<_> = diff.changes.iter().map(|change| change.path.as_str()).collect();
         assert_eq!(paths, ["a/in", "ok"]);
-        assert_eq!(diff.left_out.len(), 4);
+        assert_eq!(diff.left_out.len(), 5);
+        assert!(
+            diff.text().contains("diff --git a/a/in b/a/in\nnew file mode 120000\n"),
+            "a link is not taken for a file"
+        );
     }
 }

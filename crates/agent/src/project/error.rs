@@ -9,9 +9,9 @@ use sandling_tools::ToolError;
 pub enum ProjectError {
     #[error("{path} cannot be read")]
     Read { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("{path} cannot be written")]
+    #[error("{path} cannot be written, so nothing was applied")]
     Write { path: PathBuf, source: io::Error },
-    #[error("{0} is not UTF-8, and a sandbox's paths must be")]
+    #[error("{0:?} is not plain text, and a sandbox's paths must be: name it in .gitignore")]
     NotText(PathBuf),
     #[error("the project has more than {mib} MiB: name what is not needed in its .gitignore")]
     TooLarge { mib: u64 },

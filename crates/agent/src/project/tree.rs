@@ -20,6 +20,15 @@ pub enum Node {
     Link(String),
 }
 
+impl Node {
+    fn size(&self) -> u64 {
+        match self {
+            Self::File { bytes, .. } => bytes.len() as u64,
+            Self::Link(target) => target.len() as u64,
+        }
+    }
+}
+
 /// Files by their path below the project, with slashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProjectTree(pub BTreeMap<String, Node>);
@@ -58,9 +67,11 @@ impl ProjectTree {
             } else {
                 continue;
             };
-            let below = path.strip_prefix(root).unwrap_or(path);
-            let Some(name) = below.to_str() else { return Err(ProjectError::NotText(path.to_owned())) };
-            tree.0.insert(name.to_owned(), node);
+            // What cannot come back would look as if it had been removed.
+            let Some(name) = plain(path.strip_prefix(root).unwrap_or(path)) else {
+                return Err(ProjectError::NotText(path.to_owned()));
+            };
+            tree.0.insert(name, node);
         }
         Ok(tree)
     }
@@ -110,9 +121,16 @@ impl ProjectTree {
                     let Some(target) = target.and_then(|target| target.to_str().map(str::to_owned)) else { continue };
                     Node::Link(target)
                 }
+                // Another name of a file that was packed before.
+                tar::EntryType::Link => {
+                    let first = entry.link_name().ok().flatten().and_then(|target| plain(&target));
+                    let Some(node) = first.and_then(|first| tree.0.get(&first).cloned()) else { continue };
+                    size += node.size();
+                    node
+                }
                 _ => continue,
             };
-            if tree.0.len() == MAX_FILES {
+            if tree.0.len() == MAX_FILES || size > MAX_BYTES {
                 return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
             }
             tree.0.insert(name, node);
@@ -137,7 +155,7 @@ fn plain(path: &Path) -> Option<String> {
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::Normal(name) => names.push(name.to_str().filter(|name| !name.contains(['\0', '\n']))?),
+            Component::Normal(name) => names.push(name.to_str().filter(|name| !name.contains(char::is_control))?),
             _ => return None,
         }
     }
@@ -171,9 +189,34 @@ mod tests {
     #[test]
     fn names_that_lead_out_are_left_out() {
         assert_eq!(plain(Path::new("./a/./b")).as_deref(), Some("a/b"));
-        for bad in ["..", "a/../../b", "/etc/passwd", ".", "", "a\nb"] {
+        for bad in ["..", "a/../../b", "/etc/passwd", ".", "", "a\nb", "a\x1b[2Jb"] {
             assert_eq!(plain(Path::new(bad)), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn every_name_of_a_file_is_its_file() {
+        let mut archive = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(1);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, "./a", &b"1"[..]).unwrap();
+        for (name, target) in [("./b", "./a"), ("./c", "../outside"), ("./d", "./later")] {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(tar::EntryType::Link);
+            header.set_size(0);
+            archive.append_link(&mut header, name, target).unwrap();
+        }
+        let tree = ProjectTree::of_archive(archive.into_inner().unwrap().as_slice()).unwrap();
+        assert_eq!(tree.0.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(tree.0["a"], tree.0["b"]);
+    }
+
+    #[test]
+    fn a_name_that_could_not_come_back_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a\nb"), "1").unwrap();
+        assert!(matches!(ProjectTree::read(dir.path()), Err(ProjectError::NotText(_))));
     }
 
     #[test]

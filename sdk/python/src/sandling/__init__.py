@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .agents import AgentEvent, AgentResult, Attempt, BestOf, Budget
     from .audit import AuditLog, AuditRecord
     from .errors import (
+        APIConnectionError,
         AuthError,
         BadRequestError,
         CapacityError,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         LimitError,
         ModelError,
         NotFoundError,
+        PandastackError,
         RequestTimeout,
         SandboxTimeout,
         SandlingError,
@@ -128,6 +130,7 @@ _HOMES = {
     "agents": ["AgentEvent", "AgentResult", "Attempt", "BestOf", "Budget"],
     "audit": ["AuditLog", "AuditRecord"],
     "errors": [
+        "APIConnectionError",
         "AuthError",
         "BadRequestError",
         "CapacityError",
@@ -142,6 +145,7 @@ _HOMES = {
         "LimitError",
         "ModelError",
         "NotFoundError",
+        "PandastackError",
         "RequestTimeout",
         "SandboxTimeout",
         "SandlingError",

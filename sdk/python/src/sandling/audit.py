@@ -1,13 +1,21 @@
-"""A record of every run of a pool, for those who must be able to say what was run."""
+"""A record of all that is done in the machines of a pool, for those who must be able to say what was run."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import threading
+import time
+from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from os import PathLike
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Union
+from urllib.parse import parse_qsl
+
+from ._sse import ServerEvent
+from .errors import SandboxTimeout, WithOutput
 
 
 def _now() -> str:
@@ -16,9 +24,9 @@ def _now() -> str:
 
 @dataclass
 class AuditRecord:
-    """One run: who asked for what, in which sandbox, and what came of it."""
+    """One thing that was done: who asked for what, in which sandbox, and what came of it."""
 
-    #: ``run`` by a pool; whatever you call it in a record of your own.
+    #: ``run`` by a pool, ``POST /exec`` and its kind in a machine that a pool lent; whatever you call it in your own.
     action: str
     #: What was run, whole, and how.
     input: Dict[str, Any]
@@ -27,7 +35,7 @@ class AuditRecord:
     sandbox_id: str = ""
     #: For whom, in the caller's words.
     actor: Optional[str] = None
-    #: ``ok``, ``failed``, ``timeout`` or ``error``.
+    #: ``ok``, ``failed``, ``timeout`` or ``error``; ``left`` if nobody stayed to its end.
     outcome: str = "ok"
     duration_ms: int = 0
     time: str = field(default_factory=_now)
@@ -62,3 +70,87 @@ class AuditLog:
             os.write(descriptor, line.encode())
         finally:
             os.close(descriptor)
+
+
+class Recording:
+    """A request to a machine while it is under way. It is written down when it is over, however it ends."""
+
+    def __init__(self, audit: AuditLog, actor: Optional[str], method: str, path: str, more: Mapping[str, Any]) -> None:
+        place, _, query = path.partition("?")
+        sandbox_id, _, rest = (
+            place[len(_SANDBOXES) :].partition("/") if place.startswith(_SANDBOXES) else ("", "", place)
+        )
+        asked = {**dict(parse_qsl(query)), **(more.get("params") or {}), **_without_values(more.get("body") or {})}
+        asked.update({name: value for name, value in (more.get("headers") or {}).items() if name == "range"})
+        if isinstance(more.get("content"), bytes):
+            asked.update(_told(more["content"]))
+        self.record = AuditRecord(f"{method} /{rest.lstrip('/')}", asked, sandbox_id=sandbox_id, actor=actor)
+        self._audit = audit
+        self._started = time.monotonic()
+        self._texts: Dict[str, List[str]] = defaultdict(list)
+        self._digest = hashlib.sha256()
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, _: Any, error: Optional[BaseException], __: Any) -> None:
+        record, output = self.record, self.record.output
+        output.update({name: "".join(pieces) for name, pieces in self._texts.items()})
+        if isinstance(error, GeneratorExit) and "exit_code" not in output:
+            record.outcome = "left"
+        elif error is None or isinstance(error, GeneratorExit):
+            record.outcome = _judged(output)
+        else:
+            record.outcome = "timeout" if isinstance(error, SandboxTimeout) else "error"
+            output["error"] = str(error) or type(error).__name__
+            if isinstance(error, WithOutput):
+                output.update(stdout=error.stdout, stderr=error.stderr)
+        record.duration_ms = round((time.monotonic() - self._started) * 1000)
+        self._audit.write(record)
+
+    def answered(self, kind: str, content: bytes) -> None:
+        """The whole answer has come."""
+        if not kind.startswith("application/json"):
+            self.record.output.update(_told(content))
+        elif content:
+            answer = json.loads(content)
+            self.record.output.update(answer if isinstance(answer, dict) else {"answer": answer})
+
+    def heard(self, event: ServerEvent) -> None:
+        """An event of a stream has come. Of those that are not a command's, the last one is kept."""
+        data = event.json()
+        if event.name in ("stdout", "stderr"):
+            self._texts[event.name].append(data["chunk"])
+        else:
+            self.record.output.update(data)
+
+    def shown(self, name: str, data: Union[bytes, str]) -> None:
+        """Something went over a terminal, one way or the other."""
+        self._texts[name].append(data if isinstance(data, str) else data.decode("utf-8", "replace"))
+
+    def passed(self, where: Dict[str, Any], block: bytes) -> None:
+        """Part of a file went by that may not fit into memory, nor into a record."""
+        self._digest.update(block)
+        where["size"] = where.get("size", 0) + len(block)
+        where["sha256"] = self._digest.hexdigest()
+
+
+_SANDBOXES = "/v1/sandboxes/"
+
+
+def _without_values(body: Mapping[str, Any]) -> Dict[str, Any]:
+    """Of the environment only the names, because the values may be secrets."""
+    return {name: sorted(value) if name == "env" else value for name, value in body.items()}
+
+
+def _told(content: bytes) -> Dict[str, str]:
+    try:
+        return {"content": content.decode()}
+    except UnicodeDecodeError:
+        return {"content_base64": base64.b64encode(content).decode()}
+
+
+def _judged(output: Mapping[str, Any]) -> str:
+    if output.get("reason") == "timeout":
+        return "timeout"
+    return "failed" if output.get("error") or output.get("exit_code") else "ok"

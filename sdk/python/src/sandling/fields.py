@@ -22,6 +22,8 @@ class SandboxFields:
     boot_ms: Optional[int] = None
     #: How it came to be, such as ``standby``, ``snapshot`` or ``fork``.
     boot_mode: Optional[str] = None
+    #: Its address within its own network, the same for all.
+    guest_ip: Optional[str] = None
     persistent: bool = False
     ttl_seconds: Optional[int] = None
     idle_seconds: Optional[int] = None

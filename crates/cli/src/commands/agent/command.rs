@@ -50,6 +50,9 @@ async fn with(options: &Agent, worker: Worker<'_>) -> anyhow::Result<ExitCode> {
     let done = task.carry_out(&machine.toolbox).await;
     machine.end().await;
     view.note(&format!("transcript: {}", path.display()));
+    if task.stop.is_cancelled() {
+        return done.map(|_| ExitCode::from(outcome::INTERRUPTED));
+    }
     done
 }
 
@@ -102,6 +105,10 @@ impl Task<'_> {
         let outcome = self.worker.run(job, &self.options.task).await;
         let mut is_done = outcome.ended == EndedBy::Answer;
         self.view.note(&result::summary(&outcome, &budget(&self.options.budget)));
+        if outcome.ended == EndedBy::Stopped {
+            // Half of something is not brought back.
+            return Ok(ExitCode::from(outcome::INTERRUPTED));
+        }
         if let Some(check) = &self.options.check {
             let checked = self.command(toolbox, check).await?;
             is_done &= checked.exit_code == Some(0);
@@ -109,7 +116,7 @@ impl Task<'_> {
         }
         result::answer(&outcome)?;
         if let Some(project) = self.project {
-            result::bring_back(self.options, project, toolbox, self.view).await?;
+            result::bring_back(self.options, project, toolbox, self.view, &self.stop).await?;
         }
         Ok(ExitCode::from(if is_done { 0 } else { outcome::FAILED }))
     }
@@ -138,7 +145,7 @@ impl Task<'_> {
         let winner = &attempts[best];
         result::answer(&winner.outcome)?;
         if let Some(project) = self.project.filter(|_| winner.passed()) {
-            result::bring_back(self.options, project, &winner.toolbox, self.view).await?;
+            result::bring_back(self.options, project, &winner.toolbox, self.view, &self.stop).await?;
         }
         if !winner.passed() {
             self.view.note("no attempt passed the check, so nothing is brought back");

@@ -2,12 +2,15 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use rustix::stdio::stdin;
+use rustix::termios::{QueueSelector, tcflush};
 use sandling_agent::{Attempt, Budget, Diff, EndedBy, Outcome, Project};
 use sandling_tools::Toolbox;
+use tokio_util::sync::CancellationToken;
 
-use super::view::{View, harmless};
+use super::view::View;
 use crate::options::Agent;
-use crate::show;
+use crate::show::{self, harmless};
 
 /// How a task ended, and what it used, as far as somebody counted.
 pub fn summary(outcome: &Outcome, budget: &Budget) -> String {
@@ -60,7 +63,13 @@ pub fn table(attempts: &[Attempt], best: usize, budget: &Budget) -> String {
 }
 
 /// Shows what was changed, and writes it here if that is wanted.
-pub async fn bring_back(options: &Agent, project: &Project, toolbox: &Toolbox, view: &View) -> anyhow::Result<()> {
+pub async fn bring_back(
+    options: &Agent,
+    project: &Project,
+    toolbox: &Toolbox,
+    view: &View,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
     let diff = project.diff(toolbox).await?;
     for (path, why) in &diff.left_out {
         view.note(&format!("left out: {} ({why})", harmless(path)));
@@ -75,7 +84,7 @@ pub async fn bring_back(options: &Agent, project: &Project, toolbox: &Toolbox, v
         view.note("nothing was written here; --apply brings the changes back");
         return Ok(());
     }
-    if !options.yes && !is_wanted(&diff, project)? {
+    if stop.is_cancelled() || (!options.yes && !is_wanted(&diff, project, stop).await?) {
         view.note("nothing was written here");
         return Ok(());
     }
@@ -84,13 +93,24 @@ pub async fn bring_back(options: &Agent, project: &Project, toolbox: &Toolbox, v
     Ok(())
 }
 
-fn is_wanted(diff: &Diff, project: &Project) -> anyhow::Result<bool> {
+/// Asks whoever is there. No answer is a no, and so is Ctrl-C.
+async fn is_wanted(diff: &Diff, project: &Project, stop: &CancellationToken) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         anyhow::bail!("nobody can be asked here: give --yes to apply the changes without");
     }
+    // What was typed before the question is no answer to it.
+    let _ = tcflush(stdin(), QueueSelector::IFlush);
     eprint!("apply {} changes to {}? [y/N] ", diff.changes.len(), project.root().display());
     io::stderr().flush()?;
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).map(|_| line)
+    });
+    tokio::select! {
+        line = answer => Ok(matches!(line??.trim().to_ascii_lowercase().as_str(), "y" | "yes")),
+        () = stop.cancelled() => {
+            eprintln!();
+            Ok(false)
+        }
+    }
 }

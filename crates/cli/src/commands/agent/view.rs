@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use sandling_agent::Event;
 
+use crate::show::harmless;
+
 /// What is shown of a call's arguments, and of a line.
 const SHOWN: usize = 200;
 
@@ -145,26 +147,9 @@ fn first_line(text: &str) -> String {
     if cut.len() < text.trim().len() { format!("{cut} …") } else { cut }
 }
 
-/// A stranger's text without what a terminal would obey.
-pub fn harmless(text: &str) -> String {
-    let show = |character: char| match character {
-        '\n' | '\t' => character,
-        // Marks that turn the direction of text make a diff look like another one.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '�',
-        other if other.is_control() => '�',
-        other => other,
-    };
-    text.replace("\r\n", "\n").chars().map(show).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_terminal_would_obey_is_taken_out() {
-        assert_eq!(harmless("a\x1b]0;title\x07b\r\n\tc\u{202e}"), "a�]0;title�b\n\tc�");
-    }
 
     #[test]
     fn only_the_first_line_is_shown() {

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from .. import config, local, retry
 from ..config import Endpoint
 from ..errors import ConnectionError, CreateCancelled, SandlingError
-from ..models import Event, SnapshotInfo, Token, VolumeInfo
+from ..models import Event, Promotion, SnapshotInfo, Token, VolumeInfo
 from ..options import DEFAULT_TEMPLATE, CancelEvent
 from ..retry import CreateRetryEvent
 from .colour import Source, scope, settle, sleep
@@ -153,6 +153,20 @@ class AsyncSandboxes:
 
     async def delete(self, sandbox_id: str) -> None:
         await self._client._transport.request("DELETE", f"/v1/sandboxes/{sandbox_id}")
+
+    async def fork(self, sandbox_id: str, metadata: Optional[Dict[str, str]] = None) -> AsyncSandbox:
+        """As :meth:`Sandbox.fork`."""
+        return await AsyncSandbox._of(self._client, {"id": sandbox_id}).fork(metadata=metadata)
+
+    async def fork_tree(
+        self, sandbox_id: str, count: int, metadata: Optional[Dict[str, str]] = None
+    ) -> List[AsyncSandbox]:
+        """As :meth:`Sandbox.fork_tree`."""
+        return await AsyncSandbox._of(self._client, {"id": sandbox_id}).fork_tree(count, metadata)
+
+    async def promote(self, sandbox_id: str, *, cleanup_siblings: bool = False) -> Promotion:
+        """As :meth:`Sandbox.promote`."""
+        return await AsyncSandbox._of(self._client, {"id": sandbox_id}).promote(cleanup_siblings=cleanup_siblings)
 
 
 class AsyncSnapshots:

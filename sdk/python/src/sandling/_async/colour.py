@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import (
+    TYPE_CHECKING,
     Any,
     AsyncGenerator,
     Awaitable,
@@ -16,6 +17,9 @@ from typing import (
     Set,
     TypeVar,
 )
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Opening")
@@ -102,6 +106,13 @@ async def settle(value: Any) -> Any:
 def scope() -> Any:
     """What a default client belongs to: its connections cannot leave the event loop."""
     return asyncio.get_running_loop()
+
+
+def to_loopback(limits: httpx.Limits, socket_options: List[Any]) -> httpx.AsyncBaseTransport:
+    """The way to a server of this machine, in the clear."""
+    from ..loopback import LoopbackTransport
+
+    return LoopbackTransport(limits, socket_options)
 
 
 class Opening:

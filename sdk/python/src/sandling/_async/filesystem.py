@@ -39,7 +39,10 @@ class AsyncSandboxFilesystem:
     async def stream(self, path: str) -> AsyncIterator[bytes]:
         """A file's bytes, piece by piece, for those that do not fit into memory."""
         async with self._sandbox._stream("GET", "/fs", params={"path": path}) as answer:
+            recording = answer.extensions.get("recording")
             async for block in answer.aiter_bytes(BLOCK):
+                if recording is not None:
+                    recording.passed(recording.record.output, block)
                 yield block
 
     async def write(

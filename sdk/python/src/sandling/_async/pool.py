@@ -21,6 +21,7 @@ from ..errors import (
 from ..execution import ExecutionConfig, PoolStatus, RunReport
 from ..options import DEFAULT_TEMPLATE, CreateOptions
 from .colour import condition, finish, settle, sleep, spawn, wait_for
+from .recording import recorded
 from .sandbox import AsyncSandbox
 
 if TYPE_CHECKING:
@@ -106,15 +107,23 @@ class AsyncSandboxPool:
         error = None if self._last_error is None else str(self._last_error)
         return PoolStatus(self._size, len(self._ready), self._warming, self._busy, self._served, error)
 
-    def lease(self, timeout: Optional[float] = None) -> AsyncLease:
+    def lease(self, timeout: Optional[float] = None, *, actor: Optional[str] = None) -> AsyncLease:
         """A fresh machine for a ``with`` block, which is ended after it."""
-        return AsyncLease(self, timeout)
+        return AsyncLease(self, lambda: self.acquire(timeout, actor=actor))
 
-    async def acquire(self, timeout: Optional[float] = None) -> AsyncSandbox:
+    async def acquire(self, timeout: Optional[float] = None, *, actor: Optional[str] = None) -> AsyncSandbox:
         """A fresh machine. Give it back with :meth:`release`.
+
+        All that is asked of it, and of copies of it, is in the pool's audit; ``actor`` says there for whom.
 
         :raises CapacityError: there was none within ``timeout`` seconds.
         """
+        sandbox = await self._acquire(timeout)
+        if self._audit is not None:
+            sandbox._client = recorded(sandbox.client, self._audit, actor)
+        return sandbox
+
+    async def _acquire(self, timeout: Optional[float]) -> AsyncSandbox:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             sandbox = await self._take(deadline)
@@ -146,7 +155,7 @@ class AsyncSandboxPool:
         asked = {"code": code, **config.to_dict(), "memory_mb": config.memory_mb or self._options.get("memory_mb")}
         record = AuditRecord("run", asked, actor=actor)
         try:
-            async with AsyncLease(self, None, self._other_size(config)) as sandbox:
+            async with AsyncLease(self, lambda: self._acquire_for(config)) as sandbox:
                 record.sandbox_id = sandbox.id
                 report = await self._execute(sandbox, code, config)
         except BaseException as error:
@@ -160,8 +169,10 @@ class AsyncSandboxPool:
             if self._audit is not None:
                 self._audit.write(record)
 
-    def _other_size(self, config: ExecutionConfig) -> Optional[int]:
-        return None if config.memory_mb == self._options.get("memory_mb") else config.memory_mb
+    async def _acquire_for(self, config: ExecutionConfig) -> AsyncSandbox:
+        if config.memory_mb is None or config.memory_mb == self._options.get("memory_mb"):
+            return await self._acquire(None)
+        return await self._acquire_sized(config.memory_mb)
 
     async def _acquire_sized(self, memory_mb: int) -> AsyncSandbox:
         """One that is made for whoever asks; it counts among those that are out."""
@@ -293,18 +304,15 @@ def _is_final(error: Exception) -> bool:
 class AsyncLease:
     """A machine of a pool for the length of a ``with`` block."""
 
-    def __init__(self, pool: AsyncSandboxPool, timeout: Optional[float], memory_mb: Optional[int] = None) -> None:
+    def __init__(self, pool: AsyncSandboxPool, take: Callable[[], Any]) -> None:
         self._pool = pool
-        self._timeout = timeout
-        self._memory_mb = memory_mb
+        self._take_one = take
         self._sandbox: Optional[AsyncSandbox] = None
 
     async def __aenter__(self) -> AsyncSandbox:
-        if self._memory_mb is None:
-            self._sandbox = await self._pool.acquire(self._timeout)
-        else:
-            self._sandbox = await self._pool._acquire_sized(self._memory_mb)
-        return self._sandbox
+        sandbox: AsyncSandbox = await self._take_one()
+        self._sandbox = sandbox
+        return sandbox
 
     async def __aexit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]

@@ -12,6 +12,7 @@ from ..errors import ConfigError, ConnectionError, RequestTimeout, ServerError
 from .colour import Source
 
 if TYPE_CHECKING:
+    from ..audit import Recording
     from .sandbox import AsyncSandbox
 
 BLOCK = 65536
@@ -27,6 +28,7 @@ class AsyncTerminal:
         self._sandbox = sandbox
         self._stack = AsyncExitStack()
         self._socket: Any = None
+        self._recording: Optional[Recording] = None
         self._protocol: Any = None
         self._received: List[bytes] = []
         self._partial = ""
@@ -54,6 +56,7 @@ class AsyncTerminal:
             await self._stack.aclose()
             raise ServerError(f"the server opened no terminal: it answered {answer.status_code}")
         self._socket = answer.extensions["network_stream"]
+        self._recording = answer.extensions.get("recording")
         self._protocol = Connection(ConnectionType.CLIENT)
         return self
 
@@ -64,6 +67,8 @@ class AsyncTerminal:
         """Types."""
         from wsproto.events import BytesMessage
 
+        if self._recording is not None:
+            self._recording.shown("typed", data)
         await self._send(BytesMessage(data=data.encode() if isinstance(data, str) else data))
 
     async def resize(self, rows: int, cols: int) -> None:
@@ -151,11 +156,15 @@ class AsyncTerminal:
 
         if isinstance(event, BytesMessage):
             self._received.append(bytes(event.data))
+            if self._recording is not None:
+                self._recording.shown("shown", self._received[-1])
         elif isinstance(event, TextMessage):
             self._partial += event.data
             if event.message_finished:
                 said, self._partial = json.loads(self._partial), ""
                 self.exit_code = said.get("exit", self.exit_code)
+                if self._recording is not None:
+                    self._recording.record.output.update(exit_code=self.exit_code)
         elif isinstance(event, Ping):
             await self._send(event.response())
         elif isinstance(event, CloseConnection):

@@ -16,7 +16,7 @@ from .._sse import EventDecoder, ServerEvent
 from .._version import __version__
 from ..config import Endpoint
 from ..errors import ConnectionError, RequestTimeout, from_answer
-from .colour import Source, in_thread
+from .colour import Source, in_thread, to_loopback
 
 if TYPE_CHECKING:
     import httpx
@@ -47,7 +47,7 @@ class AsyncTransport:
         self._resolve = resolve
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._pool: Union[httpx.AsyncClient, httpx.AsyncHTTPTransport, None] = None
+        self._pool: Union[httpx.AsyncClient, httpx.AsyncBaseTransport, None] = None
         self._headers: List[Tuple[bytes, bytes]] = []
         self._urls: Dict[str, httpx.URL] = {}
         self.endpoint: Optional[Endpoint] = None
@@ -63,11 +63,7 @@ class AsyncTransport:
         timeout: Union[float, str, None] = "default",
     ) -> Any:
         """Sends JSON and gives the answer's JSON; ``None`` for an answer without a body."""
-        content = None
-        if body is not None:
-            content = json.dumps(body).encode()
-            headers = {"content-type": "application/json", **(headers or {})}
-        answer = await self.fetch(method, path, content=content, params=params, headers=headers, timeout=timeout)
+        answer = await self.fetch(method, path, body=body, params=params, headers=headers, timeout=timeout)
         return json.loads(answer.content) if answer.content else None
 
     async def fetch(
@@ -75,17 +71,18 @@ class AsyncTransport:
         method: str,
         path: str,
         *,
+        body: Any = None,
         content: Any = None,
         params: Optional[Params] = None,
         headers: Optional[Dict[str, str]] = None,
         timeout: Union[float, str, None] = "default",
     ) -> httpx.Response:
-        """Sends bytes, or an iterator of bytes, and gives the whole answer."""
+        """Sends JSON, or bytes, or an iterator of bytes, and gives the whole answer."""
         import httpx
 
         seconds = self._timeout if isinstance(timeout, str) else timeout
         try:
-            answer = await self._send(method, path, content=content, params=params, headers=headers, seconds=seconds)
+            answer = await self._send(method, path, body, content, params=params, headers=headers, seconds=seconds)
             # Reads it to its end, which gives the connection back.
             await answer.aread()
         except httpx.TransportError as error:
@@ -108,12 +105,8 @@ class AsyncTransport:
         """An answer whose body is still to come. ``silence`` is how long nothing may come."""
         import httpx
 
-        content = None
-        if body is not None:
-            content = json.dumps(body).encode()
-            headers = {"content-type": "application/json", **(headers or {})}
         try:
-            answer = await self._send(method, path, content=content, params=params, headers=headers, seconds=silence)
+            answer = await self._send(method, path, body, None, params=params, headers=headers, seconds=silence)
             try:
                 if answer.status_code >= 400:
                     await answer.aread()
@@ -168,13 +161,14 @@ class AsyncTransport:
         self,
         method: str,
         path: str,
-        *,
+        body: Any,
         content: Any,
+        *,
         params: Optional[Params],
         headers: Optional[Dict[str, str]],
         seconds: Optional[float],
     ) -> httpx.Response:
-        """Sends a request and gives the head of its answer.
+        """Sends a request, with JSON or bytes or neither, and gives the head of its answer.
 
         The request is made here and not by httpx's client: that one looks for cookies, redirects and what to merge,
         which together costs as much again.
@@ -184,6 +178,9 @@ class AsyncTransport:
         if self._pool is None:
             await self._connect()
         own = {name.encode(): value.encode() for name, value in (headers or {}).items()}
+        if body is not None:
+            content = json.dumps(body).encode()
+            own[b"content-type"] = b"application/json"
         all_headers = [*(pair for pair in self._headers if pair[0] not in own), *own.items()]
         limits = {"connect": CONNECT_WITHIN, "read": seconds, "write": seconds, "pool": seconds}
         request = httpx.Request(
@@ -218,7 +215,7 @@ def _headers(endpoint: Endpoint) -> List[Tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in own.items()]
 
 
-def _pool(endpoint: Endpoint) -> Union[httpx.AsyncClient, httpx.AsyncHTTPTransport]:
+def _pool(endpoint: Endpoint) -> Union[httpx.AsyncClient, httpx.AsyncBaseTransport]:
     import httpx
 
     parts = urlsplit(endpoint.url)
@@ -227,9 +224,9 @@ def _pool(endpoint: Endpoint) -> Union[httpx.AsyncClient, httpx.AsyncHTTPTranspo
         # The client knows the environment's proxies and certificates.
         return httpx.AsyncClient(limits=limits)
     # No proxy stands between this machine and itself, and certificates are loaded only where they are needed.
-    return httpx.AsyncHTTPTransport(
-        verify=parts.scheme == "https", limits=limits, socket_options=SOCKET_OPTIONS, trust_env=False
-    )
+    if parts.scheme == "http":
+        return to_loopback(limits, SOCKET_OPTIONS)
+    return httpx.AsyncHTTPTransport(limits=limits, socket_options=SOCKET_OPTIONS)
 
 
 def _refusal(answer: httpx.Response) -> Exception:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from .. import config, local, retry
 from ..config import Endpoint
 from ..errors import ConnectionError, CreateCancelled, SandlingError
-from ..models import Event, SnapshotInfo, Token, VolumeInfo
+from ..models import Event, Promotion, SnapshotInfo, Token, VolumeInfo
 from ..options import DEFAULT_TEMPLATE, CancelEvent
 from ..retry import CreateRetryEvent
 from .colour import Source, scope, settle, sleep
@@ -154,6 +154,18 @@ class Sandboxes:
 
     def delete(self, sandbox_id: str) -> None:
         self._client._transport.request("DELETE", f"/v1/sandboxes/{sandbox_id}")
+
+    def fork(self, sandbox_id: str, metadata: Optional[Dict[str, str]] = None) -> Sandbox:
+        """As :meth:`Sandbox.fork`."""
+        return Sandbox._of(self._client, {"id": sandbox_id}).fork(metadata=metadata)
+
+    def fork_tree(self, sandbox_id: str, count: int, metadata: Optional[Dict[str, str]] = None) -> List[Sandbox]:
+        """As :meth:`Sandbox.fork_tree`."""
+        return Sandbox._of(self._client, {"id": sandbox_id}).fork_tree(count, metadata)
+
+    def promote(self, sandbox_id: str, *, cleanup_siblings: bool = False) -> Promotion:
+        """As :meth:`Sandbox.promote`."""
+        return Sandbox._of(self._client, {"id": sandbox_id}).promote(cleanup_siblings=cleanup_siblings)
 
 
 class Snapshots:

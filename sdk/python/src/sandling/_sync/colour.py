@@ -5,7 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import Any, Callable, Generator, List, Optional, Sequence, Set, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generator, List, Optional, Sequence, Set, TypeVar
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 
@@ -133,6 +136,13 @@ def settle(value: Any) -> Any:
 
 def scope() -> Any:
     return _PROCESS
+
+
+def to_loopback(limits: httpx.Limits, socket_options: List[Any]) -> httpx.BaseTransport:
+    """The way to a server of this machine, in the clear."""
+    import httpx
+
+    return httpx.HTTPTransport(verify=False, limits=limits, socket_options=socket_options, trust_env=False)
 
 
 class Opening:

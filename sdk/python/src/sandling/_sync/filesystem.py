@@ -40,7 +40,10 @@ class SandboxFilesystem:
     def stream(self, path: str) -> Iterator[bytes]:
         """A file's bytes, piece by piece, for those that do not fit into memory."""
         with self._sandbox._stream("GET", "/fs", params={"path": path}) as answer:
+            recording = answer.extensions.get("recording")
             for block in answer.iter_bytes(BLOCK):
+                if recording is not None:
+                    recording.passed(recording.record.output, block)
                 yield block
 
     def write(

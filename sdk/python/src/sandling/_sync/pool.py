@@ -22,6 +22,7 @@ from ..errors import (
 from ..execution import ExecutionConfig, PoolStatus, RunReport
 from ..options import DEFAULT_TEMPLATE, CreateOptions
 from .colour import condition, finish, settle, sleep, spawn, wait_for
+from .recording import recorded
 from .sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -107,15 +108,23 @@ class SandboxPool:
         error = None if self._last_error is None else str(self._last_error)
         return PoolStatus(self._size, len(self._ready), self._warming, self._busy, self._served, error)
 
-    def lease(self, timeout: Optional[float] = None) -> Lease:
+    def lease(self, timeout: Optional[float] = None, *, actor: Optional[str] = None) -> Lease:
         """A fresh machine for a ``with`` block, which is ended after it."""
-        return Lease(self, timeout)
+        return Lease(self, lambda: self.acquire(timeout, actor=actor))
 
-    def acquire(self, timeout: Optional[float] = None) -> Sandbox:
+    def acquire(self, timeout: Optional[float] = None, *, actor: Optional[str] = None) -> Sandbox:
         """A fresh machine. Give it back with :meth:`release`.
+
+        All that is asked of it, and of copies of it, is in the pool's audit; ``actor`` says there for whom.
 
         :raises CapacityError: there was none within ``timeout`` seconds.
         """
+        sandbox = self._acquire(timeout)
+        if self._audit is not None:
+            sandbox._client = recorded(sandbox.client, self._audit, actor)
+        return sandbox
+
+    def _acquire(self, timeout: Optional[float]) -> Sandbox:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             sandbox = self._take(deadline)
@@ -145,7 +154,7 @@ class SandboxPool:
         asked = {"code": code, **config.to_dict(), "memory_mb": config.memory_mb or self._options.get("memory_mb")}
         record = AuditRecord("run", asked, actor=actor)
         try:
-            with Lease(self, None, self._other_size(config)) as sandbox:
+            with Lease(self, lambda: self._acquire_for(config)) as sandbox:
                 record.sandbox_id = sandbox.id
                 report = self._execute(sandbox, code, config)
         except BaseException as error:
@@ -159,8 +168,10 @@ class SandboxPool:
             if self._audit is not None:
                 self._audit.write(record)
 
-    def _other_size(self, config: ExecutionConfig) -> Optional[int]:
-        return None if config.memory_mb == self._options.get("memory_mb") else config.memory_mb
+    def _acquire_for(self, config: ExecutionConfig) -> Sandbox:
+        if config.memory_mb is None or config.memory_mb == self._options.get("memory_mb"):
+            return self._acquire(None)
+        return self._acquire_sized(config.memory_mb)
 
     def _acquire_sized(self, memory_mb: int) -> Sandbox:
         """One that is made for whoever asks; it counts among those that are out."""
@@ -292,18 +303,15 @@ def _is_final(error: Exception) -> bool:
 class Lease:
     """A machine of a pool for the length of a ``with`` block."""
 
-    def __init__(self, pool: SandboxPool, timeout: Optional[float], memory_mb: Optional[int] = None) -> None:
+    def __init__(self, pool: SandboxPool, take: Callable[[], Any]) -> None:
         self._pool = pool
-        self._timeout = timeout
-        self._memory_mb = memory_mb
+        self._take_one = take
         self._sandbox: Optional[Sandbox] = None
 
     def __enter__(self) -> Sandbox:
-        if self._memory_mb is None:
-            self._sandbox = self._pool.acquire(self._timeout)
-        else:
-            self._sandbox = self._pool._acquire_sized(self._memory_mb)
-        return self._sandbox
+        sandbox: Sandbox = self._take_one()
+        self._sandbox = sandbox
+        return sandbox
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]

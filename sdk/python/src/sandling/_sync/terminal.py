@@ -13,6 +13,7 @@ from ..errors import ConfigError, ConnectionError, RequestTimeout, ServerError
 from .colour import Source
 
 if TYPE_CHECKING:
+    from ..audit import Recording
     from .sandbox import Sandbox
 
 BLOCK = 65536
@@ -28,6 +29,7 @@ class Terminal:
         self._sandbox = sandbox
         self._stack = ExitStack()
         self._socket: Any = None
+        self._recording: Optional[Recording] = None
         self._protocol: Any = None
         self._received: List[bytes] = []
         self._partial = ""
@@ -53,6 +55,7 @@ class Terminal:
             self._stack.close()
             raise ServerError(f"the server opened no terminal: it answered {answer.status_code}")
         self._socket = answer.extensions["network_stream"]
+        self._recording = answer.extensions.get("recording")
         self._protocol = Connection(ConnectionType.CLIENT)
         return self
 
@@ -63,6 +66,8 @@ class Terminal:
         """Types."""
         from wsproto.events import BytesMessage
 
+        if self._recording is not None:
+            self._recording.shown("typed", data)
         self._send(BytesMessage(data=data.encode() if isinstance(data, str) else data))
 
     def resize(self, rows: int, cols: int) -> None:
@@ -150,11 +155,15 @@ class Terminal:
 
         if isinstance(event, BytesMessage):
             self._received.append(bytes(event.data))
+            if self._recording is not None:
+                self._recording.shown("shown", self._received[-1])
         elif isinstance(event, TextMessage):
             self._partial += event.data
             if event.message_finished:
                 said, self._partial = json.loads(self._partial), ""
                 self.exit_code = said.get("exit", self.exit_code)
+                if self._recording is not None:
+                    self._recording.record.output.update(exit_code=self.exit_code)
         elif isinstance(event, Ping):
             self._send(event.response())
         elif isinstance(event, CloseConnection):

@@ -17,7 +17,7 @@ from .._sse import EventDecoder, ServerEvent
 from .._version import __version__
 from ..config import Endpoint
 from ..errors import ConnectionError, RequestTimeout, from_answer
-from .colour import Source, in_thread
+from .colour import Source, in_thread, to_loopback
 
 if TYPE_CHECKING:
     import httpx
@@ -48,7 +48,7 @@ class Transport:
         self._resolve = resolve
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._pool: Union[httpx.Client, httpx.HTTPTransport, None] = None
+        self._pool: Union[httpx.Client, httpx.BaseTransport, None] = None
         self._headers: List[Tuple[bytes, bytes]] = []
         self._urls: Dict[str, httpx.URL] = {}
         self.endpoint: Optional[Endpoint] = None
@@ -64,11 +64,7 @@ class Transport:
         timeout: Union[float, str, None] = "default",
     ) -> Any:
         """Sends JSON and gives the answer's JSON; ``None`` for an answer without a body."""
-        content = None
-        if body is not None:
-            content = json.dumps(body).encode()
-            headers = {"content-type": "application/json", **(headers or {})}
-        answer = self.fetch(method, path, content=content, params=params, headers=headers, timeout=timeout)
+        answer = self.fetch(method, path, body=body, params=params, headers=headers, timeout=timeout)
         return json.loads(answer.content) if answer.content else None
 
     def fetch(
@@ -76,17 +72,18 @@ class Transport:
         method: str,
         path: str,
         *,
+        body: Any = None,
         content: Any = None,
         params: Optional[Params] = None,
         headers: Optional[Dict[str, str]] = None,
         timeout: Union[float, str, None] = "default",
     ) -> httpx.Response:
-        """Sends bytes, or an iterator of bytes, and gives the whole answer."""
+        """Sends JSON, or bytes, or an iterator of bytes, and gives the whole answer."""
         import httpx
 
         seconds = self._timeout if isinstance(timeout, str) else timeout
         try:
-            answer = self._send(method, path, content=content, params=params, headers=headers, seconds=seconds)
+            answer = self._send(method, path, body, content, params=params, headers=headers, seconds=seconds)
             # Reads it to its end, which gives the connection back.
             answer.read()
         except httpx.TransportError as error:
@@ -109,12 +106,8 @@ class Transport:
         """An answer whose body is still to come. ``silence`` is how long nothing may come."""
         import httpx
 
-        content = None
-        if body is not None:
-            content = json.dumps(body).encode()
-            headers = {"content-type": "application/json", **(headers or {})}
         try:
-            answer = self._send(method, path, content=content, params=params, headers=headers, seconds=silence)
+            answer = self._send(method, path, body, None, params=params, headers=headers, seconds=silence)
             try:
                 if answer.status_code >= 400:
                     answer.read()
@@ -169,13 +162,14 @@ class Transport:
         self,
         method: str,
         path: str,
-        *,
+        body: Any,
         content: Any,
+        *,
         params: Optional[Params],
         headers: Optional[Dict[str, str]],
         seconds: Optional[float],
     ) -> httpx.Response:
-        """Sends a request and gives the head of its answer.
+        """Sends a request, with JSON or bytes or neither, and gives the head of its answer.
 
         The request is made here and not by httpx's client: that one looks for cookies, redirects and what to merge,
         which together costs as much again.
@@ -185,6 +179,9 @@ class Transport:
         if self._pool is None:
             self._connect()
         own = {name.encode(): value.encode() for name, value in (headers or {}).items()}
+        if body is not None:
+            content = json.dumps(body).encode()
+            own[b"content-type"] = b"application/json"
         all_headers = [*(pair for pair in self._headers if pair[0] not in own), *own.items()]
         limits = {"connect": CONNECT_WITHIN, "read": seconds, "write": seconds, "pool": seconds}
         request = httpx.Request(
@@ -219,7 +216,7 @@ def _headers(endpoint: Endpoint) -> List[Tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in own.items()]
 
 
-def _pool(endpoint: Endpoint) -> Union[httpx.Client, httpx.HTTPTransport]:
+def _pool(endpoint: Endpoint) -> Union[httpx.Client, httpx.BaseTransport]:
     import httpx
 
     parts = urlsplit(endpoint.url)
@@ -228,9 +225,9 @@ def _pool(endpoint: Endpoint) -> Union[httpx.Client, httpx.HTTPTransport]:
         # The client knows the environment's proxies and certificates.
         return httpx.Client(limits=limits)
     # No proxy stands between this machine and itself, and certificates are loaded only where they are needed.
-    return httpx.HTTPTransport(
-        verify=parts.scheme == "https", limits=limits, socket_options=SOCKET_OPTIONS, trust_env=False
-    )
+    if parts.scheme == "http":
+        return to_loopback(limits, SOCKET_OPTIONS)
+    return httpx.HTTPTransport(limits=limits, socket_options=SOCKET_OPTIONS)
 
 
 def _refusal(answer: httpx.Response) -> Exception:

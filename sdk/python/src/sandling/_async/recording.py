@@ -1,0 +1,71 @@
+"""A client whose requests are written down: that of the machines that a pool lends."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, AsyncIterator, Optional
+
+from .._sse import ServerEvent
+from ..audit import AuditLog, Recording
+from ..config import Endpoint
+from .colour import Source
+from .transport import AsyncTransport
+
+if TYPE_CHECKING:
+    import httpx
+
+    from .client import AsyncClient
+
+
+def recorded(client: AsyncClient, audit: AuditLog, actor: Optional[str]) -> AsyncClient:
+    """The same client. All that is asked through it of a sandbox and its copies goes into the audit."""
+    watched = copy.copy(client)
+    watched._transport = AsyncRecordingTransport(client._transport, audit, actor)
+    return watched
+
+
+class AsyncRecordingTransport(AsyncTransport):
+    """Sends requests by another transport, and writes each down."""
+
+    def __init__(self, inner: AsyncTransport, audit: AuditLog, actor: Optional[str]) -> None:
+        self._inner, self._audit, self._actor = inner, audit, actor
+
+    async def fetch(self, method: str, path: str, **more: Any) -> httpx.Response:
+        with Recording(self._audit, self._actor, method, path, more) as recording:
+            content = more.get("content")
+            if content is not None and not isinstance(content, bytes):
+                more["content"] = _passing(content, recording)
+            answer = await self._inner.fetch(method, path, **more)
+            recording.answered(answer.headers.get("content-type", ""), answer.content)
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, method: str, path: str, **more: Any) -> AsyncIterator[httpx.Response]:
+        with Recording(self._audit, self._actor, method, path, more) as recording:
+            async with self._inner.stream(method, path, **more) as answer:
+                # Whoever reads it tells what came.
+                answer.extensions["recording"] = recording
+                yield answer
+
+    async def events(self, method: str, path: str, **more: Any) -> Source[ServerEvent]:
+        with Recording(self._audit, self._actor, method, path, more) as recording:
+            source = self._inner.events(method, path, **more)
+            try:
+                async for event in source:
+                    recording.heard(event)
+                    yield event
+            finally:
+                await source.aclose()
+
+    async def located(self) -> Endpoint:
+        return await self._inner.located()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _passing(content: Any, recording: Recording) -> AsyncIterator[bytes]:
+    async for block in content:
+        recording.passed(recording.record.input, block)
+        yield block

@@ -1,0 +1,318 @@
+/** A pool of machines that are ready before they are needed. Everyone who asks gets a fresh one. */
+
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { type AuditLog, newRecord, RecordingTransport } from "./audit.js";
+import { type Client, getDefaultClient } from "./client.js";
+import { CapacityError, LimitError, NotFoundError, SandboxTimeout, SandlingError, ServerError } from "./errors.js";
+import { ConnectionError } from "./errors.js";
+import { advice, configRecord, type ExecutionConfig, type PoolStatus, type RunReport } from "./execution.js";
+import { toWire } from "./naming.js";
+import type { CreateOptions } from "./options.js";
+import { Sandbox } from "./sandbox.js";
+
+const TTL_SECONDS = 3600;
+/** After a failure, so long until the next try; twice as long each time. */
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 30_000;
+
+/** What a pool's machines are, as for `Sandbox.create`, and how many. */
+export interface PoolOptions extends Omit<CreateOptions, "signal"> {
+  /** Machines that are kept ready; 2 unless given. */
+  size?: number;
+  config?: ExecutionConfig;
+  audit?: AuditLog;
+  /** Done with every machine before it is ready, such as installing what all runs need. */
+  prepare?: (sandbox: Sandbox) => unknown;
+  /** Machines that may be handed out at once; whoever asks for more waits. */
+  maxBusy?: number;
+}
+
+export interface AcquireOptions {
+  /** How long to wait for a machine; without limit if absent. */
+  timeoutSeconds?: number;
+  /** For whom; it stands in the audit. */
+  actor?: string;
+}
+
+/**
+ * Keeps machines ready. A machine that was handed out is ended when it comes back; nobody gets it again. It lives for
+ * `ttlSeconds` (an hour unless given) in the pool, and again once it is handed out, even if this process dies.
+ */
+export class SandboxPool {
+  readonly config: ExecutionConfig;
+  readonly #options: CreateOptions;
+  readonly #size: number;
+  readonly #maxBusy: number;
+  readonly #ttlSeconds: number;
+  readonly #prepare: PoolOptions["prepare"];
+  readonly #audit: AuditLog | undefined;
+  readonly #client: Client;
+  readonly #ready: Sandbox[] = [];
+  readonly #making = new Set<Promise<void>>();
+  #waiting: (() => void)[] = [];
+  #open: AbortController | undefined;
+  #busy = 0;
+  #served = 0;
+  #pauseMs = FIRST_PAUSE_MS;
+  #lastError: unknown;
+
+  constructor(options: PoolOptions = {}, client: Client = getDefaultClient()) {
+    const { size = 2, config = {}, audit, prepare, maxBusy = Number.POSITIVE_INFINITY, ...wanted } = options;
+    this.config = config;
+    this.#options = { memoryMb: config.memoryMb, ...wanted };
+    this.#size = size;
+    this.#maxBusy = maxBusy;
+    this.#ttlSeconds = options.ttlSeconds || TTL_SECONDS;
+    this.#prepare = prepare;
+    this.#audit = audit;
+    this.#client = client;
+  }
+
+  /** Begins to make machines. */
+  start(): this {
+    this.#open ??= new AbortController();
+    this.#fill();
+    return this;
+  }
+
+  /** Ends the machines that are ready, and hands out no more. Those that are out are their users' to end. */
+  async close(): Promise<void> {
+    this.#open?.abort();
+    this.#open = undefined;
+    this.#tell();
+    await Promise.all(this.#making);
+    await Promise.all(this.#ready.splice(0).map(end));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  status(): PoolStatus {
+    const lastError = this.#lastError === undefined ? null : String(this.#lastError);
+    const [ready, warming] = [this.#ready.length, this.#making.size];
+    return { size: this.#size, ready, warming, busy: this.#busy, served: this.#served, lastError };
+  }
+
+  /** A fresh machine for the length of a block: `await using lease = await pool.lease()`. */
+  async lease(options: AcquireOptions = {}): Promise<Lease> {
+    return new Lease(await this.acquire(options), this);
+  }
+
+  /**
+   * A fresh machine; `CapacityError` if there is none in time. Give it back with `release`. All that is asked of it, and
+   * of copies of it, is in the pool's audit.
+   */
+  async acquire(options: AcquireOptions = {}): Promise<Sandbox> {
+    const sandbox = await this.#acquire(options.timeoutSeconds);
+    if (!this.#audit) return sandbox;
+    return sandbox.through(new RecordingTransport(this.#client.transport, this.#audit, options.actor ?? null));
+  }
+
+  /** Ends a machine that was handed out. */
+  async release(sandbox: Sandbox): Promise<void> {
+    try {
+      await end(sandbox);
+    } finally {
+      this.#returned();
+    }
+  }
+
+  /**
+   * Runs code in a machine of its own and ends that. `actor` says in the audit for whom. A `config` that wants other
+   * memory than the pool's machines have gets a machine that is made for it.
+   */
+  async run(code: string, options: { config?: ExecutionConfig; actor?: string } = {}): Promise<RunReport> {
+    const config = options.config ?? this.config;
+    const memoryMb = config.memoryMb ?? this.#options.memoryMb;
+    const record = newRecord("run", { code, ...configRecord({ ...config, memoryMb }) }, options.actor);
+    try {
+      const sandbox = await (memoryMb === this.#options.memoryMb ? this.#acquire() : this.#acquireSized(memoryMb));
+      record.sandboxId = sandbox.id;
+      try {
+        const report = await execute(sandbox, code, config);
+        const { stdout, stderr, exitCode, reason } = report;
+        record.output = toWire({ stdout, stderr, exitCode, reason, advice: report.advice });
+        record.outcome = report.timedOut ? "timeout" : report.ok ? "ok" : "failed";
+        record.durationMs = report.durationMs;
+        return report;
+      } finally {
+        await this.release(sandbox);
+      }
+    } catch (error) {
+      record.outcome = "error";
+      record.output = { error: String(error) };
+      throw error;
+    } finally {
+      this.#audit?.write(record);
+    }
+  }
+
+  async #acquire(timeoutSeconds?: number): Promise<Sandbox> {
+    const deadline = Date.now() + (timeoutSeconds ?? Number.POSITIVE_INFINITY) * 1000;
+    for (;;) {
+      const sandbox = await this.#take(deadline);
+      try {
+        await sandbox.setTtl(this.#ttlSeconds);
+        return sandbox;
+      } catch (error) {
+        // It waited so long that its time was over.
+        if (error instanceof NotFoundError) this.#returned();
+        else {
+          await this.release(sandbox);
+          throw error;
+        }
+      }
+    }
+  }
+
+  /** One that is made for whoever asks; it counts among those that are out. */
+  async #acquireSized(memoryMb: number | undefined): Promise<Sandbox> {
+    for (; this.#mustBeOpen() && this.#busy >= this.#maxBusy;) await this.#news(Number.POSITIVE_INFINITY);
+    this.#busy += 1;
+    this.#served += 1;
+    try {
+      return await this.#make({ memoryMb });
+    } catch (error) {
+      this.#returned();
+      throw error;
+    }
+  }
+
+  async #take(deadline: number): Promise<Sandbox> {
+    for (; this.#mustBeOpen();) {
+      const sandbox = this.#busy < this.#maxBusy ? this.#ready.shift() : undefined;
+      if (sandbox) {
+        this.#busy += 1;
+        this.#served += 1;
+        this.#fill();
+        return sandbox;
+      }
+      if (isFinal(this.#lastError)) throw this.#lastError;
+      // A pool that keeps none ready makes one for whoever waits.
+      this.#fill(1);
+      if (!(await this.#news(deadline))) {
+        throw new CapacityError("no machine became ready in time", { cause: this.#lastError });
+      }
+    }
+    throw new Error("the pool is closed");
+  }
+
+  #mustBeOpen(): boolean {
+    if (!this.#open) throw new Error("the pool is not open: call start(), and not yet close()");
+    return true;
+  }
+
+  #returned(): void {
+    this.#busy -= 1;
+    this.#tell();
+  }
+
+  /** Sees to it that enough are ready or on their way. */
+  #fill(least = 0): void {
+    while (this.#open && this.#ready.length + this.#making.size < Math.max(this.#size, least)) {
+      const making = this.#warm(this.#open.signal).finally(() => {
+        this.#making.delete(making);
+        this.#tell();
+      });
+      this.#making.add(making);
+    }
+  }
+
+  /** Makes one machine, however often it takes, as long as the pool is open. */
+  async #warm(closing: AbortSignal): Promise<void> {
+    while (!closing.aborted) {
+      try {
+        this.#ready.push(await this.#make({ signal: closing }));
+        this.#lastError = undefined;
+        this.#pauseMs = FIRST_PAUSE_MS;
+        return;
+      } catch (error) {
+        if (closing.aborted) return;
+        // Also what the caller's own preparation threw: it is told to whoever waits for a machine.
+        this.#lastError = error;
+        this.#tell();
+        const pause = this.#pauseMs;
+        this.#pauseMs = Math.min(pause * 2, LONGEST_PAUSE_MS);
+        await sleep(pause, undefined, { signal: closing }).catch(() => {});
+      }
+    }
+  }
+
+  async #make(more: CreateOptions): Promise<Sandbox> {
+    const options = { ...this.#options, ...more, ttlSeconds: this.#ttlSeconds };
+    const sandbox = await Sandbox.create(options, this.#client);
+    try {
+      await this.#prepare?.(sandbox);
+      return sandbox;
+    } catch (error) {
+      await end(sandbox);
+      throw error;
+    }
+  }
+
+  #tell(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
+  /** Waits until something changed. False if that takes too long. */
+  #news(deadline: number): Promise<boolean> {
+    const left = deadline - Date.now();
+    if (left <= 0) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const timer = Number.isFinite(left) ? setTimeout(() => resolve(false), left) : undefined;
+      this.#waiting.push(() => {
+        clearTimeout(timer);
+        resolve(true);
+      });
+    });
+  }
+}
+
+/** A machine of a pool for the length of a block. */
+export class Lease {
+  readonly #pool: SandboxPool;
+
+  constructor(
+    readonly sandbox: Sandbox,
+    pool: SandboxPool,
+  ) {
+    this.#pool = pool;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#pool.release(this.sandbox);
+  }
+}
+
+async function execute(sandbox: Sandbox, code: string, config: ExecutionConfig): Promise<RunReport> {
+  const { language = "python", timeoutSeconds = 30, env, user, outputLimit } = config;
+  const about = { sandboxId: sandbox.id, advice: advice(code, config) };
+  const started = Date.now();
+  try {
+    const result = await sandbox.runCode(code, language, { timeoutSeconds, env, user, outputLimit });
+    const { stdout, stderr, exitCode, reason, durationMs, ok } = result;
+    return { stdout, stderr, exitCode, reason, durationMs, ok, timedOut: false, ...about };
+  } catch (error) {
+    if (!(error instanceof SandboxTimeout)) throw error;
+    const { stdout, stderr } = error;
+    const took = { durationMs: Date.now() - started, ok: false, timedOut: true };
+    return { stdout, stderr, exitCode: null, reason: "timeout", ...took, ...about };
+  }
+}
+
+/** One that cannot be ended now ends by its time to live. */
+async function end(sandbox: Sandbox): Promise<void> {
+  try {
+    await sandbox.kill();
+  } catch (error) {
+    if (!(error instanceof SandlingError)) throw error;
+  }
+}
+
+/** Whether waiting does not help: the caller has to change something. */
+function isFinal(error: unknown): boolean {
+  const passing = [ConnectionError, ServerError, LimitError];
+  return error !== undefined && !passing.some((kind) => error instanceof kind);
+}
