@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of; agents'
-# real command lines; and E2B's clients as they are today.
+# The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of; and
+# E2B's clients as they are today.
 #
 #   scripts/soak.sh [KILLS] [SECONDS]
 #
@@ -19,7 +19,7 @@ sandling=$PWD/target/release/sandling
 export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOME/.cache}/sandling-test/templates}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-for template in base code-interpreter agent; do
+for template in base code-interpreter; do
   SANDLING_HOME=$scratch SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES "$sandling" template build "$template"
 done
 
@@ -28,7 +28,6 @@ conformance/faults/run.sh "$sandling" "$kills" || status=$?
 target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --seconds "$seconds" ||
   status=$?
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
-python3 conformance/agent/engines.py "$sandling" claude codex || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-cli --test vm no_two_children_draw_the_same || status=$?

@@ -41,7 +41,7 @@ export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOM
 step "templates in $SANDLING_TEST_TEMPLATES"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-for template in base code-interpreter; do
+for template in base code-interpreter agent; do
   SANDLING_HOME=$scratch SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES "$sandling" template build "$template"
 done
 

@@ -2,8 +2,8 @@
 
 engines.py SANDLING [CASE...]
 
-Runs in a network namespace of its own without a way out, where every address is local. The cases of the real command
-lines need the template ``agent`` and are run only if they are named.
+Runs in a network namespace of its own without a way out, where every address is local. The real command lines are those
+of the template ``agent``.
 """
 
 from __future__ import annotations
@@ -281,8 +281,9 @@ CASES = [
     the_best_of_two_command_lines_is_taken,
     one_that_fails_or_takes_too_long_is_ended,
     a_key_that_was_forgotten_is_removed,
+    claude,
+    codex,
 ]
-NAMED_ONLY = [claude, codex]
 
 
 def enter() -> None:
@@ -297,7 +298,7 @@ def main() -> int:
     if INSIDE not in os.environ:
         enter()
     wanted = sys.argv[2:]
-    cases = [case for case in [*CASES, *NAMED_ONLY] if case.__name__ in wanted] if wanted else CASES
+    cases = [case for case in CASES if case.__name__ in wanted] if wanted else CASES
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         world = World(Path(scratch))

@@ -4,8 +4,8 @@
 #
 #   conformance/agent/run.sh SANDLING
 #
-# SANDLING is the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the template `base`. Ends with 0
-# only if no case failed and nothing was left behind.
+# SANDLING is the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the templates `base` and
+# `agent`. Ends with 0 only if no case failed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
