@@ -96,6 +96,7 @@ if TYPE_CHECKING:
         NetworkEvent,
         NetworkLimits,
         NetworkOptions,
+        NetworkPolicy,
         NetworkUsage,
     )
     from .options import VolumeMount
@@ -180,6 +181,7 @@ _HOMES = {
         "NetworkEvent",
         "NetworkLimits",
         "NetworkOptions",
+        "NetworkPolicy",
         "NetworkUsage",
     ],
     "options": ["VolumeMount"],
