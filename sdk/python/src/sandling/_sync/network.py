@@ -69,8 +69,8 @@ class SandboxNetwork:
 class NetworkDefaults:
     """``client.network``: what the workspace's sandboxes may reach that say nothing about it themselves.
 
-    With ``template``, those of one template, which comes first. Changes need a token of the scope ``admin``, and hold at
-    once, also for sandboxes that run and their open connections.
+    With ``template``, those of one template, which comes first. Changes need a token of the scope ``admin``, and hold
+    at once, also for sandboxes that run and their open connections.
     """
 
     def __init__(self, client: Client) -> None:
