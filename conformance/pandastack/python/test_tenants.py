@@ -29,7 +29,7 @@ ON_A_SANDBOX = [
     ("POST", "/execs/x/signal", {"signal": 9}), ("DELETE", "/execs/x", None),
     ("GET", "/fs/watch?path=/tmp", None), ("POST", "/fs/move", {"from": "/etc/passwd", "to": "/tmp/x"}),
     ("POST", "/fs/mkdir", {"path": "/tmp/x"}), ("POST", "/fs/chmod", {"path": "/tmp", "mode": "0777"}),
-    ("GET", "/network", None), ("PUT", "/network", {"mode": "open"}), ("GET", "/network/events", None),
+    ("GET", "/network", None), ("PUT", "/network", {"mode": "open"}), ("DELETE", "/network", None), ("GET", "/network/events", None),
     ("GET", "/network/events?follow=1", None), ("GET", "/events?follow=1", None),
     ("GET", "/timeline", None), ("POST", "/checkpoints", {}), ("PATCH", "/checkpoints/1", {"name": "x"}),
     ("POST", "/rewind", {"to": "1"}), ("GET", "/diff?from=1", None),

@@ -38,6 +38,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("PATCH", "/v1/sandboxes/{id}/checkpoints/{checkpoint}", "checkpoint.name"),
     ("POST", "/v1/sandboxes/{id}/rewind", "sandbox.rewind"),
     ("PUT", "/v1/sandboxes/{id}/network", "network.set"),
+    ("DELETE", "/v1/sandboxes/{id}/network", "network.set"),
     ("PUT", "/v1/network", "network.default"),
     ("DELETE", "/v1/network", "network.default"),
     ("PUT", "/v1/templates/{name}/network", "network.default"),

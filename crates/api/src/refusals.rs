@@ -160,6 +160,8 @@ impl From<NetworkError> for ApiError {
             NetworkError::Full { .. } => Self::conflict("too_many_secrets", message),
             NetworkError::TooMany { .. }
             | NetworkError::TooLong { .. }
+            | NetworkError::TemplateBinds
+            | NetworkError::NothingBinds
             | NetworkError::SecretName
             | NetworkError::SecretLength { .. }
             | NetworkError::ReservedName

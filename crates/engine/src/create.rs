@@ -13,7 +13,7 @@ use crate::fork::Born;
 use crate::identify::{IdentifyError, identify};
 use crate::link::LinkError;
 use crate::made::{Made, MakeError, file_bytes};
-use crate::network::{NetworkError, NetworkWish, Prepared};
+use crate::network::{InForce, NetworkError, NetworkWish, Prepared};
 use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
 use crate::snapshot::{RestoreError, SnapshotId, SnapshotInfo, Standing};
 use crate::store::StoreError;
@@ -110,8 +110,7 @@ impl Engine {
         spec.check()?;
         let snapshot = self.snapshot_for(&spec)?;
         let template = snapshot.as_ref().map_or(&spec.template, |snapshot| &snapshot.template);
-        let wish = self.with_network_defaults(&spec.workspace, template, std::mem::take(&mut spec.network))?;
-        let network = self.prepare_network(&spec.workspace, &wish)?;
+        let network = self.prepare_network(&spec.workspace, template, &spec.network)?;
         spec.env.extend(network.variables());
         if let Some(snapshot) = snapshot {
             return self.create_from(&snapshot, &spec, network).await;
@@ -142,7 +141,8 @@ impl Engine {
         let boot_ms = asked.elapsed().as_secs_f64() * 1e3;
         let info = SandboxInfo {
             id: made.id.clone(),
-            template: template.name.clone(),
+            // Not as it is cached: others may call the same image something else, and have defaults for that.
+            template: spec.template.clone(),
             image: template.image.id.to_string(),
             state: crate::State::Running,
             vcpus: template.hardware.vcpus,
@@ -163,6 +163,7 @@ impl Engine {
             from_snapshot: None,
             timeline: Timeline::keeping(spec.checkpoints),
             network: network.settings,
+            in_force: InForce::default(),
             volumes,
         };
         self.hand_out(made, info)

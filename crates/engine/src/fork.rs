@@ -13,7 +13,7 @@ use crate::create::{CreateError, attach};
 use crate::engine::Engine;
 use crate::expiry::Lifetime;
 use crate::identify::{Confirmed, identify};
-use crate::network::Prepared;
+use crate::network::{InForce, Prepared};
 use crate::sandbox::{BootMode, Sandbox, SandboxId, SandboxInfo, UseError};
 use crate::snapshot::{Files, SaveTimes, SnapshotError, SnapshotInfo};
 use crate::store::Listed;
@@ -183,7 +183,7 @@ impl Engine {
             persistent: spec.persistent,
             sleep: parent.lifetime.sleep,
         };
-        let network = self.inherit_network(&parent.id, &parent.network, spec.secrets).map_err(CreateError::from)?;
+        let network = self.inherit_network(parent, spec.secrets).map_err(CreateError::from)?;
         let mut env = spec.env.clone();
         if let Some(env) = &mut env {
             env.extend(network.variables());
@@ -276,6 +276,7 @@ impl Engine {
             parent: born.parent,
             timeline: Timeline::keeping(born.checkpoints),
             network: born.network.settings,
+            in_force: InForce::default(),
             volumes,
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());

@@ -20,7 +20,7 @@ use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
-use crate::network::{Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
+use crate::network::{InForce, Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
 use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::{Listed, StoreError};
 use crate::timeline::{Checkpoint, Mark, Timeline};
@@ -105,9 +105,12 @@ pub struct SandboxInfo {
     /// Where it can go back to.
     #[serde(default)]
     pub timeline: Timeline,
-    /// What it may reach.
+    /// What it says of its network itself.
     #[serde(default)]
     pub network: NetworkSettings,
+    /// What it may reach, while it lives.
+    #[serde(skip)]
+    pub in_force: InForce,
     #[serde(default)]
     pub volumes: Vec<Attachment>,
 }
@@ -180,6 +183,8 @@ pub(crate) enum Command {
         change: NetworkChange,
         answer: oneshot::Sender<Result<NetworkSettings, NetworkError>>,
     },
+    /// Its guest may have to be told whom to trust, since a default changed.
+    CatchUp,
     /// Stops the machine for a moment, to be saved behind it.
     Freeze {
         name: Option<String>,
@@ -275,6 +280,7 @@ impl Sandbox {
             standing: self.standing.borrow().clone(),
             timeline: self.timeline.borrow().clone(),
             network: self.network.settings(),
+            in_force: self.network.in_force(),
             ..self.info.clone()
         }
     }

@@ -16,7 +16,6 @@ use crate::bake::{self, BakeError, Baked};
 use crate::create::DEFAULT_WORKSPACE;
 use crate::engine::Engine;
 use crate::made::{DISK, Maker, Source};
-use crate::network::default_key;
 use crate::warm::Warm;
 
 #[derive(Debug, thiserror::Error)]
@@ -307,7 +306,7 @@ impl Engine {
             self.remove_image(workspace, shown).await?;
         }
         // What comes under that name next is another template.
-        self.store.remove_network_default(workspace, &default_key(Some(shown))).map_err(TemplateError::Store)
+        Ok(self.remove_network_default(workspace, Some(shown))?)
     }
 
     async fn remove_image(self: &Arc<Self>, workspace: &str, shown: &str) -> Result<(), TemplateError> {

@@ -37,6 +37,8 @@ pub struct GatewayConfig {
     pub cable: Cable,
     pub ends: Ends,
     pub policy: Policy,
+    /// The workspace's policy, where the sandbox's can only narrow it.
+    pub bound: Option<Policy>,
     /// Networks outside the public internet that the operator opened.
     pub opened: Vec<Ipv4Net>,
     pub limits: Limits,
@@ -75,6 +77,7 @@ impl GatewayConfig {
             cable,
             ends: Ends::default(),
             policy: Policy::default(),
+            bound: None,
             opened: Vec::new(),
             limits: Limits::default(),
             secrets: SecretSet::default(),

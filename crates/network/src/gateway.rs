@@ -81,7 +81,7 @@ async fn cut_off(shared: Arc<Shared>, flows: Vec<Flow>) {
 }
 
 fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<Interceptor>>) -> io::Result<Shared> {
-    let rules = Rules { policy: config.policy, opened: config.opened, host };
+    let rules = Rules { policy: config.policy, bound: config.bound, opened: config.opened, host };
     Ok(Shared {
         link: Link::open(config.cable)?,
         journal: Journal::new(config.events, config.totals),
@@ -104,6 +104,13 @@ impl GatewayHandle {
     pub fn set_policy(&self, policy: Policy) {
         self.shared.rules.send_modify(|rules| {
             *rules = Arc::new(Rules { policy, ..Rules::clone(rules) });
+        });
+    }
+
+    /// Changes the policy and what binds it, both at once and also for open connections.
+    pub fn set_policies(&self, policy: Policy, bound: Option<Policy>) {
+        self.shared.rules.send_modify(|rules| {
+            *rules = Arc::new(Rules { policy, bound, ..Rules::clone(rules) });
         });
     }
 

@@ -269,6 +269,7 @@ const ofTheNetwork = {
   "network.set": (sandbox, given) => sandbox.network.set(options(given)),
   "network.allow": (sandbox, { entry }) => sandbox.network.allow(entry),
   "network.deny": (sandbox) => sandbox.network.deny(),
+  "network.clear": (sandbox) => sandbox.network.clear(),
   "network.usage": (sandbox) => sandbox.network.usage(),
   "network.events": (sandbox) => sandbox.network.events(),
   "network.follow": (sandbox, { name }) => first(sandbox.network.followEvents(100), (event) => event.name === name),

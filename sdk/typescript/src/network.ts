@@ -1,4 +1,4 @@
-/** The network of a sandbox, and what new ones have. */
+/** The network of a sandbox, and what those have that say nothing. */
 
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
 import type { SandboxRequests } from "./requests.js";
@@ -6,6 +6,9 @@ import type { Transport } from "./transport.js";
 
 /** Nothing, what is listed, the public internet, or that and a list of what was used. */
 export type NetworkMode = "deny" | "allow" | "open" | "learn";
+
+/** Who said what a sandbox may reach: it itself, the default that it follows, or nobody. */
+export type NetworkSource = "sandbox" | "template" | "workspace" | "nothing";
 
 /** How much of the network a sandbox may use. What is absent is the server's own limit. */
 export interface NetworkLimits {
@@ -58,11 +61,15 @@ export interface NetworkUsage {
   eventsLost: number;
 }
 
-/** What a sandbox may reach, and what went through its gateway. */
-export interface Network {
+/** What may be reached. */
+export interface NetworkPolicy {
   mode: NetworkMode;
   allow: string[];
   tls: "sealed" | "inspected";
+}
+
+/** What a sandbox may reach, and what went through its gateway. */
+export interface Network extends NetworkPolicy {
   /** What it may use, whoever said so. */
   limits: NetworkLimits;
   secrets: GrantedSecret[];
@@ -72,9 +79,13 @@ export interface Network {
   usage: NetworkUsage;
   /** In the mode `learn`: the list that would have allowed what was used. */
   learned: string[] | null;
+  /** Whose policy it is. */
+  source: NetworkSource;
+  /** The workspace's policy, if it binds: what that does not allow is refused, too. */
+  bound: NetworkPolicy | null;
 }
 
-/** What new sandboxes may reach that say nothing about it themselves. */
+/** What sandboxes may reach that say nothing about it themselves. */
 export interface NetworkDefault {
   /** Nothing if it is left to the workspace's default, and that to none at all. */
   mode: NetworkMode | null;
@@ -82,6 +93,14 @@ export interface NetworkDefault {
   tls: "sealed" | "inspected" | null;
   /** Those that it sets. */
   limits: NetworkLimits;
+  /** Whether it is the most for all sandboxes of the workspace, whatever they say themselves. */
+  binding: boolean;
+}
+
+/** What a default is to be. */
+export interface NetworkDefaultOptions extends NetworkOptions {
+  /** Of a workspace's: whether it is the most that any of its sandboxes may reach and use, whatever they say. */
+  binding?: boolean;
 }
 
 /** One decision of a sandbox's gateway. */
@@ -104,21 +123,21 @@ export interface NetworkEvent {
   secrets: string[];
 }
 
-export function networkBody(options: NetworkOptions): Wire {
+export function networkBody(options: NetworkDefaultOptions): Wire {
   const { limits, ...rest } = options;
   return toWire({ ...rest, limits: limits && toWire(limits) });
 }
 
 function networkOf(data: unknown): Network {
-  const { counts, group, limits, ...rest } = data as Wire;
+  const { counts, group, limits, from = "sandbox", ...rest } = data as Wire;
   const { name, names } = (group ?? {}) as { name?: string; names?: string[] };
-  const told = { group: name ?? null, hostnames: names ?? [], learned: null, ...rest };
+  const told = { group: name ?? null, hostnames: names ?? [], learned: null, bound: null, source: from, ...rest };
   return { ...told, limits: fromWire<NetworkLimits>(limits), usage: fromWire<NetworkUsage>(counts) } as Network;
 }
 
 function defaultOf(data: unknown): NetworkDefault {
-  const { policy, limits } = data as { policy?: Wire; limits: Wire };
-  return { mode: null, allow: [], tls: null, ...policy, limits: fromWire<NetworkLimits>(limits) };
+  const { policy, limits, binding = false } = data as { policy?: Wire; limits: Wire; binding?: boolean };
+  return { mode: null, allow: [], tls: null, ...policy, limits: fromWire<NetworkLimits>(limits), binding };
 }
 
 /** `sandbox.network`: what it may reach, and what it did. A change holds at once, also for open connections. */
@@ -150,6 +169,12 @@ export class SandboxNetwork {
     return this.set({ mode: "deny" });
   }
 
+  /** Forgets its own policy and limits: it follows its template's default again, then its workspace's. */
+  async clear(): Promise<Network> {
+    await this.#requests.request("DELETE", "/network");
+    return this.get();
+  }
+
   /** What went through its gateway. */
   async usage(): Promise<NetworkUsage> {
     return (await this.get()).usage;
@@ -171,8 +196,9 @@ export class SandboxNetwork {
 }
 
 /**
- * `client.network`: what the workspace's new sandboxes may reach that say nothing about it themselves. With `template`,
- * those of one template, which comes first. Changes need a token of the scope `admin`, and touch no sandbox that there is.
+ * `client.network`: what the workspace's sandboxes may reach that say nothing about it themselves. With `template`, those
+ * of one template, which comes first. Changes need a token of the scope `admin`, and hold at once, also for sandboxes that
+ * run and their open connections.
  */
 export class NetworkDefaults {
   readonly #transport: Transport;
@@ -186,7 +212,7 @@ export class NetworkDefaults {
   }
 
   /** Changes what is given; a default gives neither secrets nor a group. */
-  async set(options: NetworkOptions, of: { template?: string } = {}): Promise<NetworkDefault> {
+  async set(options: NetworkDefaultOptions, of: { template?: string } = {}): Promise<NetworkDefault> {
     return defaultOf(await this.#transport.request("PUT", defaultPath(of), { body: networkBody(options) }));
   }
 

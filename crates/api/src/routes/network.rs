@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use sandling_engine::Sandbox;
-use sandling_engine::network::NetworkEvent;
+use sandling_engine::network::{Before, NetworkEvent};
+use sandling_engine::{NetworkChange, Sandbox};
 use tokio::sync::broadcast;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -22,12 +22,13 @@ use crate::wire::network_events::{NetworkEventList, NetworkEventView};
 use crate::wire::network_view::NetworkView;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(get, set)).routes(routes!(events))
+    OpenApiRouter::new().routes(routes!(get, set, clear)).routes(routes!(events))
 }
 
 /// What a sandbox may reach
 ///
-/// Also what went through its gateway and, in the mode `learn`, the list that would have allowed it.
+/// Its own policy, or that of the default that it follows (`from`), and what binds it. Also what went through its gateway
+/// and, in the mode `learn`, the list that would have allowed it.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
     responses((status = 200, body = NetworkView)),
@@ -43,7 +44,7 @@ async fn get(
 /// Change what a sandbox may reach
 ///
 /// At once, also for connections that are open. What is absent stays as it is; a policy that is given replaces the
-/// whole one. `secrets` names all that it has from then on.
+/// whole one, and is the sandbox's own from then on. `secrets` names all that it has from then on.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
     request_body = NetworkRequest, responses((status = 200, body = NetworkView)),
@@ -57,6 +58,23 @@ async fn set(
     let sandbox = caller.sandbox(&app, &id).await?;
     sandbox.change_network(body.value.into_change()?).await?;
     Ok(Json(NetworkView::of(&sandbox)))
+}
+
+/// Let a sandbox follow the defaults again
+///
+/// Its own policy and limits are forgotten, at once, also for connections that are open. Secrets and groups stay.
+#[utoipa::path(
+    delete, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
+    responses((status = 204)),
+)]
+async fn clear(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(id): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    let change = NetworkChange { before: Before::Forgotten, ..NetworkChange::default() };
+    caller.sandbox(&app, &id).await?.change_network(change).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// What a sandbox's gateway decided

@@ -1,4 +1,4 @@
-//! What new sandboxes may reach that say nothing about it themselves.
+//! What sandboxes may reach that say nothing about it themselves, and what binds all of a workspace.
 
 use std::sync::Arc;
 
@@ -23,18 +23,20 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     ))
 }
 
-/// What the workspace's new sandboxes may reach
+/// What the workspace's sandboxes may reach
 ///
-/// Those that say nothing about it themselves, and whose template has no default either.
+/// Those that say nothing about it themselves, and whose template has no default either; if it is `binding`, all of them at
+/// the most.
 #[utoipa::path(get, path = "/v1/network", tag = "network", responses((status = 200, body = NetworkDefaultView)))]
 async fn of_workspace(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<NetworkDefaultView>, ApiError> {
     Ok(Json(app.engine.network_default(caller.workspace().as_str(), None)?.into()))
 }
 
-/// Set what the workspace's new sandboxes may reach
+/// Set what the workspace's sandboxes may reach
 ///
-/// For sandboxes that are made from now on. What is absent stays as it is; a policy that is given replaces the whole
-/// one. It cannot give secrets.
+/// At once, also for those that run and for their open connections. What is absent stays as it is; a policy that is given
+/// replaces the whole one. It cannot give secrets. With `binding` it also holds for sandboxes that have a policy of their
+/// own: what the workspace's does not allow is refused, and no limit is above its.
 #[utoipa::path(
     put, path = "/v1/network", tag = "network", request_body = NetworkRequest,
     responses((status = 200, body = NetworkDefaultView)),
@@ -48,13 +50,15 @@ async fn set_of_workspace(
 }
 
 /// Remove the workspace's default
+///
+/// At once: nothing binds any more, and sandboxes that follow it reach nothing.
 #[utoipa::path(delete, path = "/v1/network", tag = "network", responses((status = 204)))]
 async fn remove_of_workspace(State(app): State<Arc<App>>, caller: Caller<Admin>) -> Result<StatusCode, ApiError> {
     app.engine.remove_network_default(caller.workspace().as_str(), None)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a template's new sandboxes may reach
+/// What a template's sandboxes may reach
 ///
 /// Those of this workspace that say nothing about it themselves. It comes before the workspace's default.
 #[utoipa::path(
@@ -71,9 +75,9 @@ async fn of_template(
     Ok(Json(app.engine.network_default(workspace, Some(&name))?.into()))
 }
 
-/// Set what a template's new sandboxes may reach
+/// Set what a template's sandboxes may reach
 ///
-/// As for the workspace: what is absent stays as it is.
+/// As for the workspace: at once, and what is absent stays as it is. It cannot bind.
 #[utoipa::path(
     put, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
     request_body = NetworkRequest, responses((status = 200, body = NetworkDefaultView)),
@@ -90,6 +94,8 @@ async fn set_of_template(
 }
 
 /// Remove a template's default
+///
+/// At once: sandboxes that followed it follow the workspace's.
 #[utoipa::path(
     delete, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
     responses((status = 204)),

@@ -1,6 +1,6 @@
 //! What sandboxes may reach, as clients say it.
 
-use sandling_engine::network::{GroupChange, Membership};
+use sandling_engine::network::{Before, GroupChange, Membership};
 use sandling_engine::{NetworkChange, NetworkDefault, NetworkWish};
 use sandling_network::policy::{BadEntry, Entry, Mode, Policy, Target, TlsMode};
 use sandling_network::{LimitWish, Limits};
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
-/// What a sandbox may reach. Without it: what its template's or its workspace's default says, else nothing.
+/// What a sandbox may reach. Without it, it follows its template's default, then its workspace's; else nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRequest {
@@ -33,6 +33,9 @@ pub struct NetworkRequest {
     /// What the others of the group call it: `HOSTNAME.internal`. In any case `ID.internal`.
     #[schema(pattern = "^[a-z0-9-]{1,40}$", example = "database")]
     pub hostname: Option<String>,
+    /// Of a workspace's default only: whether it is the most that any of its sandboxes may reach and use, whatever they
+    /// and their templates say.
+    pub binding: Option<bool>,
 }
 
 /// How much of the network a sandbox may use. What is absent is the server's own limit, which is also the most of each.
@@ -130,6 +133,8 @@ pub enum BadNetwork {
     HostnameWithoutGroup,
     #[error("a default puts sandboxes in no group; that is said for each of them")]
     DefaultWithGroup,
+    #[error("a sandbox binds nobody; only a workspace's default does")]
+    SandboxBinds,
 }
 
 impl From<BadNetwork> for ApiError {
@@ -141,6 +146,7 @@ impl From<BadNetwork> for ApiError {
 impl NetworkRequest {
     /// What is wanted, with what the public clients call `egress_allowlist` on top.
     pub fn into_wish(self, allowlist: Option<Vec<String>>) -> Result<NetworkWish, BadNetwork> {
+        self.binds_nobody()?;
         let group = self.membership()?;
         let (secrets, limits) = (self.secrets.clone().unwrap_or_default(), self.limits.unwrap_or_default().into());
         let policy = if self.says_policy() || allowlist.is_some() {
@@ -152,6 +158,7 @@ impl NetworkRequest {
     }
 
     pub(crate) fn into_change(self) -> Result<NetworkChange, BadNetwork> {
+        self.binds_nobody()?;
         let leaves = self.group.as_deref() == Some("") && self.hostname.is_none();
         let group = match self.membership()? {
             Some(membership) => Some(GroupChange::Join(membership)),
@@ -159,18 +166,23 @@ impl NetworkRequest {
         };
         let (secrets, limits) = (self.secrets.clone(), self.limits.unwrap_or_default().into());
         let policy = if self.says_policy() { Some(self.policy(Vec::new())?) } else { None };
-        Ok(NetworkChange { policy, limits, secrets, group })
+        Ok(NetworkChange { before: Before::Stays, policy, limits, secrets, group })
     }
 
-    pub(crate) fn into_default(self) -> Result<NetworkDefault, BadNetwork> {
+    pub(crate) fn into_default(mut self) -> Result<NetworkDefault, BadNetwork> {
         if self.secrets.is_some() {
             return Err(BadNetwork::DefaultWithSecrets);
         }
         if self.group.is_some() || self.hostname.is_some() {
             return Err(BadNetwork::DefaultWithGroup);
         }
+        let binding = self.binding.take();
         let NetworkChange { policy, limits, .. } = self.into_change()?;
-        Ok(NetworkDefault { policy, limits })
+        Ok(NetworkDefault { policy, limits, binding })
+    }
+
+    fn binds_nobody(&self) -> Result<(), BadNetwork> {
+        self.binding.map_or(Ok(()), |_| Err(BadNetwork::SandboxBinds))
     }
 
     fn membership(&self) -> Result<Option<Membership>, BadNetwork> {
@@ -244,6 +256,16 @@ mod tests {
         let default = serde_json::from_value::<NetworkRequest>(request).unwrap().into_default();
         assert!(matches!(default, Err(BadNetwork::DefaultWithSecrets)));
         assert!(serde_json::from_value::<NetworkRequest>(serde_json::json!({"limits": {"speed": 3}})).is_err());
+    }
+
+    #[test]
+    fn only_a_default_binds() {
+        let request = |body| serde_json::from_value::<NetworkRequest>(body).unwrap();
+        let body = || serde_json::json!({"allow": ["pypi"], "binding": true});
+        assert_eq!(request(body()).into_default().unwrap().binding, Some(true));
+        assert_eq!(request(serde_json::json!({"allow": ["pypi"]})).into_default().unwrap().binding, None);
+        assert!(matches!(request(body()).into_change(), Err(BadNetwork::SandboxBinds)));
+        assert!(matches!(request(body()).into_wish(None), Err(BadNetwork::SandboxBinds)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What sandboxes may reach, and what went through their gateways, as it is shown.
 
-use sandling_engine::network::{AttachedSecret, NetworkCounts};
-use sandling_engine::{NetworkDefault, NetworkSettings, Sandbox};
+use sandling_engine::network::{AttachedSecret, NetworkCounts, PolicySource};
+use sandling_engine::{NetworkDefault, Sandbox, SandboxInfo};
 use sandling_network::policy::{Entry, Mode, Policy, TlsMode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -36,20 +36,47 @@ impl From<&Policy> for PolicyView {
     }
 }
 
+/// Who said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyFrom {
+    /// The sandbox has a policy of its own.
+    Sandbox,
+    /// It follows its template's default.
+    Template,
+    /// It follows its workspace's default.
+    Workspace,
+    /// It would follow a default, and there is none.
+    Nothing,
+}
+
+impl From<PolicySource> for PolicyFrom {
+    fn from(source: PolicySource) -> Self {
+        match source {
+            PolicySource::Sandbox => Self::Sandbox,
+            PolicySource::Template => Self::Template,
+            PolicySource::Workspace => Self::Workspace,
+            PolicySource::Nothing => Self::Nothing,
+        }
+    }
+}
+
 /// What a sandbox may reach, in a few words.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct NetworkSummary {
     #[serde(flatten)]
     policy: PolicyView,
+    from: PolicyFrom,
     secrets: Vec<String>,
     group: Option<String>,
 }
 
-impl From<&NetworkSettings> for NetworkSummary {
-    fn from(settings: &NetworkSettings) -> Self {
+impl From<&SandboxInfo> for NetworkSummary {
+    fn from(info: &SandboxInfo) -> Self {
+        let (settings, in_force) = (&info.network, &info.in_force);
         let secrets = settings.secrets.iter().map(|secret| secret.name.clone()).collect();
         let group = settings.group.as_ref().map(|membership| membership.group.clone());
-        Self { policy: (&settings.policy).into(), secrets, group }
+        Self { policy: (&in_force.policy).into(), from: in_force.from.into(), secrets, group }
     }
 }
 
@@ -58,6 +85,9 @@ impl From<&NetworkSettings> for NetworkSummary {
 pub(crate) struct NetworkView {
     #[serde(flatten)]
     policy: PolicyView,
+    from: PolicyFrom,
+    /// The workspace's policy, if it binds: what that does not allow is refused, too.
+    bound: Option<PolicyView>,
     /// What it may use, whoever said so.
     limits: NetworkLimits,
     secrets: Vec<AttachedView>,
@@ -67,18 +97,24 @@ pub(crate) struct NetworkView {
     learned: Option<Vec<String>>,
 }
 
-/// What new sandboxes may reach that say nothing about it themselves.
+/// What sandboxes may reach that say nothing about it themselves.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NetworkDefaultView {
     /// Absent: it is left to the workspace's default, and that to none at all.
     policy: Option<PolicyView>,
     /// Those that it sets.
     limits: NetworkLimits,
+    /// Whether it is the most for all sandboxes of the workspace, whatever they say themselves.
+    binding: bool,
 }
 
 impl From<NetworkDefault> for NetworkDefaultView {
     fn from(default: NetworkDefault) -> Self {
-        Self { policy: default.policy.as_ref().map(PolicyView::from), limits: default.limits.into() }
+        Self {
+            policy: default.policy.as_ref().map(PolicyView::from),
+            limits: default.limits.into(),
+            binding: default.binding == Some(true),
+        }
     }
 }
 
@@ -117,12 +153,14 @@ struct CountsView {
 
 impl NetworkView {
     pub(crate) fn of(sandbox: &Sandbox) -> Self {
-        let settings = sandbox.network();
+        let (settings, in_force) = (sandbox.network(), sandbox.network_in_force());
         let attached = |AttachedSecret { name, placeholder }| AttachedView { name, placeholder };
-        let learned = (settings.policy.mode == Mode::Learn).then(|| sandbox.learned_policy());
+        let learned = (in_force.policy.mode == Mode::Learn).then(|| sandbox.learned_policy());
         Self {
-            policy: (&settings.policy).into(),
-            limits: sandbox.network_limits().into(),
+            policy: (&in_force.policy).into(),
+            from: in_force.from.into(),
+            bound: in_force.bound.as_ref().map(PolicyView::from),
+            limits: in_force.limits.into(),
             secrets: settings.secrets.into_iter().map(attached).collect(),
             group: settings
                 .group

@@ -63,6 +63,7 @@ pub struct SandboxView {
 impl From<SandboxInfo> for SandboxView {
     fn from(info: SandboxInfo) -> Self {
         Self {
+            network: (&info).into(),
             id: info.id.to_string(),
             template: info.template,
             cpu: info.vcpus,
@@ -85,7 +86,6 @@ impl From<SandboxInfo> for SandboxView {
             expires_at: expires_at(&info.lifetime),
             workspace: info.workspace,
             checkpoints_kept: info.timeline.keep,
-            network: (&info.network).into(),
             volumes: info.volumes.into_iter().map(Into::into).collect(),
             boundary: serde_json::to_value(&info.boundary).unwrap_or_default(),
         }

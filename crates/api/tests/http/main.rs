@@ -8,3 +8,4 @@ mod connections;
 mod document;
 mod harness;
 mod hostile;
+mod network;

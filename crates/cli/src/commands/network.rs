@@ -21,6 +21,8 @@ struct Shown {
     mode: String,
     allow: Vec<String>,
     tls: String,
+    from: String,
+    bound: Option<Policy>,
     limits: Value,
     secrets: Vec<Attached>,
     group: Option<GroupShown>,
@@ -29,7 +31,7 @@ struct Shown {
 }
 
 #[derive(Deserialize)]
-struct Default {
+struct Policy {
     mode: String,
     allow: Vec<String>,
     tls: String,
@@ -60,6 +62,9 @@ pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
     let Some(sandbox) = &options.sandbox else { return default(&client, options).await };
     let id = client.sandbox(sandbox).await?;
     let path = format!("/v1/sandboxes/{id}/network");
+    if options.clear {
+        client.delete(&path).await?;
+    }
     let now: Value = match change(&client, &path, options).await? {
         Some(change) => client.put(&path, &change).await?,
         None => client.get(&path).await?,
@@ -95,14 +100,15 @@ async fn change(client: &Client, path: &str, options: &Network) -> anyhow::Resul
 
 fn asked(options: &Network) -> anyhow::Result<NetworkRequest> {
     let (mode, allow) = (options.mode.map(Into::into), listed(&options.allow));
-    Ok(NetworkRequest { mode, allow, limits: limits(&options.limits)?, ..NetworkRequest::default() })
+    let (limits, binding) = (limits(&options.limits)?, options.binding);
+    Ok(NetworkRequest { mode, allow, limits, binding, ..NetworkRequest::default() })
 }
 
 fn says(request: &NetworkRequest) -> bool {
-    request.mode.is_some() || request.allow.is_some() || request.limits.is_some()
+    request.mode.is_some() || request.allow.is_some() || request.limits.is_some() || request.binding.is_some()
 }
 
-/// Shows, changes or removes what new sandboxes may reach.
+/// Shows, changes or removes what sandboxes may reach that say nothing themselves.
 async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode> {
     let path = match &options.template {
         Some(template) => format!("/v1/templates/{}/network", segment(template)),
@@ -118,7 +124,7 @@ async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode>
         show::json(&now)?;
         return Ok(ExitCode::SUCCESS);
     }
-    match serde_json::from_value::<Option<Default>>(now["policy"].clone())? {
+    match serde_json::from_value::<Option<Policy>>(now["policy"].clone())? {
         Some(policy) => {
             show::line(format_args!("mode      {} (TLS {})", policy.mode, policy.tls))?;
             show::line(format_args!("allow     {}", words(&policy.allow)))?;
@@ -126,6 +132,9 @@ async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode>
         None => show::line("mode      as by default")?,
     }
     show::line(format_args!("limits    {}", written(&now["limits"])))?;
+    if now["binding"] == true {
+        show::line("binding   for all sandboxes of the workspace")?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -141,8 +150,12 @@ fn written(limits: &Value) -> String {
 
 fn print(now: &Shown) -> anyhow::Result<()> {
     let secrets: Vec<_> = now.secrets.iter().map(|secret| secret.name.clone()).collect();
-    show::line(format_args!("mode      {} (TLS {})", now.mode, now.tls))?;
+    show::line(format_args!("mode      {} (TLS {}){}", now.mode, now.tls, followed(&now.from)))?;
     show::line(format_args!("allow     {}", words(&now.allow)))?;
+    if let Some(bound) = &now.bound {
+        let list = if bound.allow.is_empty() { String::new() } else { format!(": {}", words(&bound.allow)) };
+        show::line(format_args!("at most   {} (TLS {}){list}", bound.mode, bound.tls))?;
+    }
     show::line(format_args!("secrets   {}", words(&secrets)))?;
     show::line(format_args!("limits    {}", written(&now.limits)))?;
     if let Some(group) = &now.group {
@@ -160,6 +173,15 @@ fn print(now: &Shown) -> anyhow::Result<()> {
         counts.connections_refused,
         counts.connections_open
     ))
+}
+
+/// Whose default it follows, if it follows any.
+fn followed(from: &str) -> String {
+    match from {
+        "sandbox" => String::new(),
+        "nothing" => ", as nothing is said".to_owned(),
+        whose => format!(", as its {whose}'s default"),
+    }
 }
 
 fn list(events: Vec<Decision>) -> anyhow::Result<()> {

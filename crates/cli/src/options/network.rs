@@ -71,6 +71,7 @@ impl Reach {
             secrets: listed(&self.secrets),
             group: self.group.clone(),
             hostname: self.hostname.clone(),
+            binding: None,
         })
     }
 }
@@ -132,14 +133,20 @@ pub struct Network {
     /// An id, or as much of its beginning as no other sandbox has
     #[arg(required_unless_present_any = ["default", "template"])]
     pub sandbox: Option<String>,
-    /// Show or change what new sandboxes may reach that say nothing about it
+    /// Show or change what sandboxes may reach that say nothing about it, also while they run
     #[arg(long, conflicts_with_all = ["sandbox", "template"])]
     pub default: bool,
     /// The same for those of one template; it comes first
     #[arg(long, value_name = "NAME", conflicts_with = "sandbox")]
     pub template: Option<String>,
-    /// Remove that default
-    #[arg(long, conflicts_with_all = ["sandbox", "mode", "allow", "limits"])]
+    /// Let no sandbox reach or use more than the default, whatever it says itself; `--binding=false` takes that back
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        conflicts_with_all = ["sandbox", "template"],
+    )]
+    pub binding: Option<bool>,
+    /// Remove that default; of a sandbox its own policy and limits, so that it follows the defaults again
+    #[arg(long, conflicts_with_all = ["binding", "mode", "allow", "limits", "secrets", "group", "revoke"])]
     pub clear: bool,
     /// Change what it may reach, at once; with --allow only: to that list
     #[arg(long = "set", value_enum, value_name = "MODE")]

@@ -93,7 +93,9 @@ const NETWORK_EXAMPLES: &str = "\
 Examples:
   sandling network -f 3f2a
   sandling network 3f2a --allow pypi --allow api.example.com
-  sandling network 3f2a --set deny";
+  sandling network 3f2a --set deny
+  sandling network 3f2a --clear
+  sandling network --default --allow pypi --binding";
 
 const PORTS_EXAMPLES: &str = "\
 Examples:

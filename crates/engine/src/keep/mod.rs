@@ -53,7 +53,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
     let (timeline, past) = watch::channel(info.timeline.clone());
-    let network = Network::new(info.network.clone(), engine.outside.limits, engine.kept_of(&info));
+    let network = Network::new(info.network.clone(), engine.kept_of(&info));
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
     let saves = Saves::default();
@@ -93,6 +93,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     // Before anybody hears of it: its time ends even if this process does so now.
     keeper.tell_machine(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));
     let registered = engine.register(sandbox.clone());
+    // Now that whoever changes a default finds it.
+    sandbox.network.renew(engine, &sandbox.info);
     tokio::spawn(keeper.run(inbox));
     // Not registered, it is dropped here, and its task ends the machine.
     registered.then_some(sandbox)
@@ -129,6 +131,7 @@ async fn told<T: ToString>(receiver: &mut watch::Receiver<Option<T>>) -> String 
 impl Keeper {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         self.plug_in().await;
+        self.catch_up().await;
         loop {
             let live = self.live.clone();
             let over = self.time_left();
@@ -169,6 +172,10 @@ impl Keeper {
             }
             Command::SetNetwork { change, answer } => {
                 let _ = answer.send(self.set_network(change).await);
+                false
+            }
+            Command::CatchUp => {
+                self.catch_up().await;
                 false
             }
             Command::Freeze { name, listed, mark, volumes, answer } => {
@@ -296,6 +303,7 @@ impl Keeper {
             return Err(error);
         }
         self.is_now(Phase::Running(live), "resumed");
+        self.catch_up().await;
         Ok(())
     }
 

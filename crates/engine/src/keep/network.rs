@@ -51,15 +51,42 @@ impl Keeper {
         engine.check_change(&self.info, &change)?;
         let granted = engine.grant(&workspace, &self.info.network, &change.secrets)?;
         let mut settings = self.info.network.changed(change, &granted.secrets, &engine.outside.limits)?;
-        let authority = self.teach(&engine, &granted, &mut settings).await?;
-        let detail =
-            serde_json::json!({ "policy": settings.policy, "limits": settings.limits, "group": settings.group });
-        // Written down first: what was acknowledged holds after a crash, too.
+        let needs_authority = settings.opens_tls() && !settings.has_authority;
+        let authority = self.teach(&engine, &granted, needs_authority).await?;
+        settings.has_authority |= needs_authority;
+        self.adopt(&engine, settings, authority)?;
+        let mut detail = self.network.in_force().detail();
+        detail["group"] = serde_json::json!(self.info.network.group);
+        self.record("network_changed", detail);
+        self.catch_up().await;
+        Ok(self.info.network.clone())
+    }
+
+    /// Makes the guest trust an authority, if its TLS has to be opened because of what it follows or is bound by, and it
+    /// had none. Until then, and if it does not work, such connections are refused.
+    pub(super) async fn catch_up(&mut self) {
+        let runs = self.phase.borrow().state() == State::Running;
+        let Some(engine) = self.engine.upgrade().filter(|_| runs && self.network.lacks_authority()) else { return };
+        let taught = self.teach(&engine, &Granted::default(), true).await.and_then(|authority| {
+            let settings = NetworkSettings { has_authority: true, ..self.info.network.clone() };
+            self.adopt(&engine, settings, authority)
+        });
+        if let Err(error) = taught {
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its TLS cannot be opened and is refused");
+            self.record("network_failed", serde_json::json!({ "why": error.to_string() }));
+        }
+    }
+
+    /// Written down first: what was acknowledged holds after a crash, too.
+    fn adopt(
+        &mut self,
+        engine: &Engine,
+        settings: NetworkSettings,
+        authority: Option<Arc<Authority>>,
+    ) -> Result<(), NetworkError> {
         engine.store.update_sandbox(&SandboxInfo { network: settings.clone(), ..self.info.clone() })?;
         self.info.network = settings.clone();
-        self.network.apply(&engine, &self.info, settings.clone(), authority)?;
-        self.record("network_changed", detail);
-        Ok(settings)
+        self.network.apply(engine, &self.info, settings, authority)
     }
 
     /// Tells the guest what it needs for secrets that are new to it, and whom to trust if it does not know yet.
@@ -67,17 +94,14 @@ impl Keeper {
         &self,
         engine: &Engine,
         granted: &Granted,
-        settings: &mut NetworkSettings,
+        needs_authority: bool,
     ) -> Result<Option<Arc<Authority>>, NetworkError> {
-        let needs_authority = settings.opens_tls() && !settings.has_authority;
         if granted.secrets.is_empty() && !needs_authority {
             return Ok(None);
         }
         let live = self.live.as_ref().filter(|_| self.phase.borrow().state() == State::Running);
         let live = live.ok_or(NetworkError::NotRunning)?;
         let taught = granted.teach(engine, &self.info.id, &live.link, needs_authority);
-        let authority = timeout(TOLD_WITHIN, taught).await.map_err(|_| NetworkError::NotRunning)??;
-        settings.has_authority |= needs_authority;
-        Ok(authority)
+        timeout(TOLD_WITHIN, taught).await.map_err(|_| NetworkError::NotRunning)?
     }
 }

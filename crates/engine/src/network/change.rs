@@ -12,11 +12,21 @@ use crate::sandbox::{Command, Sandbox};
 /// What is to change. What is absent stays.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkChange {
+    pub before: Before,
     pub policy: Option<Policy>,
     pub limits: LimitWish,
     /// The secrets that it has from now on.
     pub secrets: Option<Vec<String>>,
     pub group: Option<GroupChange>,
+}
+
+/// What becomes of the policy and the limits that a sandbox had of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Before {
+    #[default]
+    Stays,
+    /// It follows the defaults again.
+    Forgotten,
 }
 
 /// Whom a sandbox is to be together with.
@@ -36,10 +46,13 @@ impl NetworkSettings {
     ) -> Result<Self, NetworkError> {
         let mut settings = self.clone();
         change.limits.check(most)?;
-        settings.limits = change.limits.or(self.limits);
+        if change.before == Before::Forgotten {
+            (settings.policy, settings.limits) = (None, LimitWish::default());
+        }
+        settings.limits = change.limits.or(settings.limits);
         if let Some(policy) = change.policy {
             check(&policy)?;
-            settings.policy = policy;
+            settings.policy = Some(policy);
         }
         match change.group {
             Some(GroupChange::Join(membership)) => settings.group = Some(membership),
@@ -55,7 +68,7 @@ impl NetworkSettings {
 }
 
 impl Sandbox {
-    /// Changes its policy, its limits or its secrets. It holds when this returns, also for open connections.
+    /// Changes its own policy, its limits or its secrets. It holds when this returns, also for open connections.
     pub async fn change_network(&self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
         let (answer, answered) = oneshot::channel();
         self.commands.send(Command::SetNetwork { change, answer }).await.map_err(|_| NetworkError::Ended)?;
@@ -81,6 +94,14 @@ mod tests {
         let more = settings.changed(keep(&["A", "C"]), &[secret("C")], &most).unwrap();
         assert_eq!(more.secrets, [secret("A"), secret("C")]);
         assert_eq!(settings.changed(NetworkChange::default(), &[], &most).unwrap(), settings);
+    }
+
+    #[test]
+    fn what_was_said_before_can_be_forgotten() {
+        let limits = LimitWish { connections: Some(5), ..LimitWish::default() };
+        let settings = NetworkSettings { policy: Some(Policy::default()), limits, ..Default::default() };
+        let change = NetworkChange { before: Before::Forgotten, ..Default::default() };
+        assert_eq!(settings.changed(change, &[], &Limits::default()).unwrap(), NetworkSettings::default());
     }
 
     #[test]

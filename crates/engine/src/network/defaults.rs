@@ -1,23 +1,27 @@
-//! What new sandboxes may reach that say nothing about it themselves: their template's default, then their
-//! workspace's, then nothing.
+//! What sandboxes may reach that say nothing about it themselves: their template's default, then their workspace's,
+//! then nothing. They follow it: what changes here changes for those that run, too. A workspace's default can also
+//! bind those that say something.
 
 use sandling_network::LimitWish;
 use sandling_network::policy::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::error::NetworkError;
-use super::settings::{NetworkWish, check};
+use super::settings::check;
 use crate::engine::Engine;
+use crate::store::StoreError;
 
 /// The workspace's own default, in place of a template's name.
 const WHOLE_WORKSPACE: &str = "";
 
-/// A default for new sandboxes. What it does not say is left to the next.
+/// A default. What it does not say is left to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NetworkDefault {
     pub policy: Option<Policy>,
     pub limits: LimitWish,
+    /// Whether it is the most that any sandbox may reach and use, whatever that says itself. Only a workspace's is.
+    pub binding: Option<bool>,
 }
 
 /// An alias has its template's default.
@@ -32,7 +36,7 @@ impl Engine {
         Ok(self.store.network_default(workspace, &key(template))?.unwrap_or_default())
     }
 
-    /// Changes a default, for sandboxes that are made from now on. What the change does not say stays.
+    /// Changes a default, at once for all that follow it or are bound by it. What the change does not say stays.
     pub fn change_network_default(
         &self,
         workspace: &str,
@@ -41,40 +45,33 @@ impl Engine {
     ) -> Result<NetworkDefault, NetworkError> {
         change.policy.as_ref().map_or(Ok(()), check)?;
         change.limits.check(&self.outside.limits)?;
-        let default = change.or(self.network_default(workspace, template)?);
-        self.store.put_network_default(workspace, &key(template), &default)?;
+        if change.binding.is_some() && template.is_some() {
+            return Err(NetworkError::TemplateBinds);
+        }
+        let default = self.store.change_network_default(workspace, &key(template), |known| {
+            let default = change.or(known);
+            let says_nothing = default.policy.is_none() && default.binding == Some(true);
+            if says_nothing { Err(NetworkError::NothingBinds) } else { Ok(default) }
+        })?;
+        self.defaults_changed(workspace);
         Ok(default)
     }
 
-    /// There is none any more, if there was one.
-    pub fn remove_network_default(&self, workspace: &str, template: Option<&str>) -> Result<(), NetworkError> {
-        Ok(self.store.remove_network_default(workspace, &key(template))?)
-    }
-
-    /// A wish, and where it says nothing, what the defaults say. Only the wish can ask for too much: a default may be
-    /// older than the operator's limits, and sandboxes are held to those anyway.
-    pub(crate) fn with_network_defaults(
-        &self,
-        workspace: &str,
-        template: &str,
-        wish: NetworkWish,
-    ) -> Result<NetworkWish, NetworkError> {
-        wish.limits.check(&self.outside.limits)?;
-        let of_template = self.network_default(workspace, Some(template))?;
-        let of_workspace = self.network_default(workspace, None)?;
-        Ok(wish.or(of_template).or(of_workspace))
+    /// There is none any more, if there was one: at once for all that followed it or were bound by it.
+    pub fn remove_network_default(&self, workspace: &str, template: Option<&str>) -> Result<(), StoreError> {
+        self.store.remove_network_default(workspace, &key(template))?;
+        self.defaults_changed(workspace);
+        Ok(())
     }
 }
 
 impl NetworkDefault {
     fn or(self, other: NetworkDefault) -> Self {
-        Self { policy: self.policy.or(other.policy), limits: self.limits.or(other.limits) }
-    }
-}
-
-impl NetworkWish {
-    fn or(self, default: NetworkDefault) -> Self {
-        Self { policy: self.policy.or(default.policy), limits: self.limits.or(default.limits), ..self }
+        Self {
+            policy: self.policy.or(other.policy),
+            limits: self.limits.or(other.limits),
+            binding: self.binding.or(other.binding),
+        }
     }
 }
 
@@ -84,41 +81,67 @@ mod tests {
 
     use super::*;
     use crate::create::DEFAULT_WORKSPACE;
+    use crate::network::{NetworkWish, PolicySource};
     use crate::{EngineConfig, Home};
-
-    #[test]
-    fn the_nearest_default_wins() {
-        let default = |mode, connections| NetworkDefault {
-            policy: Some(Policy::of(mode)),
-            limits: LimitWish { connections, ..LimitWish::default() },
-        };
-        let wish = NetworkWish::default().or(default(Mode::Deny, None)).or(default(Mode::Open, Some(9)));
-        assert_eq!((wish.policy.unwrap().mode, wish.limits.connections), (Mode::Deny, Some(9)));
-        let own = NetworkWish { policy: Some(Policy::of(Mode::Open)), ..NetworkWish::default() };
-        assert_eq!(own.or(default(Mode::Deny, None)).policy.unwrap().mode, Mode::Open);
-    }
 
     #[test]
     fn a_changed_limit_leaves_the_policy() {
         let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
-        let known = NetworkDefault { policy: Some(Policy::of(Mode::Deny)), limits: limits(Some(9), Some(1)) };
-        let changed = NetworkDefault { policy: None, limits: limits(Some(5), None) }.or(known.clone());
+        let policy = Some(Policy::of(Mode::Deny));
+        let known = NetworkDefault { policy, limits: limits(Some(9), Some(1)), binding: Some(true) };
+        let changed = NetworkDefault { limits: limits(Some(5), None), ..NetworkDefault::default() }.or(known.clone());
         assert_eq!(changed, NetworkDefault { limits: limits(Some(5), Some(1)), ..known });
+    }
+
+    async fn engine(dir: &tempfile::TempDir) -> std::sync::Arc<Engine> {
+        let home = Home::new(dir.path().join("home"));
+        Engine::open(EngineConfig::new(home).unwrap()).await.unwrap()
     }
 
     #[tokio::test]
     async fn a_default_above_what_the_operator_allows_now_stops_no_create() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::new(dir.path().join("home"));
-        let engine = Engine::open(EngineConfig::new(home).unwrap()).await.unwrap();
+        let engine = engine(&dir).await;
         let limits = LimitWish { connections: Some(50_000), ..LimitWish::default() };
         let default = NetworkDefault { limits, ..NetworkDefault::default() };
-        engine.store.put_network_default(DEFAULT_WORKSPACE, WHOLE_WORKSPACE, &default).unwrap();
-        let merged = engine.with_network_defaults(DEFAULT_WORKSPACE, "base", NetworkWish::default()).unwrap();
-        let prepared = engine.prepare_network(DEFAULT_WORKSPACE, &merged).unwrap();
-        assert_eq!(prepared.settings.limits, limits);
-        let own = NetworkWish { limits, ..NetworkWish::default() };
-        assert!(matches!(engine.with_network_defaults(DEFAULT_WORKSPACE, "base", own), Err(NetworkError::Limit(_))));
+        engine
+            .store
+            .change_network_default(DEFAULT_WORKSPACE, WHOLE_WORKSPACE, |_| Ok::<_, StoreError>(default))
+            .unwrap();
+        let prepare = |wish: NetworkWish| engine.prepare_network(DEFAULT_WORKSPACE, "base", &wish);
+        assert_eq!(prepare(NetworkWish::default()).unwrap().settings.limits, LimitWish::default());
+        let most = engine.outside.limits.connections;
+        assert_eq!(engine.usual_network(DEFAULT_WORKSPACE, "base").unwrap().limits.connections, most);
+        assert!(matches!(prepare(NetworkWish { limits, ..NetworkWish::default() }), Err(NetworkError::Limit(_))));
+    }
+
+    #[tokio::test]
+    async fn what_holds_is_what_the_defaults_say_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = engine(&dir).await;
+        let set = |template, mode| {
+            let default = NetworkDefault { policy: Some(Policy::of(mode)), ..NetworkDefault::default() };
+            engine.change_network_default(DEFAULT_WORKSPACE, template, default).unwrap();
+        };
+        let usual = || {
+            let in_force = engine.usual_network(DEFAULT_WORKSPACE, "base").unwrap();
+            (in_force.policy.mode, in_force.from, in_force.bound.is_some())
+        };
+        set(None, Mode::Open);
+        set(Some("base"), Mode::Learn);
+        assert_eq!(usual(), (Mode::Learn, PolicySource::Template, false));
+        engine.remove_network_default(DEFAULT_WORKSPACE, Some("base")).unwrap();
+        assert_eq!(usual(), (Mode::Open, PolicySource::Workspace, false));
+        let binds = |binding| NetworkDefault { binding: Some(binding), ..NetworkDefault::default() };
+        engine.change_network_default(DEFAULT_WORKSPACE, None, binds(true)).unwrap();
+        assert_eq!(usual(), (Mode::Open, PolicySource::Workspace, true));
+        engine.remove_network_default(DEFAULT_WORKSPACE, None).unwrap();
+        assert_eq!(usual(), (Mode::Deny, PolicySource::Nothing, false));
+
+        let refused = |template, binding| engine.change_network_default(DEFAULT_WORKSPACE, template, binds(binding));
+        assert!(matches!(refused(None, true), Err(NetworkError::NothingBinds)));
+        assert!(matches!(refused(Some("base"), true), Err(NetworkError::TemplateBinds)));
+        assert_eq!(engine.network_default(DEFAULT_WORKSPACE, None).unwrap(), NetworkDefault::default());
     }
 
     #[test]

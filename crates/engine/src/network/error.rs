@@ -14,6 +14,10 @@ pub enum NetworkError {
     TooMany { most: usize },
     #[error("a workspace can store at most {most} secrets; remove one first")]
     Full { most: usize },
+    #[error("only a workspace's default can bind; a template's is for sandboxes that say nothing")]
+    TemplateBinds,
+    #[error("there is no policy that could bind; say one, too")]
+    NothingBinds,
     #[error("an allow list has at most {most} entries")]
     TooLong { most: usize },
     #[error("a secret's name has up to 64 letters, digits and _, and begins with no digit: it names a variable")]

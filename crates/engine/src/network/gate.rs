@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use sandling_network::policy::Policy;
 use sandling_network::{
-    Authority, Cable, Event, EventKind, Flow, Gateway, GatewayConfig, GatewayHandle, Limits, StartError, Totals,
-    Verdict,
+    Authority, Cable, Event, EventKind, Flow, Gateway, GatewayConfig, GatewayHandle, StartError, Totals, Verdict,
 };
 use sandling_vmm::machine::Machine;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -16,6 +15,7 @@ use super::counts::NetworkCounts;
 use super::error::NetworkError;
 use super::feed::{Feed, NetworkEvent};
 use super::groups::Place;
+use super::in_force::InForce;
 use super::kept::Kept;
 use super::settings::NetworkSettings;
 use crate::engine::Engine;
@@ -33,8 +33,6 @@ const REST_PER_ENTRY: Duration = Duration::from_millis(10);
 
 pub(crate) struct Network {
     settings: watch::Sender<NetworkSettings>,
-    /// What the operator lets every sandbox use.
-    most: Limits,
     state: Mutex<State>,
     feed: Arc<Feed>,
 }
@@ -44,14 +42,16 @@ struct State {
     /// Before the gateway: whoever goes says so first.
     place: Option<Place>,
     gateway: Option<GatewayHandle>,
+    in_force: InForce,
     /// Of gateways that have ended.
     kept: Kept,
 }
 
 impl Network {
-    pub(crate) fn new(settings: NetworkSettings, most: Limits, kept: Kept) -> Arc<Self> {
+    /// It reaches nothing until what holds is found out ([`renew`](Self::renew), [`attach`](Self::attach)).
+    pub(crate) fn new(settings: NetworkSettings, kept: Kept) -> Arc<Self> {
         let (settings, state) = (watch::Sender::new(settings), Mutex::new(State { kept, ..State::default() }));
-        Arc::new(Self { settings, most, state, feed: Arc::new(Feed::new()) })
+        Arc::new(Self { settings, state, feed: Arc::new(Feed::new()) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -60,6 +60,15 @@ impl Network {
 
     pub(crate) fn settings(&self) -> NetworkSettings {
         self.settings.borrow().clone()
+    }
+
+    pub(crate) fn in_force(&self) -> InForce {
+        self.state().in_force.clone()
+    }
+
+    /// Whether its TLS has to be opened, and there is nothing yet to do so with.
+    pub(crate) fn lacks_authority(&self) -> bool {
+        self.in_force().inspects() && !self.settings.borrow().has_authority
     }
 
     /// Puts a gateway at the other end of a machine's card. Until then its frames wait. What the guest has of
@@ -76,9 +85,7 @@ impl Network {
         let outside = &engine.outside;
         let mut config = GatewayConfig::new(cable, outside.resolver.clone());
         config.opened = outside.opened.clone();
-        config.limits = settings.limits.within(&self.most);
         config.totals = outside.totals.clone();
-        config.policy = settings.policy;
         if settings.has_authority {
             let authority = engine.authority_of(&info.id)?;
             config.interception = authority.map(|authority| outside.interception(authority));
@@ -91,7 +98,11 @@ impl Network {
         tokio::spawn(writer.write_down(self.feed.clone(), told));
         self.detach();
         let mut state = self.state();
-        // A secret that is revoked from here on finds this gateway.
+        // A default that changes, or a secret that is revoked, from here on finds this gateway.
+        let in_force = engine.in_force(&info.workspace, &info.template, &settings)?;
+        (config.policy, config.bound) = (in_force.policy.clone(), in_force.bound.clone());
+        config.limits = in_force.limits;
+        state.in_force = in_force;
         if settings.has_authority {
             config.secrets = engine.secret_set(&info.workspace, &settings.secrets);
         }
@@ -148,6 +159,7 @@ impl Network {
         let moved = self.settings.send_replace(settings.clone()).group != settings.group;
         let mut state = self.state();
         let State { place, gateway, .. } = &mut *state;
+        let mut opened = Ok(());
         if let Some(gateway) = gateway {
             if moved {
                 // It leaves before it joins: it may only change its name.
@@ -157,13 +169,19 @@ impl Network {
                 gateway.set_peers(place.as_ref().and_then(Place::member));
             }
             if let Some(authority) = authority {
-                gateway.set_interception(&engine.outside.interception(authority)).map_err(StartError::from)?;
+                opened = gateway.set_interception(&engine.outside.interception(authority));
             }
-            gateway.set_limits(settings.limits.within(&self.most));
             gateway.set_secrets(engine.secret_set(&info.workspace, &settings.secrets));
-            gateway.set_policy(settings.policy);
         }
-        Ok(())
+        state.renew(engine, info, &settings);
+        Ok(opened.map_err(StartError::from)?)
+    }
+
+    /// Takes what the defaults say now, at once and for open connections too. True if other things hold than before.
+    pub(crate) fn renew(&self, engine: &Engine, info: &SandboxInfo) -> bool {
+        let mut state = self.state();
+        let settings = self.settings();
+        state.renew(engine, info, &settings)
     }
 
     /// Takes the secrets as they are stored now.
@@ -183,6 +201,26 @@ impl Network {
     }
 }
 
+impl State {
+    /// Under the lock: what is read last is also what is set last. What cannot be read allows nothing.
+    fn renew(&mut self, engine: &Engine, info: &SandboxInfo, settings: &NetworkSettings) -> bool {
+        let read = engine.in_force(&info.workspace, &info.template, settings);
+        let in_force = read.unwrap_or_else(|error| {
+            tracing::error!(sandbox = %info.id, error = &error as &dyn std::error::Error, "its network is closed");
+            InForce::default()
+        });
+        if in_force == self.in_force {
+            return false;
+        }
+        if let Some(gateway) = &self.gateway {
+            gateway.set_limits(in_force.limits);
+            gateway.set_policies(in_force.policy.clone(), in_force.bound.clone());
+        }
+        self.in_force = in_force;
+        true
+    }
+}
+
 impl Engine {
     /// What all gateways decided and carried, those of sandboxes that have ended included.
     pub fn network_totals(&self) -> &Totals {
@@ -196,14 +234,14 @@ impl Engine {
 }
 
 impl Sandbox {
-    /// What it may reach, and with which secrets.
+    /// What it says of its network itself, and with which secrets.
     pub fn network(&self) -> NetworkSettings {
         self.network.settings()
     }
 
-    /// How much of the network it may use.
-    pub fn network_limits(&self) -> Limits {
-        self.network.settings().limits.within(&self.network.most)
+    /// What it may reach and use, whoever said so.
+    pub fn network_in_force(&self) -> InForce {
+        self.network.in_force()
     }
 
     /// What went through its gateways so far.

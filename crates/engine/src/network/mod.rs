@@ -1,8 +1,9 @@
 //! What sandboxes may reach: a gateway for each that runs, its policy, and secrets that never enter it.
 //!
 //! A guest's network card ends in a socket that its machine's keeper holds. While somebody looks after the sandbox, a
-//! gateway (`sandling-network`) reads from it; nobody else does, so without a gateway there is no network. Policy and
-//! the names of secrets are in the sandbox's row; values of secrets, and the keys of sandboxes' own certificate
+//! gateway (`sandling-network`) reads from it; nobody else does, so without a gateway there is no network. What a sandbox
+//! says of its policy and the names of its secrets are in its row; what holds ([`InForce`]) also depends on defaults, and
+//! is found out anew for every gateway and whenever one of them changes; values of secrets, and the keys of sandboxes' own certificate
 //! authorities, are in the store, encrypted under a key in a file of its own.
 
 mod authority;
@@ -14,6 +15,7 @@ mod error;
 mod feed;
 mod gate;
 mod groups;
+mod in_force;
 mod kept;
 mod prepare;
 mod secrets;
@@ -22,17 +24,17 @@ mod vault;
 
 pub use sandling_network::{BadLimit, LimitWish};
 
-pub use change::{GroupChange, NetworkChange};
+pub use change::{Before, GroupChange, NetworkChange};
 pub use config::NetworkConfig;
 pub(crate) use config::Outside;
 pub use counts::NetworkCounts;
 pub use defaults::NetworkDefault;
-pub(crate) use defaults::key as default_key;
 pub use error::NetworkError;
 pub use feed::NetworkEvent;
 pub(crate) use gate::Network;
 pub(crate) use groups::Groups;
 pub use groups::Membership;
+pub use in_force::{InForce, PolicySource};
 pub(crate) use kept::Kept;
 pub(crate) use prepare::{Granted, Prepared};
 pub use secrets::SecretInfo;

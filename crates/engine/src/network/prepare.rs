@@ -13,7 +13,7 @@ use super::error::NetworkError;
 use super::settings::{AttachedSecret, NetworkSettings, NetworkWish, check};
 use crate::engine::Engine;
 use crate::link::Link;
-use crate::sandbox::SandboxId;
+use crate::sandbox::{SandboxId, SandboxInfo};
 
 const MOST_ATTACHED: usize = 32;
 const INSTALLED_AT_FIRST_WITHIN: Duration = Duration::from_secs(60);
@@ -30,16 +30,23 @@ pub(crate) struct Prepared {
 }
 
 impl Engine {
-    /// Looks whether a wish, defaults included, can be fulfilled, before anything is made for it.
-    pub(crate) fn prepare_network(&self, workspace: &str, wish: &NetworkWish) -> Result<Prepared, NetworkError> {
-        let policy = wish.policy.clone().unwrap_or_default();
-        check(&policy)?;
+    /// Looks whether a wish can be fulfilled, before anything is made for it. Only the wish can ask for too much: a
+    /// default may be older than the operator's limits, and sandboxes are held to those anyway.
+    pub(crate) fn prepare_network(
+        &self,
+        workspace: &str,
+        template: &str,
+        wish: &NetworkWish,
+    ) -> Result<Prepared, NetworkError> {
+        wish.policy.as_ref().map_or(Ok(()), check)?;
+        wish.limits.check(&self.outside.limits)?;
         if let Some(group) = &wish.group {
             self.check_membership(workspace, None, group)?;
         }
         let (secrets, group) = (self.attach_secrets(workspace, &wish.secrets)?, wish.group.clone());
-        let mut settings = NetworkSettings { policy, limits: wish.limits, secrets, group, has_authority: false };
-        settings.has_authority = settings.opens_tls();
+        let (policy, limits) = (wish.policy.clone(), wish.limits);
+        let mut settings = NetworkSettings { policy, limits, secrets, group, has_authority: false };
+        settings.has_authority = settings.opens_tls() || self.in_force(workspace, template, &settings)?.inspects();
         let authority = if settings.has_authority { Some(generate()?) } else { None };
         Ok(Prepared { settings, authority, installed: false })
     }
@@ -79,19 +86,17 @@ impl Engine {
     }
 
     /// What a copy of a sandbox has. If it opens TLS, it does so with its parent's authority, which its guest trusts.
-    pub(crate) fn inherit_network(
-        &self,
-        parent: &SandboxId,
-        settings: &NetworkSettings,
-        secrets: bool,
-    ) -> Result<Prepared, NetworkError> {
-        let settings = settings.for_child(secrets);
-        let authority = if settings.has_authority { self.authority_of(parent)? } else { None };
+    pub(crate) fn inherit_network(&self, parent: &SandboxInfo, secrets: bool) -> Result<Prepared, NetworkError> {
+        let mut settings = parent.network.for_child(secrets);
+        let in_force = self.in_force(&parent.workspace, &parent.template, &settings)?;
+        settings.has_authority &= settings.opens_tls() || in_force.inspects();
+        let authority = if settings.has_authority { self.authority_of(&parent.id)? } else { None };
         Ok(Prepared { settings, authority, installed: true })
     }
 }
 
 /// What is new to a sandbox that runs.
+#[derive(Default)]
 pub(crate) struct Granted {
     pub(crate) secrets: Vec<AttachedSecret>,
 }

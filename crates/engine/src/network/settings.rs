@@ -13,7 +13,7 @@ const MOST_ENTRIES: usize = 512;
 /// What network a new sandbox is to have.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkWish {
-    /// Absent: its template's or its workspace's, else none.
+    /// Absent: it follows its template's default, then its workspace's, else it has none.
     pub policy: Option<Policy>,
     pub limits: LimitWish,
     /// Secrets of its workspace, by name.
@@ -21,11 +21,18 @@ pub struct NetworkWish {
     pub group: Option<Membership>,
 }
 
-/// The network that a sandbox has. It holds no secret's value.
+/// What a sandbox itself says about its network. It holds no secret's value. What holds for it is [`InForce`].
+///
+/// Rows of before defaults were followed have a policy and limits in any case, those that came from defaults too. They
+/// are read as the sandbox's own: what was promised to it stays, and no default opens what was closed.
+///
+/// [`InForce`]: super::InForce
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NetworkSettings {
-    pub policy: Policy,
+    /// Absent: it follows the defaults.
+    pub policy: Option<Policy>,
+    /// Each that is absent is the defaults'.
     pub limits: LimitWish,
     pub secrets: Vec<AttachedSecret>,
     /// Its guest was told to trust an authority of its own, so that TLS can be opened.
@@ -42,17 +49,16 @@ pub struct AttachedSecret {
 }
 
 impl NetworkSettings {
-    /// Whether some of its TLS has to be opened.
+    /// Whether it says itself that some of its TLS is to be opened.
     pub(crate) fn opens_tls(&self) -> bool {
-        !self.secrets.is_empty() || self.policy.tls == TlsMode::Inspected
+        !self.secrets.is_empty() || self.policy.as_ref().is_some_and(|policy| policy.tls == TlsMode::Inspected)
     }
 
-    /// What a copy of the sandbox has: the same policy, the secrets only if they are given to it, and no group.
+    /// What a copy of the sandbox has: the same policy, or the same defaults that it follows, the secrets only if they
+    /// are given to it, and no group.
     pub(crate) fn for_child(&self, secrets: bool) -> Self {
         let secrets = if secrets { self.secrets.clone() } else { Vec::new() };
-        let mut child = Self { secrets, group: None, ..self.clone() };
-        child.has_authority = self.has_authority && child.opens_tls();
-        child
+        Self { secrets, group: None, ..self.clone() }
     }
 }
 
@@ -73,16 +79,22 @@ mod tests {
         let secret = AttachedSecret { name: "KEY".into(), placeholder: "sandling-placeholder".into() };
         let policy = Policy::allow(["example.com".parse().unwrap()]);
         let limits = LimitWish { connections: Some(3), ..LimitWish::default() };
-        let parent = NetworkSettings {
-            policy,
-            limits,
-            secrets: vec![secret],
-            has_authority: true,
-            ..NetworkSettings::default()
-        };
+        let parent =
+            NetworkSettings { policy: Some(policy), limits, secrets: vec![secret], ..NetworkSettings::default() };
         let child = parent.for_child(false);
-        assert_eq!((&child.policy, child.secrets.len(), child.has_authority), (&parent.policy, 0, false));
+        assert_eq!((&child.policy, child.secrets.len(), child.opens_tls()), (&parent.policy, 0, false));
         assert_eq!(child.limits, limits);
         assert_eq!(parent.for_child(true), parent);
+        assert_eq!(NetworkSettings::default().for_child(false).policy, None, "it follows as its parent does");
+    }
+
+    #[test]
+    fn a_row_of_before_keeps_what_it_says() {
+        let read = |text| serde_json::from_str::<NetworkSettings>(text).unwrap();
+        let closed = r#"{"policy":{"mode":"deny","allow":[],"tls":"sealed"},"limits":{"connections":7},"secrets":[],
+            "has_authority":false,"group":null}"#;
+        assert_eq!((read(closed).policy, read(closed).limits.connections), (Some(Policy::default()), Some(7)));
+        let silent = serde_json::to_string(&NetworkSettings::default()).unwrap();
+        assert_eq!(read(&silent).policy, None);
     }
 }

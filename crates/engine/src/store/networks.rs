@@ -1,7 +1,7 @@
-//! Rows about networks: defaults for new sandboxes, and what gateways leave to the next.
+//! Rows about networks: defaults of sandboxes, and what gateways leave to the next.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use sandling_network::Pin;
 use serde::Deserialize;
 
@@ -19,25 +19,25 @@ enum Detail {
 impl Store {
     /// The default of a workspace, or of one of its templates.
     pub fn network_default(&self, workspace: &str, template: &str) -> Result<Option<NetworkDefault>, StoreError> {
-        let connection = self.connection();
-        let mut statement =
-            connection.prepare_cached("SELECT detail FROM network_defaults WHERE workspace = ?1 AND template = ?2")?;
-        let detail: Option<String> = statement.query_row([workspace, template], |row| row.get(0)).optional()?;
-        Ok(detail.map(|detail| serde_json::from_str(&detail)).transpose()?)
+        read_default(&self.connection(), workspace, template)
     }
 
-    pub fn put_network_default(
+    /// Makes a default what `change` makes of it. Nobody else changes it meanwhile.
+    pub fn change_network_default<E: From<StoreError>>(
         &self,
         workspace: &str,
         template: &str,
-        default: &NetworkDefault,
-    ) -> Result<(), StoreError> {
-        self.connection()
-            .prepare_cached(
-                "INSERT OR REPLACE INTO network_defaults (workspace, template, detail) VALUES (?1, ?2, ?3)",
-            )?
-            .execute(params![workspace, template, serde_json::to_string(default)?])?;
-        Ok(())
+        change: impl FnOnce(NetworkDefault) -> Result<NetworkDefault, E>,
+    ) -> Result<NetworkDefault, E> {
+        let mut connection = self.connection();
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(StoreError::from)?;
+        let default = change(read_default(&transaction, workspace, template)?.unwrap_or_default())?;
+        let detail = serde_json::to_string(&default).map_err(StoreError::from)?;
+        let write = "INSERT OR REPLACE INTO network_defaults (workspace, template, detail) VALUES (?1, ?2, ?3)";
+        transaction.execute(write, params![workspace, template, detail]).map_err(StoreError::from)?;
+        transaction.commit().map_err(StoreError::from)?;
+        Ok(default)
     }
 
     pub fn remove_network_default(&self, workspace: &str, template: &str) -> Result<(), StoreError> {
@@ -75,6 +75,17 @@ impl Store {
         });
         Ok(kept)
     }
+}
+
+fn read_default(
+    connection: &Connection,
+    workspace: &str,
+    template: &str,
+) -> Result<Option<NetworkDefault>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT detail FROM network_defaults WHERE workspace = ?1 AND template = ?2")?;
+    let detail: Option<String> = statement.query_row([workspace, template], |row| row.get(0)).optional()?;
+    Ok(detail.map(|detail| serde_json::from_str(&detail)).transpose()?)
 }
 
 #[cfg(test)]

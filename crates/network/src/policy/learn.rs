@@ -85,7 +85,8 @@ impl Learned {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::decide::{Ground, Rules};
+    use super::super::decide::Ground;
+    use super::super::rules::Rules;
     use super::*;
 
     #[test]
@@ -117,8 +118,7 @@ mod tests {
             assert_eq!(text, expected);
             let rules = Rules { policy, ..Rules::default() };
             assert!(names.iter().all(|name| rules.name(name).is_ok()));
-            let ground = rules.address(address, port, names).unwrap();
-            assert_eq!(rules.shown(ground, port, shown, names), Ok(()), "{shown:?} on {port}");
+            assert_eq!(rules.shown(address, port, shown, names), Ok(()), "{shown:?} on {port}");
         }
     }
 
@@ -134,9 +134,10 @@ mod tests {
                 let pinned: Vec<HostName> = vec![name.parse().unwrap()];
                 prop_assert!(rules.name(&pinned[0]).is_ok());
                 if port != 53 {
-                    let ground = rules.address(Ipv4Addr::new(93, 184, 216, 34), port, &pinned);
+                    let address = Ipv4Addr::new(93, 184, 216, 34);
+                    let ground = rules.address(address, port, &pinned);
                     prop_assert!(matches!(ground, Ok(Ground::Name | Ground::NameAndPort)));
-                    prop_assert!(rules.shown(ground.unwrap(), port, Shown::Name(&pinned[0]), &pinned).is_ok());
+                    prop_assert!(rules.shown(address, port, Shown::Name(&pinned[0]), &pinned).is_ok());
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! Two questions are asked. May this name be resolved? And may this address and port be connected to, given the names
 //! it was resolved for, and, once the guest has shown one in TLS or HTTP, given that name? Ranges that are not the
 //! public internet, and the host's own addresses, are refused before any list is read; only the operator opens them.
+//! Where a workspace's policy binds, it is asked after the sandbox's own, and both must allow it.
 
 mod decide;
 mod entry;
@@ -11,11 +12,13 @@ mod preset;
 mod range;
 mod refusal;
 mod resolvers;
+mod rules;
 
-pub use decide::{Ground, Mode, Policy, Rules, Shown, TlsMode};
+pub use decide::{Ground, Mode, Policy, Shown, TlsMode};
 pub use entry::{BadEntry, Entry, Ports, Target};
 pub use learn::Learned;
 pub use preset::{NoPreset, Preset};
 pub use range::{Range, disguised};
 pub use refusal::Refusal;
 pub(crate) use resolvers::is_dns_port;
+pub use rules::Rules;

@@ -17,6 +17,8 @@ pub enum Refusal {
     PortNotListed,
     #[error("it is on the deny list")]
     Denied,
+    #[error("the workspace's policy does not allow it")]
+    WorkspacePolicy,
     #[error("it is {0}")]
     Range(Range),
     #[error("the name resolves to {0}")]

@@ -13,7 +13,7 @@ use super::session::{Destination, Session, Upstream, only};
 use super::table::{Key, Place, Slot};
 use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::frame::{self, Segment};
-use crate::policy::{Ground, Refusal};
+use crate::policy::Refusal;
 use crate::shared::Shared;
 
 const DNS: u16 = 53;
@@ -74,18 +74,18 @@ fn admit(shared: &Shared, segment: &Segment) -> Result<Destination, Refused> {
     }
     let (address, port) = (segment.to, segment.to_port);
     if address == shared.ends.gateway_address && port == DNS {
-        return Ok(Destination { address, port, names: Vec::new(), ground: Ground::Open, peer: None });
+        return Ok(Destination { address, port, names: Vec::new(), peer: None });
     }
     if let Some(peer) = shared.peers.peer(address) {
         let names = vec![peer.name.clone()];
-        return Ok(Destination { address, port, names, ground: Ground::Open, peer: Some(peer) });
+        return Ok(Destination { address, port, names, peer: Some(peer) });
     }
     if shared.meters.is_spent() {
         return Err((Refusal::BytesOut, None));
     }
     let names = shared.pins.names(address);
     match shared.rules().address(address, port, &names) {
-        Ok(ground) => Ok(Destination { address, port, names, ground, peer: None }),
+        Ok(_) => Ok(Destination { address, port, names, peer: None }),
         Err(why) => Err((why, only(&names))),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -18,21 +18,20 @@ use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::http;
 use crate::name::HostName;
 use crate::peers::{Peer, PeerStream};
-use crate::policy::{Ground, Refusal, Shown, TlsMode};
+use crate::policy::{Ground, Refusal, Shown};
 use crate::shared::Shared;
 use crate::tls::{self, Hello};
 
 /// How long the last bytes may take to reach the guest.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Where a connection goes, and why it may.
+/// Where a connection goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
     pub address: Ipv4Addr,
     pub port: u16,
     /// The names that the address was resolved for.
     pub names: Vec<HostName>,
-    pub ground: Ground,
     /// Whom it stands for, if it goes to another sandbox.
     pub peer: Option<Peer>,
 }
@@ -72,6 +71,8 @@ pub(crate) struct Session {
 struct Seen {
     name: Option<HostName>,
     shown: Protocol,
+    /// Another name may be encrypted beside it.
+    hides_name: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -232,9 +233,10 @@ impl Session {
             Ok(hello) => hello?,
             Err(_) => return Err(self.refuse(Refusal::SilentTooLong, None)),
         };
-        if hello.encrypted_name && self.destination.ground != Ground::Open {
+        if hello.encrypted_name && !self.may_hide_name() {
             return Err(self.refuse(Refusal::EncryptedName, hello.name));
         }
+        self.seen().hides_name = hello.encrypted_name;
         let Some(name) = hello.name else {
             self.judge(Shown::Nameless)?;
             self.set_seen(None, Protocol::SealedTls);
@@ -259,7 +261,13 @@ impl Session {
     /// Whether TLS to `name` has to be opened here.
     fn must_open(&self, name: &HostName) -> bool {
         let bound = !self.shared.secrets.borrow().bound_to(name, self.destination.port).is_empty();
-        bound || self.shared.rules().policy.tls == TlsMode::Inspected
+        bound || self.shared.rules().inspects()
+    }
+
+    /// Whether it does not matter what name is encrypted in its greeting, under the policy of this moment.
+    fn may_hide_name(&self) -> bool {
+        let Destination { address, port, names, .. } = &self.destination;
+        self.shared.rules().address(*address, *port, names) == Ok(Ground::Open)
     }
 
     /// Judges what the connection shows, and refuses it if it must.
@@ -278,9 +286,7 @@ impl Session {
     /// The same without writing it down.
     pub fn judge_quietly(&self, shown: Shown<'_>) -> Result<(), Refusal> {
         let Destination { address, port, names, .. } = &self.destination;
-        let rules = self.shared.rules();
-        let ground = rules.address(*address, *port, names)?;
-        rules.shown(ground, *port, shown, names)
+        self.shared.rules().shown(*address, *port, shown, names)
     }
 
     /// Writes down a refusal of what the connection shows.
@@ -289,8 +295,13 @@ impl Session {
         End::Refused(why)
     }
 
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn set_seen(&self, name: Option<HostName>, shown: Protocol) {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen { name, shown };
+        let mut seen = self.seen();
+        (seen.name, seen.shown) = (name, shown);
     }
 
     /// The name shown by a request of this connection, from now on.
@@ -326,12 +337,14 @@ impl Session {
         if self.destination.peer.is_some() {
             return self.shared.peers.peer(self.destination.address) == self.destination.peer;
         }
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let seen = self.seen().clone();
+        if seen.hides_name && !self.may_hide_name() {
+            return false;
+        }
         let Destination { address, port, names, .. } = &self.destination;
         let rules = self.shared.rules();
-        let Ok(ground) = rules.address(*address, *port, names) else { return false };
         let shown = match (&seen.name, seen.shown) {
-            (_, Protocol::NotYet) => return true,
+            (_, Protocol::NotYet) => return rules.address(*address, *port, names).is_ok(),
             (Some(name), _) => Shown::Name(name),
             (None, Protocol::Other) => Shown::OtherProtocol,
             (None, _) => Shown::Nameless,
@@ -339,11 +352,11 @@ impl Session {
         let opened = seen.shown == Protocol::OpenedTls;
         let sealed = seen.shown == Protocol::SealedTls;
         let as_before = seen.name.as_ref().is_none_or(|name| !(opened || sealed) || self.must_open(name) == opened);
-        rules.shown(ground, *port, shown, names).is_ok() && as_before
+        rules.shown(*address, *port, shown, names).is_ok() && as_before
     }
 
     fn secrets_differ(&self, before: &crate::SecretSet, after: &crate::SecretSet) -> bool {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let seen = self.seen().clone();
         let port = self.destination.port;
         let tls = matches!(seen.shown, Protocol::OpenedTls | Protocol::SealedTls);
         seen.name.is_some_and(|name| tls && before.bound_to(&name, port) != after.bound_to(&name, port))
@@ -360,7 +373,7 @@ impl Session {
     }
 
     fn closed(&self, end: End) {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).name.clone();
+        let seen = self.seen().name.clone();
         let verdict = match end {
             End::Done => Verdict::Allowed,
             End::Refused(why) => Verdict::Refused(why),

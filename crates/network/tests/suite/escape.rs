@@ -94,6 +94,19 @@ isolated! {
         stream.write_all(&crate::names::client_hello("example.com", &[0xfe0d])).await.unwrap();
         assert!(stream.read_u8().await.is_err());
         world.refused(EventKind::Name, Refusal::EncryptedName).await;
+
+        // Nor by what was opened, or has greeted, while it did not matter.
+        world.gateway().set_policy(Policy::of(Mode::Open));
+        let hello = crate::names::client_hello("example.com", &[0xfe0d]);
+        let mut waiting = world.guest.connect(SHARED, 7).await.unwrap();
+        let mut greeted = world.guest.connect(SHARED, 7).await.unwrap();
+        greeted.write_all(&hello).await.unwrap();
+        assert_eq!(greeted.read_u8().await.unwrap(), hello[0], "the server has it");
+        world.gateway().set_policy(allow(&["example.com:7"]));
+        assert!(greeted.reset().await);
+        waiting.write_all(&hello).await.unwrap();
+        assert!(waiting.reset().await);
+        world.refused(EventKind::Name, Refusal::EncryptedName).await;
     }
 
     async fn another_protocol_on_a_web_port() {

@@ -46,6 +46,35 @@ isolated! {
         assert!(world.http(SHARED, 80, GET).await.unwrap().starts_with("HTTP/1.1 200"));
     }
 
+    async fn what_binds_the_policy_holds_at_once_whatever_the_policy_says() {
+        let mut world = World::with(Policy::of(Mode::Open), |config| config.bound = Some(allow(&["example.com"]))).await;
+        assert_eq!(world.guest.resolve("example.com").await, [SHARED]);
+        assert!(world.guest.resolve("other.com").await.is_empty());
+        world.refused(EventKind::Dns, Refusal::WorkspacePolicy).await;
+        let mut sealed = world.tls(SHARED, "example.com").await.unwrap();
+        assert!(world.tls(SHARED, "other.com").await.is_err());
+        assert!(world.guest.connect(SHARED, 7).await.is_err());
+        world.refused(EventKind::Connect, Refusal::WorkspacePolicy).await;
+        let other = "GET / HTTP/1.1\r\nHost: other.com\r\n\r\n";
+        assert!(world.http(SHARED, 80, other).await.unwrap().starts_with("HTTP/1.1 403"));
+
+        // It narrows, and all is judged again; a policy that is set by itself leaves it.
+        world.gateway().set_policies(Policy::of(Mode::Open), Some(allow(&["other.com"])));
+        assert!(sealed.read_u8().await.is_err());
+        assert!(world.guest.resolve("example.com").await.is_empty());
+        world.gateway().set_policy(allow(&["example.com", "other.com"]));
+        assert!(world.guest.resolve("example.com").await.is_empty());
+        assert_eq!(world.guest.resolve("other.com").await, [SHARED]);
+        world.gateway().set_policies(allow(&["example.com"]), None);
+        assert!(world.http(SHARED, 80, GET).await.unwrap().starts_with("HTTP/1.1 200"));
+
+        // What is opened for it is opened, although the policy says nothing about it.
+        let mut sealed = world.tls(SHARED, "example.com").await.unwrap();
+        let inspected = Policy { tls: TlsMode::Inspected, ..Policy::of(Mode::Open) };
+        world.gateway().set_policies(allow(&["example.com"]), Some(inspected));
+        assert!(sealed.read_u8().await.is_err());
+    }
+
     async fn inspection_that_begins_ends_what_is_sealed() {
         let world = World::new(allow(&["example.com"])).await;
         world.guest.resolve("example.com").await;

@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         NetworkEvent,
         NetworkLimits,
         NetworkOptions,
+        NetworkPolicy,
         NetworkUsage,
     )
     from .options import VolumeMount
@@ -184,6 +185,7 @@ _HOMES = {
         "NetworkEvent",
         "NetworkLimits",
         "NetworkOptions",
+        "NetworkPolicy",
         "NetworkUsage",
     ],
     "options": ["VolumeMount"],

@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Literal, Mapping, Optional, TypedDict
 
 #: Nothing, what is listed, the public internet, or that and a list of what was used.
 NetworkMode = Literal["deny", "allow", "open", "learn"]
+#: Who said what a sandbox may reach: it itself, the default that it follows, or nobody.
+NetworkSource = Literal["sandbox", "template", "workspace", "nothing"]
 
 
 class NetworkLimits(TypedDict, total=False):
@@ -71,6 +73,15 @@ class NetworkUsage:
 
 
 @dataclass(frozen=True)
+class NetworkPolicy:
+    """What may be reached."""
+
+    mode: NetworkMode
+    allow: List[str]
+    tls: str
+
+
+@dataclass(frozen=True)
 class Network:
     """What a sandbox may reach, and what went through its gateway."""
 
@@ -86,10 +97,14 @@ class Network:
     usage: NetworkUsage = field(default_factory=NetworkUsage)
     #: In the mode ``learn``: the list that would have allowed what was used.
     learned: Optional[List[str]] = None
+    #: Whose policy it is.
+    source: NetworkSource = "sandbox"
+    #: The workspace's policy, if it binds: what that does not allow is refused, too.
+    bound: Optional[NetworkPolicy] = None
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Network:
-        group = data.get("group") or {}
+        group, bound = data.get("group") or {}, data.get("bound")
         return cls(
             mode=data["mode"],
             allow=data["allow"],
@@ -100,12 +115,14 @@ class Network:
             hostnames=group.get("names", []),
             usage=NetworkUsage.from_wire(data["counts"]),
             learned=data.get("learned"),
+            source=data.get("from", "sandbox"),
+            bound=bound and NetworkPolicy(bound["mode"], bound["allow"], bound["tls"]),
         )
 
 
 @dataclass(frozen=True)
 class NetworkDefault:
-    """What new sandboxes may reach that say nothing about it themselves."""
+    """What sandboxes may reach that say nothing about it themselves."""
 
     #: Nothing if it is left to the workspace's default, and that to none at all.
     mode: Optional[NetworkMode] = None
@@ -113,11 +130,14 @@ class NetworkDefault:
     tls: Optional[str] = None
     #: Those that it sets.
     limits: NetworkLimits = field(default_factory=NetworkLimits)
+    #: Whether it is the most for all sandboxes of the workspace, whatever they say themselves.
+    binding: bool = False
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> NetworkDefault:
         policy = data.get("policy") or {}
-        return cls(policy.get("mode"), policy.get("allow", []), policy.get("tls"), data["limits"])
+        binding = data.get("binding", False)
+        return cls(policy.get("mode"), policy.get("allow", []), policy.get("tls"), data["limits"], binding)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::put;
-use sandling_engine::{NetworkChange, NetworkSettings, NetworkWish};
+use sandling_engine::{NetworkChange, NetworkWish};
 use sandling_network::policy::{Mode, Policy};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -45,10 +45,7 @@ pub(super) struct Network {
 
 impl Network {
     /// The policy that is meant, unless it says what cannot be kept. `usual` is the one of a sandbox that says nothing.
-    pub(super) fn wish(
-        self,
-        usual: impl FnOnce() -> Result<Option<Policy>, ApiError>,
-    ) -> Result<NetworkWish, ApiError> {
+    pub(super) fn wish(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkWish, ApiError> {
         if let Some(host) = self.rules.iter().find(|(_, rules)| rules.iter().any(Rule::changes)).map(|(host, _)| host) {
             return Err(unsupported(&format!(
                 "headers cannot be put into requests to {host:?} by a rule: use a secret of Sandling's own API, which \
@@ -78,7 +75,7 @@ impl Network {
             return Ok(NetworkWish { policy: Some(policy), ..NetworkWish::default() });
         }
         if listed.is_empty() && !deny.is_empty() && !self.deny_out.iter().any(|entry| is_all(entry)) {
-            let mut policy = usual()?.unwrap_or_default();
+            let mut policy = usual()?;
             policy.deny.extend(deny);
             return Ok(NetworkWish { policy: Some(policy), ..NetworkWish::default() });
         }
@@ -123,8 +120,7 @@ impl Rule {
 }
 
 /// What a sandbox may reach, as these clients read it.
-pub(super) fn view(settings: &NetworkSettings, public_ports: bool) -> Value {
-    let policy = &settings.policy;
+pub(super) fn view(policy: &Policy, public_ports: bool) -> Value {
     let mut allow: Vec<String> = policy.allow.iter().map(ToString::to_string).collect();
     if matches!(policy.mode, Mode::Open | Mode::Learn) {
         allow = vec![ALL.to_owned()];
@@ -144,7 +140,7 @@ async fn update(
 ) -> Result<StatusCode, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
     // Here nothing said is nothing allowed: the whole is replaced.
-    let policy = Some(body.value.wish(|| Ok(None))?.policy.unwrap_or_default());
+    let policy = Some(body.value.wish(|| Ok(Policy::default()))?.policy.unwrap_or_default());
     found.change_network(NetworkChange { policy, ..NetworkChange::default() }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -154,7 +150,7 @@ mod tests {
     use super::*;
 
     fn policy(body: Value) -> Result<Option<Policy>, ApiError> {
-        let usual = || Ok(Some(Policy::allow(["pypi".parse().unwrap()])));
+        let usual = || Ok(Policy::allow(["pypi".parse().unwrap()]));
         serde_json::from_value::<Network>(body).unwrap().wish(usual).map(|wish| wish.policy)
     }
 

@@ -11,7 +11,6 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use sandling_engine::access::WorkspaceName;
 use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeWish};
-use sandling_network::policy::Policy;
 use sandling_protocol::Program;
 use serde::Deserialize;
 use serde_json::Value;
@@ -163,7 +162,7 @@ impl NewSandbox {
         if self.internet == Some(false) {
             network = network.without_internet();
         }
-        let network = network.wish(|| usual_policy(app, workspace, &source.origin().0))?;
+        let network = network.wish(|| Ok(app.engine.usual_network(workspace, &source.origin().0)?.policy))?;
         let start = source.start().unwrap_or_default();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
@@ -195,15 +194,6 @@ impl NewSandbox {
             ..CreateSpec::default()
         })
     }
-}
-
-/// The policy of a sandbox that says nothing about it.
-fn usual_policy(app: &App, workspace: &str, template: &str) -> Result<Option<Policy>, ApiError> {
-    let own = app.engine.network_default(workspace, Some(template))?.policy;
-    Ok(match own {
-        Some(policy) => Some(policy),
-        None => app.engine.network_default(workspace, None)?.policy,
-    })
 }
 
 /// A span in seconds, if one is given.

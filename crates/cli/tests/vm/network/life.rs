@@ -3,43 +3,15 @@
 use std::sync::Arc;
 
 use sandling_engine::network::LimitWish;
-use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkWish, Sandbox};
+use sandling_engine::{CreateSpec, ForkSpec, NetworkWish, Sandbox};
 use sandling_network::policy::{Mode, Policy, Refusal};
 use sandling_network::{EventKind, Verdict};
 
-use super::world::{World, allow, fetch};
+use super::world::{World, allow, fetch, hold_connection, is_cut, set};
 use crate::harness::{eventually, shell, spec};
 use crate::isolated;
 
 const URL: &str = "http://example.com/";
-
-/// Leaves a process that holds a connection open, sends nothing more on it, and writes down when it is cut.
-async fn hold_connection(sandbox: &Arc<Sandbox>) {
-    let code = "import socket
-stream = socket.create_connection(('example.com', 80))
-stream.sendall(b'GET /held HTTP/1.1\\r\\nHost: example.com\\r\\n\\r\\n')
-stream.recv(4096)
-print('held', flush=True)
-try:
-    end = stream.recv(1)
-except OSError as error:
-    end = error
-open('/tmp/cut', 'w').write(repr(end))
-";
-    let line = format!(
-        "rm -f /tmp/cut /tmp/out; (setsid python3 -c \"{code}\" >/tmp/out 2>&1 &); until grep -q held /tmp/out; do sleep 0.05; done"
-    );
-    let ran = shell(sandbox, &line).await;
-    assert_eq!(ran.exit.code, 0, "{}", ran.stderr);
-}
-
-async fn is_cut(sandbox: &Arc<Sandbox>) -> bool {
-    shell(sandbox, "for i in $(seq 200); do [ -s /tmp/cut ] && exit 0; sleep 0.05; done; exit 1").await.exit.code == 0
-}
-
-async fn set(sandbox: &Sandbox, policy: Policy) {
-    sandbox.change_network(NetworkChange { policy: Some(policy), ..NetworkChange::default() }).await.unwrap();
-}
 
 /// Whether a server that takes everything got so many bytes.
 async fn send(sandbox: &Arc<Sandbox>, bytes: usize) -> bool {

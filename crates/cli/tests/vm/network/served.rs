@@ -245,4 +245,40 @@ isolated! {
         ok(home, &["rm", "--all"]).await;
         server.kill().await.unwrap();
     }
+
+    async fn a_default_is_followed_and_binds_also_after_the_server_was_killed() {
+        let (_log, home) = furnished().await;
+        let (mut server, _said) = serve(&home).await;
+        let follows = ok(&home, &["create", "--ttl", "10m"]).await;
+        let open = ok(&home, &["create", "--network", "open", "--ttl", "10m"]).await;
+        let home = &home;
+        let reached = |id: String| async move { (fetch(home, &id, "example.com").await, fetch(home, &id, "other.com").await) };
+        let both = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        ok(home, &["network", "--default", "--allow", "example.com"]).await;
+        assert_eq!(reached(follows.clone()).await, both("200", "000"));
+        assert_eq!(reached(open.clone()).await, both("200", "200"));
+        assert!(ok(home, &["network", &follows]).await.contains("allow (TLS sealed), as its workspace's default"));
+
+        assert!(ok(home, &["network", "--default", "--binding"]).await.contains("binding"));
+        assert_eq!(reached(open.clone()).await, both("200", "000"));
+        let shown = ok(home, &["network", &open]).await;
+        assert!(shown.contains("at most   allow (TLS sealed): example.com"), "{shown}");
+        assert!(shown.contains("the workspace's policy does not allow it"), "{shown}");
+
+        server.kill().await.unwrap();
+        let (mut server, _said) = serve(home).await;
+        assert_eq!((reached(follows.clone()).await, reached(open.clone()).await), (both("200", "000"), both("200", "000")));
+        ok(home, &["network", "--default", "--allow", "other.com"]).await;
+        assert_eq!((reached(follows.clone()).await, reached(open.clone()).await), (both("000", "200"), both("000", "200")));
+        ok(home, &["network", "--default", "--binding=false"]).await;
+        assert_eq!(reached(open.clone()).await, both("200", "200"));
+        assert!(ok(home, &["network", &open, "--clear"]).await.contains("as its workspace's default"));
+        assert_eq!(reached(open.clone()).await, both("000", "200"));
+
+        ok(home, &["network", "--default", "--clear"]).await;
+        assert_eq!(reached(follows.clone()).await, both("000", "000"));
+        assert!(refused(home, &["network", "--default", "--binding"]).await.contains("there is no policy that could bind"));
+        ok(home, &["rm", "--all"]).await;
+        server.kill().await.unwrap();
+    }
 }

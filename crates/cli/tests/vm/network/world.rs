@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use sandling_engine::{CreateSpec, Engine, EngineConfig, NetworkConfig, NetworkWish, Sandbox};
+use sandling_engine::{CreateSpec, Engine, EngineConfig, NetworkChange, NetworkConfig, NetworkWish, Sandbox};
 use sandling_network::policy::Policy;
 use tempfile::TempDir;
 
@@ -101,4 +101,32 @@ pub fn allow(entries: &[&str]) -> Policy {
 /// The status of a request from inside, or `000` if there was no answer.
 pub async fn fetch(sandbox: &Arc<Sandbox>, url: &str) -> String {
     shell(sandbox, &format!("curl -s -m 30 -o /dev/null -w '%{{http_code}}' '{url}'")).await.stdout
+}
+
+/// Leaves a process that holds a connection open, sends nothing more on it, and writes down when it is cut.
+pub async fn hold_connection(sandbox: &Arc<Sandbox>) {
+    let code = "import socket
+stream = socket.create_connection(('example.com', 80))
+stream.sendall(b'GET /held HTTP/1.1\\r\\nHost: example.com\\r\\n\\r\\n')
+stream.recv(4096)
+print('held', flush=True)
+try:
+    end = stream.recv(1)
+except OSError as error:
+    end = error
+open('/tmp/cut', 'w').write(repr(end))
+";
+    let line = format!(
+        "rm -f /tmp/cut /tmp/out; (setsid python3 -c \"{code}\" >/tmp/out 2>&1 &); until grep -q held /tmp/out; do sleep 0.05; done"
+    );
+    let ran = shell(sandbox, &line).await;
+    assert_eq!(ran.exit.code, 0, "{}", ran.stderr);
+}
+
+pub async fn is_cut(sandbox: &Arc<Sandbox>) -> bool {
+    shell(sandbox, "for i in $(seq 200); do [ -s /tmp/cut ] && exit 0; sleep 0.05; done; exit 1").await.exit.code == 0
+}
+
+pub async fn set(sandbox: &Sandbox, policy: Policy) {
+    sandbox.change_network(NetworkChange { policy: Some(policy), ..NetworkChange::default() }).await.unwrap();
 }

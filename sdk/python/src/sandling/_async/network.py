@@ -1,4 +1,4 @@
-"""The network of a sandbox, and what new ones have."""
+"""The network of a sandbox, and what those have that say nothing."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ class AsyncSandboxNetwork:
         """Takes it all away: it reaches nothing but its group."""
         return await self.set(mode="deny")
 
+    async def clear(self) -> Network:
+        """Forgets its own policy and limits: it follows its template's default again, then its workspace's."""
+        await self._sandbox._request("DELETE", "/network")
+        return await self.get()
+
     async def usage(self) -> NetworkUsage:
         """What went through its gateway."""
         return (await self.get()).usage
@@ -61,10 +66,10 @@ class AsyncSandboxNetwork:
 
 
 class AsyncNetworkDefaults:
-    """``client.network``: what the workspace's new sandboxes may reach that say nothing about it themselves.
+    """``client.network``: what the workspace's sandboxes may reach that say nothing about it themselves.
 
-    With ``template``, those of one template, which comes first. Changes need a token of the scope ``admin``, and touch
-    no sandbox that there is.
+    With ``template``, those of one template, which comes first. Changes need a token of the scope ``admin``, and hold
+    at once, also for sandboxes that run and their open connections.
     """
 
     def __init__(self, client: AsyncClient) -> None:
@@ -73,10 +78,19 @@ class AsyncNetworkDefaults:
     async def get(self, *, template: Optional[str] = None) -> NetworkDefault:
         return NetworkDefault.from_wire(await self._client._transport.request("GET", _path(template)))
 
-    async def set(self, *, template: Optional[str] = None, **options: Unpack[NetworkOptions]) -> NetworkDefault:
-        """Changes what is given; a default gives neither secrets nor a group."""
+    async def set(
+        self,
+        *,
+        template: Optional[str] = None,
+        binding: Optional[bool] = None,
+        **options: Unpack[NetworkOptions],
+    ) -> NetworkDefault:
+        """Changes what is given; a default gives neither secrets nor a group.
+
+        With ``binding`` a workspace's is the most that any of its sandboxes may reach and use, whatever they say.
+        """
         refuse_unknown(options, NetworkOptions, "set")
-        body: Dict[str, object] = network_body(options)
+        body: Dict[str, object] = network_body({**options, "binding": binding})
         return NetworkDefault.from_wire(await self._client._transport.request("PUT", _path(template), body=body))
 
     async def clear(self, *, template: Optional[str] = None) -> None:

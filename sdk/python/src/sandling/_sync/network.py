@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""The network of a sandbox, and what new ones have."""
+"""The network of a sandbox, and what those have that say nothing."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ class SandboxNetwork:
         """Takes it all away: it reaches nothing but its group."""
         return self.set(mode="deny")
 
+    def clear(self) -> Network:
+        """Forgets its own policy and limits: it follows its template's default again, then its workspace's."""
+        self._sandbox._request("DELETE", "/network")
+        return self.get()
+
     def usage(self) -> NetworkUsage:
         """What went through its gateway."""
         return (self.get()).usage
@@ -62,10 +67,10 @@ class SandboxNetwork:
 
 
 class NetworkDefaults:
-    """``client.network``: what the workspace's new sandboxes may reach that say nothing about it themselves.
+    """``client.network``: what the workspace's sandboxes may reach that say nothing about it themselves.
 
-    With ``template``, those of one template, which comes first. Changes need a token of the scope ``admin``, and touch
-    no sandbox that there is.
+    With ``template``, those of one template, which comes first. Changes need a token of the scope ``admin``, and hold
+    at once, also for sandboxes that run and their open connections.
     """
 
     def __init__(self, client: Client) -> None:
@@ -74,10 +79,19 @@ class NetworkDefaults:
     def get(self, *, template: Optional[str] = None) -> NetworkDefault:
         return NetworkDefault.from_wire(self._client._transport.request("GET", _path(template)))
 
-    def set(self, *, template: Optional[str] = None, **options: Unpack[NetworkOptions]) -> NetworkDefault:
-        """Changes what is given; a default gives neither secrets nor a group."""
+    def set(
+        self,
+        *,
+        template: Optional[str] = None,
+        binding: Optional[bool] = None,
+        **options: Unpack[NetworkOptions],
+    ) -> NetworkDefault:
+        """Changes what is given; a default gives neither secrets nor a group.
+
+        With ``binding`` a workspace's is the most that any of its sandboxes may reach and use, whatever they say.
+        """
         refuse_unknown(options, NetworkOptions, "set")
-        body: Dict[str, object] = network_body(options)
+        body: Dict[str, object] = network_body({**options, "binding": binding})
         return NetworkDefault.from_wire(self._client._transport.request("PUT", _path(template), body=body))
 
     def clear(self, *, template: Optional[str] = None) -> None:
