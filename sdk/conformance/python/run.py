@@ -35,8 +35,11 @@ class Runner:
         self._client_class = getattr(sandling, f"{prefix}Client")
         self.sandbox_class = getattr(sandling, f"{prefix}Sandbox")
         self.volume_class = getattr(sandling, f"{prefix}Volume")
+        self.pool_class = getattr(sandling, f"{prefix}SandboxPool")
         self.context_class = getattr(sandling, f"{prefix}CodeContext")
         self.client = self._client_class()
+        #: The pools that lent machines, and their audits.
+        self.lent: Dict[str, Any] = {}
         self._shared: Any = None
 
     def client_with(self, api_key: str) -> Any:

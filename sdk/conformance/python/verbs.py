@@ -14,6 +14,8 @@ from typing import Any, Awaitable, Callable, Dict, List
 
 import httpx
 
+from sandling import AuditLog, AuditRecord
+
 Verb = Callable[..., Awaitable[Any]]
 VERBS: Dict[str, Verb] = {}
 PORT_WITHIN = 60.0
@@ -208,6 +210,26 @@ async def snapshot_volume(runner: Any, client: Any, name: str, copy: str) -> Any
 @verb("network.follow")
 async def follow_network(_: Any, sandbox: Any, name: str) -> Any:
     return plain(await first(sandbox.network.follow_events(tail=100), lambda event: event.name == name))
+
+
+@verb("pool.lend")
+async def lend(runner: Any, client: Any, actor: str) -> Any:
+    """A machine of a pool of its own."""
+    records: List[AuditRecord] = []
+    pool = runner.pool_class(1, "base", ttl_seconds=600, client=client, audit=AuditLog(records.append))
+    await settle(pool.start())
+    sandbox = await settle(pool.acquire(60, actor=actor))
+    runner.lent[sandbox.id] = pool, records
+    return sandbox
+
+
+@verb("pool.records")
+async def records_of(runner: Any, sandbox: Any) -> Any:
+    """Gives the machine back, and what is known about it then."""
+    pool, records = runner.lent.pop(sandbox.id)
+    await settle(pool.release(sandbox))
+    await settle(pool.close())
+    return plain(records)
 
 
 async def _streamed(stream: Any) -> Any:

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client, Sandbox, Volume } from "sandling";
+import { AuditLog, Client, Sandbox, SandboxPool, Volume } from "sandling";
 
 import { camel } from "./match.mjs";
 
@@ -69,6 +69,9 @@ async function inScratch(work) {
   }
 }
 
+/** The pools that lent machines, and their audits. */
+const lent = new Map();
+
 const otherwise = (client, apiKey) => (apiKey ? new Client({ apiKey }) : client);
 
 const ofTheServer = {
@@ -108,6 +111,20 @@ const ofTheServer = {
   "secrets.set": (client, { name, value, hosts }) => client.secrets.set(name, value, { hosts }),
   "secrets.list": (client) => client.secrets.list(),
   "secrets.remove": (client, { name }) => client.secrets.remove(name),
+  "pool.lend": async (client, { actor }) => {
+    const records = [];
+    const audit = new AuditLog((record) => records.push(record));
+    const pool = new SandboxPool({ size: 1, template: "base", ttlSeconds: 600, audit }, client).start();
+    const sandbox = await pool.acquire({ timeoutSeconds: 60, actor });
+    lent.set(sandbox.id, { pool, records });
+    return sandbox;
+  },
+  "pool.records": async (sandbox) => {
+    const { pool, records } = lent.get(sandbox.id);
+    await pool.release(sandbox);
+    await pool.close();
+    return records;
+  },
   "network_default.get": (client, of) => client.network.get(of),
   "network_default.set": (client, { template, ...given }) => client.network.set(options(given), { template }),
   "network_default.clear": (client, of) => client.network.clear(of),

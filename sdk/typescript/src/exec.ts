@@ -64,6 +64,10 @@ export class ExecStream implements AsyncIterable<Chunk> {
     return this.#result;
   }
 
+  get exitCode(): number {
+    return this.result.exitCode;
+  }
+
   /** Reads the rest. */
   async wait(listeners: Listeners = {}): Promise<ExecResult> {
     for await (const { stream, text } of this) {

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from .agents import AgentEvent, AgentResult, Attempt, BestOf, Budget
     from .audit import AuditLog, AuditRecord
     from .errors import (
-        APIConnectionError,
         AuthError,
         BadRequestError,
         CapacityError,
@@ -59,13 +58,14 @@ if TYPE_CHECKING:
         LimitError,
         ModelError,
         NotFoundError,
-        PandastackError,
         RequestTimeout,
         SandboxTimeout,
         SandlingError,
         ServerError,
         TemplateBuildError,
     )
+    from .errors import ConnectionError as APIConnectionError
+    from .errors import SandlingError as PandastackError
     from .execution import ExecutionConfig, PoolStatus, RunReport
     from .exploring import BranchOutcome, Candidate, ExploreResult
     from .models import (
@@ -131,7 +131,6 @@ _HOMES = {
     "agents": ["AgentEvent", "AgentResult", "Attempt", "BestOf", "Budget"],
     "audit": ["AuditLog", "AuditRecord"],
     "errors": [
-        "APIConnectionError",
         "AuthError",
         "BadRequestError",
         "CapacityError",
@@ -146,7 +145,6 @@ _HOMES = {
         "LimitError",
         "ModelError",
         "NotFoundError",
-        "PandastackError",
         "RequestTimeout",
         "SandboxTimeout",
         "SandlingError",
@@ -192,8 +190,12 @@ _HOMES = {
     "retry": ["CreateRetryEvent"],
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
-#: Names that are something else in their own module.
-_RENAMED = {"async_explore": ("_async.explore", "explore")}
+#: Names that are something else in their own module; those of errors are what PandaStack's client calls them.
+_RENAMED = {
+    "APIConnectionError": ("errors", "ConnectionError"),
+    "PandastackError": ("errors", "SandlingError"),
+    "async_explore": ("_async.explore", "explore"),
+}
 
 __all__ = ["__version__", *sorted([*_MODULE_OF, *_RENAMED])]
 

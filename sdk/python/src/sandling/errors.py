@@ -140,10 +140,6 @@ class ExploreError(SandlingError):
         self.outcomes = outcomes
 
 
-#: What PandaStack's client calls them.
-PandastackError = SandlingError
-APIConnectionError = ConnectionError
-
 _BY_STATUS: Mapping[int, Type[SandlingError]] = {
     401: AuthError,
     403: ForbiddenError,
