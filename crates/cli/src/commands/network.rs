@@ -62,6 +62,7 @@ struct Decision {
     name: Option<String>,
     address: Option<String>,
     port: Option<u16>,
+    udp: bool,
     verdict: String,
     reason: Option<String>,
     sent_bytes: u64,
@@ -219,7 +220,8 @@ async fn follow(client: &Client, id: &str, options: &Network) -> anyhow::Result<
 }
 
 fn target(event: &Decision) -> String {
-    let port = event.port.map(|port| format!(":{port}")).unwrap_or_default();
+    let over = if event.udp { "/udp" } else { "" };
+    let port = event.port.map(|port| format!(":{port}{over}")).unwrap_or_default();
     match (&event.name, &event.address) {
         (Some(name), Some(address)) => format!("{name} ({address}{port})"),
         (Some(name), None) => format!("{name}{port}"),
