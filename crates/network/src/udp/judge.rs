@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_passes_that_a_connection_may_not(bits: u32, port: u16, mode in 0..3, entry in "[ab]\\.com(:[1-9][0-9]?)?") {
+        fn nothing_passes_that_a_connection_may_not(bits: u32, port: u16, mode in 0usize..3, entry in "[ab]\\.com(:[1-9][0-9]?)?") {
             let mode = [Mode::Deny, Mode::Allow, Mode::Open][mode];
             let rules = rules(Policy { mode, ..Policy::allow([entry.parse().unwrap()]) });
             let (to, pinned) = (Ipv4Addr::from(bits), names(&["a.com"]));
