@@ -32,6 +32,9 @@ pub struct Event {
     pub address: Option<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// Whether it is about datagrams rather than a connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub udp: bool,
     pub verdict: Verdict,
     /// Bytes from and to the guest; known when a connection closes.
     #[serde(default)]
@@ -49,17 +52,17 @@ pub struct Event {
 pub enum EventKind {
     /// A name was asked for.
     Dns,
-    /// A connection was asked for.
+    /// A connection was asked for, or a datagram sent that belongs to no exchange yet.
     Connect,
-    /// A peer of its group asked for a connection to it.
+    /// A peer of its group asked for a connection to it, or sent it a datagram.
     Accept,
     /// A connection showed its name, or failed to.
     Name,
     /// An HTTP request was read.
     Request,
-    /// A connection ended.
+    /// A connection ended, or an exchange of datagrams.
     Close,
-    /// Something other than TCP was sent to somebody, or a frame that cannot be taken.
+    /// Something other than TCP and UDP was sent to somebody, or a frame that cannot be taken.
     Packet,
 }
 
@@ -98,6 +101,7 @@ impl Event {
             name: None,
             address: None,
             port: None,
+            udp: false,
             verdict,
             bytes_out: 0,
             bytes_in: 0,
@@ -115,6 +119,12 @@ impl Event {
     pub fn at_address(mut self, address: impl Into<IpAddr>, port: Option<u16>) -> Event {
         self.address = Some(address.into());
         self.port = port;
+        self
+    }
+
+    /// The same, about datagrams.
+    pub fn of_datagrams(mut self) -> Event {
+        self.udp = true;
         self
     }
 }

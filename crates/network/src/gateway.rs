@@ -22,6 +22,7 @@ use crate::secret::SecretSet;
 use crate::shared::{Meters, Shared};
 use crate::tcp::{Flow, Table, hang_up};
 use crate::tls::{Interceptor, RootsError};
+use crate::udp::{self, Exchanges};
 
 /// One sandbox's gateway.
 pub struct Gateway;
@@ -88,6 +89,7 @@ fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<I
         pins: Pins::restored(&config.pins),
         dns: DnsServer::new(config.resolver, &config.limits),
         table: Table::default(),
+        exchanges: Exchanges::default(),
         rules: watch::Sender::new(Arc::new(rules)),
         secrets: watch::Sender::new(Arc::new(config.secrets)),
         interceptor: RwLock::new(interceptor),
@@ -129,6 +131,7 @@ impl GatewayHandle {
         self.shared.peers.set(peers);
         self.shared.judge_again();
         hang_up(&self.shared);
+        udp::hang_up(&self.shared);
     }
 
     /// Opens TLS with this from now on, where it has to be opened.
@@ -146,7 +149,7 @@ impl GatewayHandle {
     /// What was counted.
     pub fn stats(&self) -> Stats {
         let mut stats = self.shared.journal.counters.read();
-        stats.connections_open = self.shared.table.count().0 as u64;
+        stats.connections_open = self.shared.open() as u64;
         stats
     }
 
@@ -167,12 +170,12 @@ impl GatewayHandle {
 
     /// Resets all connections: the guest was put back to an earlier moment and does not know them.
     pub fn reset_connections(&self) {
-        self.shared.table.reset();
+        self.shared.reset();
     }
 
     /// Ends the gateway, and resets its connections while the guest can still hear it.
     pub async fn stop(mut self) {
-        self.shared.table.reset();
+        self.shared.reset();
         self.tasks.shutdown().await;
     }
 
@@ -183,7 +186,7 @@ impl GatewayHandle {
 
 impl Drop for GatewayHandle {
     fn drop(&mut self) {
-        self.shared.table.reset();
+        self.shared.reset();
         self.shared.link.unbind();
     }
 }

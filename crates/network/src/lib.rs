@@ -1,12 +1,14 @@
 //! One sandbox's gateway: the guest's network card ends here.
 //!
 //! Frames arrive on a Unix datagram socket, one each. ARP, DHCP, ping and DNS are answered; TCP connections end here
-//! and others begin on the host, if the policy allows the address they go to and the name they show; all else is
-//! refused. There is no device, no route and no firewall rule on the host, so nothing to forget.
+//! and others begin on the host, if the policy allows the address they go to and the name they show; datagrams are
+//! passed on if it allows their address and port; all else is refused. There is no device, no route and no firewall
+//! rule on the host, so nothing to forget.
 //!
 //! ```text
 //! machine ──frames──▶ link ─▶ receive ─▶ frame ─┬─ ARP, DHCP, ping: answered
 //!                                               ├─ dns ──▶ resolver, pins
+//!                                               ├─ udp ──▶ policy ─▶ exchange ─▶ host socket
 //!                                               └─ tcp ──▶ policy ─▶ session ─▶ host socket
 //!                                                                      ├─ tls (opened for secrets)
 //!                                                                      └─ http (each request's host)
@@ -34,6 +36,7 @@ mod shared;
 mod tcp;
 mod tls;
 mod totals;
+mod udp;
 
 pub use config::{Cable, GatewayConfig, Interception};
 pub use dns::{Pin, ResolveError, Resolved, Resolver, SystemResolver};
@@ -52,6 +55,7 @@ pub use totals::Totals;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::dns::{Answer, read as read_dns};
-    pub use crate::frame::{Inbound, lease, read as read_frame, reset, unreachable};
+    pub use crate::frame::{Inbound, lease, read as read_frame, reset, udp, unreachable};
     pub use crate::tls::Hello;
+    pub use crate::udp::is_quic;
 }

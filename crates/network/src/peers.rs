@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use futures_util::future::BoxFuture;
 use ipnet::Ipv4Net;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixDatagram;
 
 use crate::gateway::GatewayHandle;
 use crate::name::HostName;
 use crate::shared::Shared;
 use crate::tcp::dial;
+use crate::udp;
 
 /// A connection into another sandbox.
 pub type PeerStream = Box<dyn PeerIo>;
@@ -32,6 +34,9 @@ pub trait Peers: Send + Sync + 'static {
 
     /// Connects to `port` of the peer of this name.
     fn connect<'a>(&'a self, name: &'a HostName, port: u16) -> BoxFuture<'a, io::Result<PeerStream>>;
+
+    /// What is sent here goes to `port` of the peer of this name, each datagram for itself, and its answers come out.
+    fn datagrams(&self, name: &HostName, port: u16) -> io::Result<UnixDatagram>;
 }
 
 /// The addresses that stand for peers, given out as names are asked for.
@@ -110,6 +115,14 @@ impl PeerNames {
             _ => Err(ErrorKind::HostUnreachable.into()),
         }
     }
+
+    /// The same for datagrams.
+    pub fn datagrams(&self, peer: &Peer, port: u16) -> io::Result<UnixDatagram> {
+        match self.among() {
+            Among { peers: Some(peers), epoch } if epoch == peer.epoch => peers.datagrams(&peer.name, port),
+            _ => Err(ErrorKind::HostUnreachable.into()),
+        }
+    }
 }
 
 /// A named group of sandboxes on this host.
@@ -167,6 +180,11 @@ impl Member {
     pub fn new(group: Arc<Group>, own: HostName) -> Arc<Member> {
         Arc::new(Member { group, own })
     }
+
+    /// Whether it is still the one of this name: whoever left may have reset its connections before there was another.
+    fn has_still(&self, name: &HostName, member: &Arc<Shared>) -> bool {
+        self.group.member(name).is_some_and(|now| Arc::ptr_eq(&now, member))
+    }
 }
 
 impl Peers for Member {
@@ -178,11 +196,19 @@ impl Peers for Member {
         Box::pin(async move {
             let member = self.group.member(name).ok_or(ErrorKind::HostUnreachable)?;
             let stream = dial(&member, port, &self.own).await?;
-            // Whoever left meanwhile may have reset its connections before there was this one.
-            if !self.group.member(name).is_some_and(|now| Arc::ptr_eq(&now, &member)) {
+            if !self.has_still(name, &member) {
                 return Err(ErrorKind::HostUnreachable.into());
             }
             Ok(Box::new(stream) as PeerStream)
         })
+    }
+
+    fn datagrams(&self, name: &HostName, port: u16) -> io::Result<UnixDatagram> {
+        let member = self.group.member(name).ok_or(ErrorKind::HostUnreachable)?;
+        let end = udp::dial(&member, port, &self.own)?;
+        if !self.has_still(name, &member) {
+            return Err(ErrorKind::HostUnreachable.into());
+        }
+        Ok(end)
     }
 }

@@ -28,8 +28,13 @@ impl Bucket {
 
     /// Takes `amount` if it is there.
     pub fn take(&mut self, amount: f64) -> bool {
+        self.take_within(amount, Duration::ZERO)
+    }
+
+    /// Takes `amount` if it is there, or would be after no more than `wait`.
+    pub fn take_within(&mut self, amount: f64, wait: Duration) -> bool {
         self.fill();
-        let enough = self.tokens >= amount;
+        let enough = self.tokens + self.per_second * wait.as_secs_f64() >= amount;
         if enough {
             self.tokens -= amount;
         }
@@ -75,6 +80,14 @@ mod tests {
         assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 2);
         bucket.change(10.0, 100.0);
         assert!(!bucket.take(1.0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_taken_ahead_is_not_there_later() {
+        let (mut bucket, wait) = (Bucket::new(10.0, 3.0), Duration::from_millis(200));
+        assert_eq!((0..9).filter(|_| bucket.take_within(1.0, wait)).count(), 5);
+        tokio::time::advance(wait).await;
+        assert!(!bucket.take(1.0) && bucket.take_within(1.0, wait));
     }
 
     #[tokio::test(start_paused = true)]

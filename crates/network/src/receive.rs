@@ -4,7 +4,6 @@
 //! read more slowly the more it sends, so that it costs nobody else anything.
 
 use std::io::ErrorKind;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::frame::{self, Inbound};
 use crate::policy::{Range, Refusal};
 use crate::rate::Bucket;
 use crate::shared::Shared;
-use crate::tcp;
+use crate::{tcp, udp};
 
 /// Frames between two looks at what else there is to do.
 const AT_ONCE: usize = 64;
@@ -77,6 +76,7 @@ impl Receiver {
         let shared = &self.shared;
         match frame::read(&shared.ends, bytes) {
             Inbound::Tcp { segment, packet } => return tcp::segment(shared, segment, packet),
+            Inbound::Udp(datagram) => return udp::datagram(shared, &datagram),
             Inbound::Dns { from_port, message } => self.question(from_port, message),
             Inbound::WhoIsGateway => self.send(frame::arp_reply(&shared.ends)),
             Inbound::Echo { ident, sequence, data } => {
@@ -115,9 +115,10 @@ impl Receiver {
         };
         let (shared, message) = (self.shared.clone(), message.to_vec());
         tokio::spawn(async move {
-            let guest: Ipv4Addr = shared.ends.guest_address;
             if let Some(answer) = shared.dns.answer(&shared, &message).await {
-                let bytes = frame::udp(&shared.ends, 53, guest, from_port, &answer);
+                let ends = &shared.ends;
+                let (own, guest) = ((ends.gateway_address, 53), (ends.guest_address, from_port));
+                let bytes = frame::udp(ends, own, guest, &answer);
                 shared.link.send(bytes, &shared.journal.counters);
             }
             drop(place);

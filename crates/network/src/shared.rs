@@ -15,11 +15,17 @@ use crate::limits::Limits;
 use crate::link::Link;
 use crate::name::HostName;
 use crate::peers::PeerNames;
-use crate::policy::{Learned, Mode, Rules, Shown};
+use crate::policy::{Learned, Mode, Refusal, Rules, Shown};
 use crate::rate::Bucket;
 use crate::secret::SecretSet;
 use crate::tcp::{Destination, Table};
 use crate::tls::Interceptor;
+use crate::udp::Exchanges;
+
+/// How far ahead of the bandwidth datagrams may be: as long as a network would let them wait in line.
+const AHEAD: Duration = Duration::from_millis(100);
+/// What a datagram takes of the bandwidth besides its bytes: else empty ones would be for nothing.
+const HEADERS: u64 = 28;
 
 /// What all tasks of one gateway share.
 pub(crate) struct Shared {
@@ -30,6 +36,7 @@ pub(crate) struct Shared {
     pub pins: Pins,
     pub dns: DnsServer,
     pub table: Table,
+    pub exchanges: Exchanges,
     pub rules: watch::Sender<Arc<Rules>>,
     pub secrets: watch::Sender<Arc<SecretSet>>,
     pub interceptor: RwLock<Option<Arc<Interceptor>>>,
@@ -79,6 +86,17 @@ impl Shared {
         }
     }
 
+    /// How many connections and exchanges of datagrams there are.
+    pub fn open(&self) -> usize {
+        self.table.count().0 + self.exchanges.count()
+    }
+
+    /// Ends all of them.
+    pub fn reset(&self) {
+        self.table.reset();
+        self.exchanges.reset();
+    }
+
     /// Lets all open connections be judged again.
     pub fn judge_again(&self) {
         self.rules.send_modify(|_| {});
@@ -124,6 +142,22 @@ impl Meters {
     /// Counts bytes to the guest; answers how long to wait.
     pub fn inward(&self, bytes: u64) -> Duration {
         owe(&self.inward, bytes)
+    }
+
+    /// Counts a datagram from the guest if it may pass now; else it is lost. Refused if there were too many bytes in all.
+    pub fn datagram_outward(&self, bytes: u64) -> Result<bool, Refusal> {
+        let mut bucket = self.outward.lock().unwrap_or_else(PoisonError::into_inner);
+        if !bucket.take_within((bytes + HEADERS) as f64, AHEAD) {
+            return Ok(false);
+        }
+        drop(bucket);
+        let total = self.bytes_out.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if total <= self.most_bytes_out.load(Ordering::Relaxed) { Ok(true) } else { Err(Refusal::BytesOut) }
+    }
+
+    /// Counts a datagram to the guest; answers how long to wait.
+    pub fn datagram_inward(&self, bytes: u64) -> Duration {
+        self.inward(bytes + HEADERS)
     }
 
     /// Whether another connection may be opened now.

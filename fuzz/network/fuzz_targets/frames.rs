@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sandling_network::Ends;
-use sandling_network::fuzzing::{Inbound, lease, read_frame, reset, unreachable};
+use sandling_network::fuzzing::{Inbound, is_quic, lease, read_frame, reset, udp, unreachable};
 
 fuzz_target!(|data: &[u8]| {
     let ends = Ends::default();
@@ -18,6 +18,13 @@ fuzz_target!(|data: &[u8]| {
             Inbound::Dhcp(message) => drop(lease(&ends, message)),
             Inbound::Tcp { packet, .. } => drop(reset(&ends, packet)),
             Inbound::Refused { packet: Some(packet), .. } => drop(unreachable(&ends, packet)),
+            Inbound::Udp(datagram) => {
+                is_quic(datagram.data);
+                assert!(unreachable(&ends, datagram.packet).is_some(), "the guest can always be told");
+                // As an answer of the same size would be.
+                let (from, to) = ((datagram.to, datagram.to_port), (ends.guest_address, datagram.from_port));
+                drop(udp(&ends, from, to, datagram.data));
+            }
             _ => {}
         }
     }

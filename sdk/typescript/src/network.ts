@@ -113,6 +113,8 @@ export interface NetworkEvent {
   name?: string | null;
   address?: string | null;
   port?: number | null;
+  /** Whether it is about datagrams rather than a connection. */
+  udp: boolean;
   /** Why it was refused or failed, for people. */
   reason?: string | null;
   /** The same for programs. */

@@ -17,6 +17,8 @@ pub struct NetworkEventView {
     name: Option<String>,
     address: Option<String>,
     port: Option<u16>,
+    /// Whether it is about datagrams rather than a connection.
+    udp: bool,
     verdict: VerdictName,
     /// Why it was refused, or why it failed, for people.
     reason: Option<String>,
@@ -73,6 +75,7 @@ impl From<NetworkEvent> for NetworkEventView {
             name: event.name.map(|name| name.to_string()),
             address: event.address.map(|address| address.to_string()),
             port: event.port,
+            udp: event.udp,
             verdict,
             reason,
             code,

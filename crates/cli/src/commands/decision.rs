@@ -10,6 +10,7 @@ pub struct Decision {
     name: Option<String>,
     address: Option<String>,
     port: Option<u16>,
+    udp: bool,
     pub verdict: String,
     reason: Option<String>,
     sent_bytes: u64,
@@ -19,7 +20,8 @@ pub struct Decision {
 impl Decision {
     /// What it was about.
     pub fn target(&self) -> String {
-        let port = self.port.map(|port| format!(":{port}")).unwrap_or_default();
+        let over = if self.udp { "/udp" } else { "" };
+        let port = self.port.map(|port| format!(":{port}{over}")).unwrap_or_default();
         match (&self.name, &self.address) {
             (Some(name), Some(address)) => format!("{name} ({address}{port})"),
             (Some(name), None) => format!("{name}{port}"),

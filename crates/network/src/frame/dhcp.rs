@@ -33,7 +33,7 @@ pub fn lease(ends: &Ends, message: &[u8]) -> Option<Vec<u8>> {
     let reply = answer(ends, &asked, message_type, &options);
     let mut bytes = vec![0; reply.buffer_len()];
     reply.emit(&mut DhcpPacket::new_unchecked(&mut bytes)).ok()?;
-    Some(udp(ends, SERVER, Ipv4Addr::BROADCAST, CLIENT, &bytes))
+    Some(udp(ends, (ends.gateway_address, SERVER), (Ipv4Addr::BROADCAST, CLIENT), &bytes))
 }
 
 fn answer<'a>(

@@ -7,5 +7,7 @@ mod write;
 
 pub use dhcp::lease;
 pub use ends::{Ends, MacAddress};
-pub use read::{Dropped, Inbound, Segment, read};
-pub use write::{ETHERNET_HEADER, arp_reply, echo_reply, encapsulate, probes, reset, udp, unreachable};
+pub use read::{Datagram, Dropped, Inbound, Segment, read};
+pub use write::{
+    ETHERNET_HEADER, UDP_HEADERS, arp_reply, echo_reply, encapsulate, nobody_there, probes, reset, udp, unreachable,
+};

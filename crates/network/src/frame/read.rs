@@ -33,6 +33,8 @@ pub enum Inbound<'a> {
     Echo { ident: u16, sequence: u16, data: &'a [u8] },
     /// A TCP segment, with its IPv4 header. Its checksum is not yet verified.
     Tcp { segment: Segment, packet: &'a [u8] },
+    /// A datagram to somebody.
+    Udp(Datagram<'a>),
     /// Something that is never carried. `packet` is the IPv4 packet, if the guest can be told.
     Refused { to: IpAddr, port: Option<u16>, why: Refusal, packet: Option<&'a [u8]> },
     /// What every system says on a new network: neighbours and routers sought, groups joined.
@@ -59,6 +61,17 @@ pub struct Segment {
     /// It asks for a new connection: SYN and nothing else.
     pub opens: bool,
     pub resets: bool,
+}
+
+/// A datagram, and its ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    pub from_port: u16,
+    pub to: Ipv4Addr,
+    pub to_port: u16,
+    pub data: &'a [u8],
+    /// All of it, with its IPv4 header.
+    pub packet: &'a [u8],
 }
 
 /// Reads a frame that the guest sent.
@@ -171,8 +184,11 @@ fn datagram<'a>(ends: &Ends, packet: &Ipv4Packet<&'a [u8]>, whole: &'a [u8]) -> 
         DHCP_SERVER if to_gateway || to.is_broadcast() => Inbound::Dhcp(udp.payload()),
         DNS if to_gateway => Inbound::Dns { from_port: udp.src_port(), message: udp.payload() },
         _ if to.is_broadcast() || to.is_multicast() || to == ends.network().broadcast() => Inbound::Chatter,
-        port if crate::policy::is_dns_port(port) => refused(packet, Some(port), Refusal::OtherDnsServer, whole),
-        port => refused(packet, Some(port), Refusal::Udp, whole),
+        0 => Inbound::Dropped(Dropped::Malformed),
+        _ if udp.src_port() == 0 => Inbound::Dropped(Dropped::Malformed),
+        to_port => {
+            Inbound::Udp(Datagram { from_port: udp.src_port(), to, to_port, data: udp.payload(), packet: whole })
+        }
     }
 }
 
@@ -217,7 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::frame::{reset, unreachable};
+    use crate::frame::{reset, udp, unreachable};
 
     /// A frame from the guest to the gateway, with an IPv4 header that is right but for what is asked for.
     fn ipv4_frame(ends: &Ends, from: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
@@ -243,9 +259,30 @@ mod tests {
                 match read(&ends, bytes) {
                     Inbound::Tcp { packet, .. } => drop(reset(&ends, packet)),
                     Inbound::Refused { packet: Some(packet), .. } => drop(unreachable(&ends, packet)),
+                    Inbound::Udp(datagram) => {
+                        prop_assert!(datagram.data.len() + 8 <= datagram.packet.len() - 20);
+                        prop_assert!(unreachable(&ends, datagram.packet).is_some());
+                    }
                     _ => {}
                 }
             }
+        }
+
+        #[test]
+        fn a_datagram_survives_its_frame(
+            from in 1u16..,
+            port in 1u16..,
+            to: u32,
+            data in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let (ends, to) = (Ends::default(), Ipv4Addr::from(to));
+            let many = to.is_broadcast() || to.is_multicast() || to == ends.network().broadcast();
+            prop_assume!(!many && to != ends.gateway_address);
+            // As the guest would write it: the gateway's writer, with the cable turned round.
+            let turned = Ends { guest_mac: ends.gateway_mac, gateway_mac: ends.guest_mac, ..ends };
+            let frame = udp(&turned, (ends.guest_address, from), (to, port), &data);
+            let Inbound::Udp(read) = read(&ends, &frame) else { panic!("a datagram") };
+            prop_assert_eq!((read.from_port, read.to, read.to_port, read.data), (from, to, port, &data[..]));
         }
 
         #[test]

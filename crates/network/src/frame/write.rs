@@ -14,6 +14,8 @@ use crate::tcp::Flow;
 
 /// Length of an Ethernet header.
 pub const ETHERNET_HEADER: usize = 14;
+/// Length of what comes before a datagram's own bytes in an IPv4 packet.
+pub const UDP_HEADERS: usize = 28;
 const HOP_LIMIT: u8 = 64;
 /// How much of a packet an ICMP error repeats behind its header.
 const REPEATED: usize = 8;
@@ -42,7 +44,7 @@ pub fn arp_reply(ends: &Ends) -> Vec<u8> {
 
 /// Answers a ping to the gateway.
 pub fn echo_reply(ends: &Ends, ident: u16, sequence: u16, data: &[u8]) -> Vec<u8> {
-    icmp(ends, Icmpv4Repr::EchoReply { ident, seq_no: sequence, data })
+    icmp(ends, ends.gateway_address, Icmpv4Repr::EchoReply { ident, seq_no: sequence, data })
 }
 
 /// Tells the guest that `packet`, which is whole and its own, is administratively prohibited.
@@ -50,19 +52,38 @@ pub fn unreachable(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
     let packet = Ipv4Packet::new_checked(packet).ok()?;
     let header = Ipv4Repr::parse(&packet, &ChecksumCapabilities::ignored()).ok()?;
     let data = &packet.payload()[..packet.payload().len().min(REPEATED)];
-    Some(icmp(ends, Icmpv4Repr::DstUnreachable { reason: Icmpv4DstUnreachable::CommProhibited, header, data }))
+    let reason = Icmpv4DstUnreachable::CommProhibited;
+    Some(icmp(ends, ends.gateway_address, Icmpv4Repr::DstUnreachable { reason, header, data }))
 }
 
-fn icmp(ends: &Ends, repr: Icmpv4Repr<'_>) -> Vec<u8> {
-    ipv4(ends, ends.gateway_address, ends.guest_address, IpProtocol::Icmp, repr.buffer_len(), |payload| {
+/// Tells the guest, as the host it sends datagrams to, that nobody takes them there.
+pub fn nobody_there(ends: &Ends, flow: &Flow) -> Vec<u8> {
+    let header = Ipv4Repr {
+        src_addr: ends.guest_address,
+        dst_addr: flow.address,
+        next_header: IpProtocol::Udp,
+        payload_len: REPEATED,
+        hop_limit: HOP_LIMIT,
+    };
+    let mut data = [0; REPEATED];
+    let mut udp = UdpPacket::new_unchecked(&mut data[..]);
+    udp.set_src_port(flow.guest_port);
+    udp.set_dst_port(flow.port);
+    udp.set_len(REPEATED as u16);
+    let reason = Icmpv4DstUnreachable::PortUnreachable;
+    icmp(ends, flow.address, Icmpv4Repr::DstUnreachable { reason, header, data: &data })
+}
+
+fn icmp(ends: &Ends, from: Ipv4Addr, repr: Icmpv4Repr<'_>) -> Vec<u8> {
+    ipv4(ends, from, ends.guest_address, IpProtocol::Icmp, repr.buffer_len(), |payload| {
         repr.emit(&mut Icmpv4Packet::new_unchecked(payload), &ChecksumCapabilities::default());
     })
 }
 
-/// A datagram from the gateway to the guest.
-pub fn udp(ends: &Ends, from_port: u16, to: Ipv4Addr, to_port: u16, data: &[u8]) -> Vec<u8> {
-    let repr = UdpRepr { src_port: from_port, dst_port: to_port };
-    let (from, length) = (ends.gateway_address, repr.header_len() + data.len());
+/// A datagram to the guest.
+pub fn udp(ends: &Ends, from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), data: &[u8]) -> Vec<u8> {
+    let repr = UdpRepr { src_port: from.1, dst_port: to.1 };
+    let (from, to, length) = (from.0, to.0, repr.header_len() + data.len());
     ipv4(ends, from, to, IpProtocol::Udp, length, |payload| {
         let mut packet = UdpPacket::new_unchecked(payload);
         let copy = |room: &mut [u8]| room.copy_from_slice(data);

@@ -15,10 +15,10 @@ mod resolvers;
 mod rules;
 
 pub use decide::{Ground, Mode, Policy, Shown, TlsMode};
+pub(crate) use entry::NAMED_PORTS;
 pub use entry::{BadEntry, Entry, Ports, Target};
 pub use learn::Learned;
 pub use preset::{NoPreset, Preset};
 pub use range::{Range, disguised};
 pub use refusal::Refusal;
-pub(crate) use resolvers::is_dns_port;
 pub use rules::Rules;

@@ -59,8 +59,10 @@ pub enum Refusal {
     ConnectionRate,
     #[error("the limit of bytes out is reached")]
     BytesOut,
-    #[error("UDP is carried for DNS only")]
+    #[error("the gateway itself takes DNS and DHCP only")]
     Udp,
+    #[error("QUIC shows no name, so TCP has to be used instead")]
+    Quic,
     #[error("ICMP goes to the gateway only")]
     Icmp,
     #[error("this IP protocol is not carried")]

@@ -19,7 +19,7 @@ use crate::policy::Refusal;
 use crate::shared::Shared;
 
 /// Ports from which the gateway connects to the guest.
-const OWN_PORTS: Range<u16> = 32_768..61_000;
+pub(crate) const OWN_PORTS: Range<u16> = 32_768..61_000;
 /// How long a connection that nobody holds any more may take to end.
 const LINGER: Duration = Duration::from_secs(10);
 
@@ -31,7 +31,7 @@ pub(crate) async fn dial(shared: &Arc<Shared>, port: u16, from: &HostName) -> io
         let event = Event::new(EventKind::Accept, verdict).of_name(Some(from.clone()));
         shared.journal.write(event.at_address(shared.ends.guest_address, Some(port)));
     };
-    if shared.table.count().0 >= shared.limits().connections || !shared.meters.opening() {
+    if shared.open() >= shared.limits().connections || !shared.meters.opening() {
         note(Verdict::Refused(Refusal::Connections));
         return Err(ErrorKind::QuotaExceeded.into());
     }

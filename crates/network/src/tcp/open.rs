@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::connection::Connection;
 use super::guest_dns;
 use super::session::{Destination, Session, Upstream, only};
-use super::table::{Key, Place, Slot};
+use super::table::{Key, Place, Slot, host_buffer};
 use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::frame::{self, Segment};
 use crate::policy::Refusal;
@@ -64,12 +64,11 @@ type Refused = (Refusal, Option<crate::HostName>);
 
 /// Judges a request for a connection.
 fn admit(shared: &Shared, segment: &Segment) -> Result<Destination, Refused> {
-    let (connections, opening) = shared.table.count();
     let limits = shared.limits();
-    if connections >= limits.connections {
+    if shared.open() >= limits.connections {
         return Err((Refusal::Connections, None));
     }
-    if opening >= limits.connecting || !shared.meters.opening() {
+    if shared.table.count().1 >= limits.connecting || !shared.meters.opening() {
         return Err((Refusal::ConnectionRate, None));
     }
     let (address, port) = (segment.to, segment.to_port);
@@ -150,14 +149,15 @@ async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Up
 async fn dial_host(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     // The kernel would give each of a thousand connections megabytes, if the guest reads none of them.
-    if let Some(size) = shared.table.host_buffer() {
+    if let Some(size) = host_buffer(shared.open()) {
         socket.set_recv_buffer_size(size)?;
         socket.set_send_buffer_size(size)?;
     }
     socket.connect(address).await
 }
 
-fn failure(error: &io::Error) -> Failure {
+/// What an error of a socket means.
+pub(crate) fn failure(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::ConnectionRefused => Failure::ConnectionRefused,
         ErrorKind::TimedOut => Failure::TimedOut,

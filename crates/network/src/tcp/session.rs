@@ -115,7 +115,7 @@ impl Session {
         let end = tokio::select! {
             end = self.talk(upstream) => end.unwrap_or_else(|end| end),
             why = self.revoked() => End::Refused(why),
-            () = self.traffic.idle() => End::Failed(Failure::Idle),
+            () = self.traffic.idle(Duration::MAX) => End::Failed(Failure::Idle),
             () = self.over() => End::Failed(Failure::Reset),
         };
         if end == End::Done {

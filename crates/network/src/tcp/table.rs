@@ -20,7 +20,7 @@ const SMALL: usize = 16 * 1024;
 const SMALL_AT_HOST: u32 = 64 * 1024;
 
 /// What tells one connection from another, for the guest's next gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
     pub guest_port: u16,
     pub address: Ipv4Addr,
@@ -60,6 +60,12 @@ struct Slots {
     next: u64,
 }
 
+/// How many bytes the host's kernel may hold each way for the next connection where so many are open; nothing, if it
+/// decides itself.
+pub fn host_buffer(open: usize) -> Option<u32> {
+    (open > LARGE_BUFFERS).then_some(SMALL_AT_HOST)
+}
+
 impl Key {
     /// The connection that a segment belongs to.
     pub fn of(segment: &Segment) -> Key {
@@ -82,11 +88,6 @@ impl Table {
     /// How many bytes the next connection may hold each way.
     pub fn buffer(&self) -> usize {
         if self.lock().by_key.len() <= LARGE_BUFFERS { LARGE } else { SMALL }
-    }
-
-    /// How many bytes the host's kernel may hold each way for the next connection; nothing, if it decides itself.
-    pub fn host_buffer(&self) -> Option<u32> {
-        (self.lock().by_key.len() > LARGE_BUFFERS).then_some(SMALL_AT_HOST)
     }
 
     /// The connection, if it is open; `None` inside if it is being opened.

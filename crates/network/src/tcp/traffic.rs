@@ -32,22 +32,45 @@ impl Traffic {
 
     /// Counts bytes from the guest; answers how long to wait before the next.
     pub fn outward(&self, bytes: usize) -> Result<Duration, Refusal> {
-        let bytes = bytes as u64;
-        self.touch();
-        self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.journal.counters.bytes_out.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.journal.totals.carried(bytes, 0);
-        self.shared.meters.outward(bytes).ok_or(Refusal::BytesOut)
+        self.count_outward(bytes as u64);
+        self.shared.meters.outward(bytes as u64).ok_or(Refusal::BytesOut)
     }
 
     /// Counts bytes to the guest; answers how long to wait before the next.
     pub fn inward(&self, bytes: usize) -> Duration {
+        self.count_inward(bytes as u64);
+        self.shared.meters.inward(bytes as u64)
+    }
+
+    /// Counts a datagram from the guest, if it may pass now; else it is lost.
+    pub fn datagram_outward(&self, bytes: usize) -> Result<bool, Refusal> {
         let bytes = bytes as u64;
+        let passes = self.shared.meters.datagram_outward(bytes)?;
+        if passes {
+            self.count_outward(bytes);
+        }
+        Ok(passes)
+    }
+
+    /// Counts a datagram to the guest; answers how long to wait before the next.
+    pub fn datagram_inward(&self, bytes: usize) -> Duration {
+        let bytes = bytes as u64;
+        self.count_inward(bytes);
+        self.shared.meters.datagram_inward(bytes)
+    }
+
+    fn count_outward(&self, bytes: u64) {
+        self.touch();
+        self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+        self.shared.journal.counters.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+        self.shared.journal.totals.carried(bytes, 0);
+    }
+
+    fn count_inward(&self, bytes: u64) {
         self.touch();
         self.bytes_in.fetch_add(bytes, Ordering::Relaxed);
         self.shared.journal.counters.bytes_in.fetch_add(bytes, Ordering::Relaxed);
         self.shared.journal.totals.carried(0, bytes);
-        self.shared.meters.inward(bytes)
     }
 
     /// Bytes from and to the guest so far.
@@ -55,11 +78,11 @@ impl Traffic {
         (self.bytes_out.load(Ordering::Relaxed), self.bytes_in.load(Ordering::Relaxed))
     }
 
-    /// Waits until no byte has passed for too long.
-    pub async fn idle(&self) {
+    /// Waits until no byte has passed for too long: for this time, or what the limits say if that is less.
+    pub async fn idle(&self, most: Duration) {
         loop {
             let touched = self.start + Duration::from_millis(self.touched.load(Ordering::Relaxed));
-            let due = touched + self.shared.limits().idle;
+            let due = touched + self.shared.limits().idle.min(most);
             if due <= Instant::now() {
                 return;
             }

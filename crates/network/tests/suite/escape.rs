@@ -345,7 +345,7 @@ isolated! {
         for address in [STRANGER, Ipv4Addr::new(8, 8, 8, 8), Ipv4Addr::LOCALHOST] {
             assert_eq!(world.guest.ask_udp(address, 53, &bytes, Duration::from_millis(300)).await, None);
         }
-        world.refused(EventKind::Packet, Refusal::OtherDnsServer).await;
+        world.refused(EventKind::Connect, Refusal::OtherDnsServer).await;
         connecting_fails(&world, STRANGER, 53).await;
         world.refused(EventKind::Connect, Refusal::OtherDnsServer).await;
         assert!(world.nobody_was_reached().await);
@@ -419,12 +419,32 @@ isolated! {
     }
 
     async fn udp_and_quic() {
-        let mut world = World::open().await;
-        for (port, why) in [(443, Refusal::Udp), (123, Refusal::Udp), (9999, Refusal::Udp), (5353, Refusal::OtherDnsServer)] {
+        let mut world = example().await;
+        let quic = &[&b"\xc3\0\0\0\x01"[..], &[0; 1195]].concat()[..];
+        for (policy, address, port, data, why) in [
+            (allow(&["example.com"]), SHARED, 123, &b"hello"[..], Refusal::PortNotListed),
+            (allow(&["example.com"]), STRANGER, 9999, b"hello", Refusal::NotListed),
+            (allow(&["example.com"]), SHARED, 443, quic, Refusal::Quic),
+            (allow(&["example.com"]), SHARED, 80, b"hello", Refusal::Quic),
+            (allow(&["example.com:9999"]), SHARED, 9999, quic, Refusal::Quic),
+            (allow(&["93.184.216.34"]), SHARED, 443, b"hello", Refusal::Quic),
+            (allow(&["0.0.0.0/0"]), STRANGER, 5353, b"hello", Refusal::OtherDnsServer),
+            (allow(&["0.0.0.0/0"]), Ipv4Addr::new(8, 8, 8, 8), 9999, b"hello", Refusal::PublicResolver),
+            (allow(&["0.0.0.0/0"]), Ipv4Addr::new(169, 254, 169, 254), 9999, b"hello", Refusal::Range(Range::Metadata)),
+            (allow(&["0.0.0.0/0"]), Ipv4Addr::LOCALHOST, 9999, b"hello", Refusal::Range(Range::Host)),
+            (Policy::of(Mode::Open), STRANGER, 443, b"hello", Refusal::Quic),
+            (Policy::of(Mode::Open), STRANGER, 9999, quic, Refusal::Quic),
+            (Policy::of(Mode::Open), STRANGER, 8853, b"hello", Refusal::OtherDnsServer),
+            (Policy::of(Mode::Open), Ipv4Addr::new(10, 0, 0, 1), 9999, b"hello", Refusal::Range(Range::Private)),
+            (Policy::of(Mode::Open), world.guest.ends.gateway_address, 9999, b"hello", Refusal::Udp),
+            (Policy::of(Mode::Deny), SHARED, 9999, b"hello", Refusal::PolicyDenies),
+        ] {
+            world.gateway().set_policy(policy);
             world.guest.forget_frames();
-            assert_eq!(world.guest.ask_udp(STRANGER, port, b"hello", Duration::from_millis(200)).await, None);
+            let answer = world.guest.ask_udp(address, port, data, Duration::from_millis(200)).await;
+            assert_eq!(answer, None, "{address}:{port}, {why}");
             assert!(world.guest.frame(crate::frames::is_unreachable).await.is_some(), "told at once");
-            world.refused(EventKind::Packet, why).await;
+            world.refused(EventKind::Connect, why).await;
         }
         assert!(world.nobody_was_reached().await);
     }

@@ -19,9 +19,18 @@ use crate::world::{SHARED, STRANGER, World};
 
 /// Whether a frame says that something is administratively prohibited.
 pub fn is_unreachable(frame: &[u8]) -> Option<()> {
+    (unreachable_code(frame)? == 13).then_some(())
+}
+
+/// Whether a frame says that nobody listens on a port.
+pub fn is_nobody_there(frame: &[u8]) -> Option<()> {
+    (unreachable_code(frame)? == 3).then_some(())
+}
+
+fn unreachable_code(frame: &[u8]) -> Option<u8> {
     let icmp = icmp_of(frame)?;
     let packet = Icmpv4Packet::new_checked(&icmp[..]).ok()?;
-    (packet.msg_type() == Icmpv4Message::DstUnreachable && packet.msg_code() == 13).then_some(())
+    (packet.msg_type() == Icmpv4Message::DstUnreachable).then(|| packet.msg_code())
 }
 
 fn icmp_of(frame: &[u8]) -> Option<Vec<u8>> {
@@ -88,6 +97,19 @@ fn udp(from: Ipv4Addr, to: Ipv4Addr, ports: (u16, u16), data: &[u8]) -> Vec<u8> 
     let mut packet = UdpPacket::new_unchecked(&mut bytes[..]);
     repr.emit(&mut packet, &from.into(), &to.into(), data.len(), copy, &ChecksumCapabilities::default());
     ipv4(from, to, IpProtocol::Udp, &bytes)
+}
+
+/// A frame of the guest's with a datagram in it.
+pub fn datagram(ends: &Ends, to: Ipv4Addr, from_port: u16, port: u16, data: &[u8]) -> Vec<u8> {
+    let packet = udp(ends.guest_address, to, (from_port, port), data);
+    ethernet(ends.guest_mac.0, ends.gateway_mac.0, EthernetProtocol::Ipv4, &packet)
+}
+
+/// What is in a datagram to the guest, if the frame is one.
+pub fn datagram_of(frame: &[u8]) -> Option<Vec<u8>> {
+    let packet = ipv4_of(frame)?;
+    let packet = Ipv4Packet::new_checked(&packet[..]).ok().filter(|packet| packet.next_header() == IpProtocol::Udp)?;
+    Some(UdpPacket::new_checked(packet.payload()).ok()?.payload().to_vec())
 }
 
 /// A request for a connection.

@@ -48,6 +48,13 @@ struct Stack {
     stopped: bool,
 }
 
+/// A UDP socket of the guest's.
+pub struct Datagrams {
+    shared: Arc<Shared>,
+    handle: SocketHandle,
+    pub port: u16,
+}
+
 /// A TCP connection of the guest's.
 pub struct Stream {
     shared: Arc<Shared>,
@@ -120,6 +127,16 @@ impl Guest {
         Ok(stream)
     }
 
+    /// A UDP socket of its own.
+    pub fn datagrams(&self) -> Datagrams {
+        let mut stack = self.shared.stack.lock().unwrap();
+        stack.next_port += 1;
+        let buffer = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; 64], vec![0; 65536]);
+        let mut socket = udp::Socket::new(buffer(), buffer());
+        socket.bind(stack.next_port).unwrap();
+        Datagrams { shared: self.shared.clone(), port: stack.next_port, handle: stack.sockets.add(socket) }
+    }
+
     /// Sends a message to a UDP port and waits for an answer.
     pub async fn ask_udp(
         &self,
@@ -128,34 +145,9 @@ impl Guest {
         bytes: &[u8],
         wait: Duration,
     ) -> Option<Vec<u8>> {
-        let to = IpEndpoint::new(IpAddress::Ipv4(address.into()), port);
-        let handle = {
-            let mut stack = self.shared.stack.lock().unwrap();
-            stack.next_port += 1;
-            let buffer = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; 4], vec![0; 8192]);
-            let mut socket = udp::Socket::new(buffer(), buffer());
-            socket.bind(stack.next_port).unwrap();
-            socket.send_slice(bytes, to).unwrap();
-            stack.sockets.add(socket)
-        };
-        self.shared.kick.notify_one();
-        let answer = timeout(
-            wait,
-            std::future::poll_fn(|context| {
-                let mut stack = self.shared.stack.lock().unwrap();
-                let socket = stack.sockets.get_mut::<udp::Socket<'_>>(handle);
-                match socket.recv() {
-                    Ok((bytes, _)) => Poll::Ready(bytes.to_vec()),
-                    Err(_) => {
-                        socket.register_recv_waker(context.waker());
-                        Poll::Pending
-                    }
-                }
-            }),
-        );
-        let answer = answer.await.ok();
-        self.shared.stack.lock().unwrap().sockets.remove(handle);
-        answer
+        let datagrams = self.datagrams();
+        datagrams.send(address, port, bytes);
+        datagrams.receive(wait).await
     }
 
     /// Asks the gateway for a record.
@@ -248,6 +240,49 @@ async fn drive(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Vec<u8>>) {
             () = shared.kick.notified() => {}
             () = tokio::time::sleep(if moved { Duration::ZERO } else { wait }) => {}
         }
+    }
+}
+
+impl Datagrams {
+    /// Sends a datagram.
+    pub fn send(&self, address: impl Into<Ipv4Addr>, port: u16, bytes: &[u8]) {
+        let to = IpEndpoint::new(IpAddress::Ipv4(address.into()), port);
+        self.shared
+            .stack
+            .lock()
+            .unwrap()
+            .sockets
+            .get_mut::<udp::Socket<'_>>(self.handle)
+            .send_slice(bytes, to)
+            .unwrap();
+        self.shared.kick.notify_one();
+    }
+
+    /// The next datagram that comes in time.
+    pub async fn receive(&self, wait: Duration) -> Option<Vec<u8>> {
+        self.receive_from(wait).await.map(|(bytes, _)| bytes)
+    }
+
+    /// The same, and whose it is.
+    pub async fn receive_from(&self, wait: Duration) -> Option<(Vec<u8>, IpEndpoint)> {
+        let coming = std::future::poll_fn(|context| {
+            let mut stack = self.shared.stack.lock().unwrap();
+            let socket = stack.sockets.get_mut::<udp::Socket<'_>>(self.handle);
+            match socket.recv() {
+                Ok((bytes, from)) => Poll::Ready((bytes.to_vec(), from.endpoint)),
+                Err(_) => {
+                    socket.register_recv_waker(context.waker());
+                    Poll::Pending
+                }
+            }
+        });
+        timeout(wait, coming).await.ok()
+    }
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        self.shared.stack.lock().unwrap().sockets.remove(self.handle);
     }
 }
 

@@ -128,6 +128,26 @@ isolated! {
         .await;
     }
 
+    async fn linux_exchanges_datagrams() {
+        let (world, _gateway) = world(allow(&["93.184.216.34:9999", "93.184.216.34:4444"])).await;
+        as_kernel(&world, 16_000, || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            socket.connect((SHARED, 9999)).unwrap();
+            for size in [0, 1, 2000] {
+                socket.send(&vec![7; size]).unwrap();
+                assert_eq!(socket.recv(&mut [0; 4000]).unwrap(), size);
+            }
+            socket.connect((SHARED, 4444)).unwrap();
+            socket.send(b"nobody there").unwrap();
+            assert_eq!(socket.recv(&mut [0; 10]).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            socket.connect((SHARED, 123)).unwrap();
+            socket.send(b"not listed").unwrap();
+            assert_eq!(socket.recv(&mut [0; 10]).unwrap_err().kind(), ErrorKind::HostUnreachable);
+        })
+        .await;
+    }
+
     async fn linux_opens_hundreds_of_connections() {
         let (world, gateway) = world(Policy::of(Mode::Open)).await;
         let opened = as_kernel(&world, 1500, || {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod cable;
+mod datagrams;
 mod escape;
 mod frames;
 mod groups;

@@ -77,12 +77,14 @@ pub async fn start(log: &Log, zone: &Zone, acceptor: TlsAcceptor) {
     }
     serve(19, log, |stream, _| generate(stream)).await;
     serve(9, log, |stream, _| discard(stream)).await;
-    for port in [53, 123, 443, 5353, 9999] {
+    for port in [53, 80, 123, 443, 853, 5353, 8853, 9999] {
         let (socket, log) = (UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).await.unwrap(), log.clone());
         tokio::spawn(async move {
             let mut room = [0; 2048];
-            while socket.recv_from(&mut room).await.is_ok() {
+            // Here everybody's own address is the one that is sent to, so that answers come from there.
+            while let Ok((count, from)) = socket.recv_from(&mut room).await {
                 log.lock().unwrap().visits.push(socket.local_addr().unwrap());
+                let _ = socket.send_to(&room[..count], from).await;
             }
         });
     }

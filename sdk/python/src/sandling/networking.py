@@ -154,6 +154,8 @@ class NetworkEvent:
     name: Optional[str] = None
     address: Optional[str] = None
     port: Optional[int] = None
+    #: Whether it is about datagrams rather than a connection.
+    udp: bool = False
     #: Why it was refused or failed, for people.
     reason: Optional[str] = None
     #: The same for programs.

@@ -40,7 +40,7 @@ mod tests {
 
     fn decision(name: &str, verdict: &str) -> Decision {
         let text = serde_json::json!({
-            "time": "2026-01-01T00:00:00Z", "kind": "dns", "name": name, "verdict": verdict, "reason": "it is not listed",
+            "time": "2026-01-01T00:00:00Z", "kind": "dns", "name": name, "udp": false, "verdict": verdict, "reason": "it is not listed",
             "sent_bytes": 0, "received_bytes": 0,
         });
         serde_json::from_value(text).unwrap()

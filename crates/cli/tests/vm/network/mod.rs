@@ -3,6 +3,7 @@
 //! Each test has a network namespace of its own without a way out, where every address is local and servers listen, so
 //! that a bug can reach nothing real. The one that uses registries is the exception.
 
+mod datagrams;
 mod defaults;
 mod escapes;
 mod groups;

@@ -1,0 +1,104 @@
+//! Which datagrams may pass.
+
+use std::net::Ipv4Addr;
+
+use super::quic::is_quic;
+use crate::name::HostName;
+use crate::policy::{Ground, NAMED_PORTS, Refusal, Rules};
+
+/// May datagrams go to `port` of `address`, given the `names` it was resolved for? As for connections, but that no name
+/// is ever shown: where there should be one there is QUIC, if anything.
+pub fn address(rules: &Rules, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
+    match rules.address(address, port, names)? {
+        _ if NAMED_PORTS.contains(&port) => Err(Refusal::Quic),
+        Ground::Name => Err(Refusal::NameMissing),
+        ground @ (Ground::Open | Ground::Address | Ground::NameAndPort) => Ok(ground),
+    }
+}
+
+/// May they begin with this one?
+pub fn first(data: &[u8]) -> Result<(), Refusal> {
+    if is_quic(data) { Err(Refusal::Quic) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::{Learned, Mode, Policy, Range, Shown};
+
+    const PUBLIC: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
+
+    fn rules(policy: Policy) -> Rules {
+        Rules { policy, ..Rules::default() }
+    }
+
+    fn listed(entries: &[&str]) -> Rules {
+        rules(Policy::allow(entries.iter().map(|text| text.parse().unwrap())))
+    }
+
+    fn names(texts: &[&str]) -> Vec<HostName> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_is_listed_may_pass() {
+        let own = names(&["example.com"]);
+        assert_eq!(address(&listed(&["93.184.216.0/24"]), PUBLIC, 123, &[]), Ok(Ground::Address));
+        assert_eq!(address(&listed(&["example.com:123"]), PUBLIC, 123, &own), Ok(Ground::NameAndPort));
+        assert_eq!(address(&rules(Policy::of(Mode::Open)), PUBLIC, 123, &[]), Ok(Ground::Open));
+    }
+
+    #[test]
+    fn what_is_not_may_not() {
+        let own = names(&["example.com"]);
+        assert_eq!(address(&listed(&["example.com:123"]), PUBLIC, 123, &[]), Err(Refusal::NotListed), "not resolved");
+        assert_eq!(address(&listed(&["example.com"]), PUBLIC, 123, &own), Err(Refusal::PortNotListed));
+        assert_eq!(address(&listed(&["93.184.216.34:124"]), PUBLIC, 123, &[]), Err(Refusal::NotListed));
+        assert_eq!(address(&rules(Policy::default()), PUBLIC, 123, &own), Err(Refusal::PolicyDenies));
+        let open = rules(Policy::of(Mode::Open));
+        assert_eq!(address(&open, Ipv4Addr::new(10, 0, 0, 1), 123, &[]), Err(Refusal::Range(Range::Private)));
+        for port in [53, 853, 5353, 8853] {
+            assert_eq!(address(&open, PUBLIC, port, &[]), Err(Refusal::OtherDnsServer));
+        }
+        assert_eq!(address(&open, Ipv4Addr::new(8, 8, 8, 8), 123, &[]), Err(Refusal::PublicResolver));
+    }
+
+    #[test]
+    fn quic_is_refused_on_its_ports_and_by_its_looks() {
+        let own = names(&["example.com"]);
+        for rules in
+            [rules(Policy::of(Mode::Open)), listed(&["93.184.216.34"]), listed(&["example.com", "example.com:*"])]
+        {
+            for port in [80, 443] {
+                assert_eq!(address(&rules, PUBLIC, port, &own), Err(Refusal::Quic));
+            }
+            assert!(address(&rules, PUBLIC, 8443, &own).is_ok());
+        }
+        assert_eq!(first(b"\xc3\0\0\0\x01 and so on"), Err(Refusal::Quic));
+        assert_eq!(first(b"hello"), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_passes_that_a_connection_may_not(bits: u32, port: u16, mode in 0usize..3, entry in "[ab]\\.com(:[1-9][0-9]?)?") {
+            let mode = [Mode::Deny, Mode::Allow, Mode::Open][mode];
+            let rules = rules(Policy { mode, ..Policy::allow([entry.parse().unwrap()]) });
+            let (to, pinned) = (Ipv4Addr::from(bits), names(&["a.com"]));
+            if let Ok(ground) = address(&rules, to, port, &pinned) {
+                prop_assert_eq!(rules.address(to, port, &pinned), Ok(ground));
+                prop_assert!(rules.shown(to, port, Shown::OtherProtocol, &pinned).is_ok());
+            }
+        }
+
+        #[test]
+        fn what_was_learned_may_pass(port: u16, pinned in prop::collection::vec("[a-c]\\.com", 0..3)) {
+            let pinned: Vec<HostName> = pinned.iter().map(|name| name.parse().unwrap()).collect();
+            prop_assume!(address(&rules(Policy::of(Mode::Learn)), PUBLIC, port, &pinned).is_ok());
+            let mut learned = Learned::default();
+            learned.connection(PUBLIC, port, Shown::OtherProtocol, &pinned);
+            prop_assert!(address(&rules(learned.policy()), PUBLIC, port, &pinned).is_ok());
+        }
+    }
+}
