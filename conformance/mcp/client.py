@@ -331,7 +331,7 @@ async def until_gone(sandbox: str) -> None:
 
 async def ending_a_session_ends_its_sandbox() -> None:
     async with session_with_a_sandbox(URL) as (transport, sandbox):
-        assert (await transport.delete(URL)).is_success
+        assert (await transport.delete(URL)).status_code == 204
         await until_gone(sandbox)
         assert (await transport.post(URL, json=conversation("true")[2])).status_code == 404, "the session goes on"
     async with http() as other:

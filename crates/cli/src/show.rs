@@ -35,7 +35,7 @@ pub fn table(header: &[&str]) -> Table {
 /// A word whose colour says how things are, on a terminal.
 pub fn status(word: &str) -> Cell {
     let cell = Cell::new(word);
-    if !has_colours() {
+    if !has_colours(&io::stdout()) {
         return cell;
     }
     match word {
@@ -46,8 +46,9 @@ pub fn status(word: &str) -> Cell {
     }
 }
 
-fn has_colours() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+/// Whether somebody sees colours there, and wants to.
+pub fn has_colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// A stranger's text without what a terminal would obey.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -80,7 +80,13 @@ fn lock(sessions: &Sessions) -> std::sync::MutexGuard<'_, Vec<Weak<Session>>> {
 
 async fn admit(State(token): State<Arc<String>>, request: Request, next: Next) -> Response {
     if is_shown(request.headers(), &token) {
-        return next.run(request).await;
+        let ends = request.method() == Method::DELETE;
+        let mut answer = next.run(request).await;
+        if ends && answer.status() == StatusCode::ACCEPTED {
+            // Python's client tells its user that any other answer is a failure.
+            *answer.status_mut() = StatusCode::NO_CONTENT;
+        }
+        return answer;
     }
     let why = "a token is needed: the header `Authorization: Bearer …` with the token of the Sandling server";
     // The body is not read, so nothing can follow it; a client that is not told so would send its next request in vain.

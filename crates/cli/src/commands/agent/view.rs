@@ -1,11 +1,11 @@
 //! The loop, live, on stderr.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
 use sandling_agent::Event;
 
-use crate::show::harmless;
+use crate::show::{harmless, has_colours};
 
 /// What is shown of a call's arguments, and of a line.
 const SHOWN: usize = 200;
@@ -40,9 +40,7 @@ impl Style {
 
 impl View {
     pub fn new(is_quiet: bool) -> Self {
-        let has_colours =
-            io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { is_quiet, has_colours, is_open: Mutex::new(false) }
+        Self { is_quiet, has_colours: has_colours(&io::stderr()), is_open: Mutex::new(false) }
     }
 
     /// A line of our own.
