@@ -22,7 +22,8 @@ export PATH=$venv/bin:$PATH
   mypy
   # Of the oldest Python that it is for, mypy knows nothing any more.
   vermin --quiet --no-tips --violations --target=3.9- src
-  python -m pytest -rs
+  # Most of the time they wait. What a file's tests share stays theirs.
+  python -m pytest -rs --numprocesses 3 --dist loadfile
 )
 (
   cd "$here/typescript"
