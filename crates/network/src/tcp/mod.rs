@@ -19,7 +19,7 @@ mod traffic;
 pub(crate) use dial::{OWN_PORTS, dial, hang_up};
 pub(crate) use open::{failure, segment};
 pub(crate) use prefixed::Prefixed;
-pub(crate) use session::{Destination, End, Session, only};
+pub(crate) use session::{Destination, End, Session};
 pub(crate) use stream::GuestStream;
 pub use table::Flow;
 pub(crate) use table::{Table, host_buffer};

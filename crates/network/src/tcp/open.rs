@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::guest_dns;
-use super::session::{Destination, Session, Upstream, only};
+use super::session::{Destination, Session, Upstream};
 use super::table::{Key, Place, Slot, host_buffer};
 use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::frame::{self, Segment};
@@ -75,18 +75,7 @@ fn admit(shared: &Shared, segment: &Segment) -> Result<Destination, Refused> {
     if address == shared.ends.gateway_address && port == DNS {
         return Ok(Destination { address, port, names: Vec::new(), peer: None });
     }
-    if let Some(peer) = shared.peers.peer(address) {
-        let names = vec![peer.name.clone()];
-        return Ok(Destination { address, port, names, peer: Some(peer) });
-    }
-    if shared.meters.is_spent() {
-        return Err((Refusal::BytesOut, None));
-    }
-    let names = shared.pins.names(address);
-    match shared.rules().address(address, port, &names) {
-        Ok(_) => Ok(Destination { address, port, names, peer: None }),
-        Err(why) => Err((why, only(&names))),
-    }
+    Destination::judged(shared, address, port, |rules, names| rules.address(address, port, names).map(drop))
 }
 
 fn start(shared: &Arc<Shared>, segment: &Segment, packet: &[u8], destination: Destination) {

@@ -18,7 +18,7 @@ use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::http;
 use crate::name::HostName;
 use crate::peers::{Peer, PeerStream};
-use crate::policy::{Ground, Refusal, Shown};
+use crate::policy::{Ground, Refusal, Rules, Shown};
 use crate::shared::Shared;
 use crate::tls::{self, Hello};
 
@@ -37,6 +37,28 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
+    /// Where what goes to this address and port ends: at a peer, or outside if `judge` lets it, which is told the names
+    /// that the address was resolved for. Who refuses says of which name, if there is only one it can be.
+    pub fn judged(
+        shared: &Shared,
+        address: Ipv4Addr,
+        port: u16,
+        judge: impl FnOnce(&Rules, &[HostName]) -> Result<(), Refusal>,
+    ) -> Result<Destination, (Refusal, Option<HostName>)> {
+        if let Some(peer) = shared.peers.peer(address) {
+            let names = vec![peer.name.clone()];
+            return Ok(Destination { address, port, names, peer: Some(peer) });
+        }
+        if shared.meters.is_spent() {
+            return Err((Refusal::BytesOut, None));
+        }
+        let names = shared.pins.names(address);
+        match judge(&shared.rules(), &names) {
+            Ok(()) => Ok(Destination { address, port, names, peer: None }),
+            Err(why) => Err((why, only(&names))),
+        }
+    }
+
     /// The name, if there is only one it can be.
     pub fn only_name(&self) -> Option<HostName> {
         only(&self.names)
@@ -44,7 +66,7 @@ impl Destination {
 }
 
 /// The name, if there is only one.
-pub(crate) fn only(names: &[HostName]) -> Option<HostName> {
+fn only(names: &[HostName]) -> Option<HostName> {
     match names {
         [name] => Some(name.clone()),
         _ => None,

@@ -10,7 +10,7 @@ use crate::frame::{self, Datagram};
 use crate::name::HostName;
 use crate::policy::{Refusal, Shown};
 use crate::shared::Shared;
-use crate::tcp::{Destination, End, Flow, failure, only};
+use crate::tcp::{Destination, End, Flow, failure};
 
 /// Takes in a datagram of the guest's. Answers whether it was of use to an exchange that there is.
 pub(crate) fn datagram(shared: &Arc<Shared>, datagram: &Datagram<'_>) -> bool {
@@ -58,19 +58,10 @@ fn admit(shared: &Shared, datagram: &Datagram<'_>) -> Result<Destination, (Refus
     if address == shared.ends.gateway_address {
         return Err((Refusal::Udp, None));
     }
-    if let Some(peer) = shared.peers.peer(address) {
-        let names = vec![peer.name.clone()];
-        return Ok(Destination { address, port, names, peer: Some(peer) });
-    }
-    if shared.meters.is_spent() {
-        return Err((Refusal::BytesOut, None));
-    }
-    let names = shared.pins.names(address);
-    let judged = judge::address(&shared.rules(), address, port, &names);
-    match judged.and_then(|_| judge::first(datagram.data)) {
-        Ok(()) => Ok(Destination { address, port, names, peer: None }),
-        Err(why) => Err((why, only(&names))),
-    }
+    Destination::judged(shared, address, port, |rules, names| {
+        judge::address(rules, address, port, names)?;
+        judge::first(datagram.data)
+    })
 }
 
 fn begin(shared: &Arc<Shared>, flow: Flow, to: Destination, datagram: &Datagram<'_>) {
