@@ -134,8 +134,12 @@ fn write_to_control_channel(rubbish: &[u8], times: usize) -> RunSpec {
     let hex: String = rubbish.iter().map(|byte| format!("{byte:02x}")).collect();
     let code = format!(
         "import ctypes, os, select, time
-links = {{fd: os.readlink(f'/proc/1/fd/{{fd}}') for fd in os.listdir('/proc/1/fd')}}
-port = next(int(fd) for fd, link in links.items() if link.startswith('/dev/vport'))
+def link(fd):
+    try:
+        return os.readlink(f'/proc/1/fd/{{fd}}')
+    except FileNotFoundError:
+        return ''  # closed since it was listed
+port = next(int(fd) for fd in os.listdir('/proc/1/fd') if link(fd).startswith('/dev/vport'))
 pidfd_getfd = 438
 fd = ctypes.CDLL(None, use_errno=True).syscall(pidfd_getfd, os.pidfd_open(1), port, 0)
 assert fd >= 0, os.strerror(ctypes.get_errno())

@@ -1,6 +1,7 @@
 //! What the tests share: a kernel, a test guest, and one machine that was booted and saved.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -187,6 +188,19 @@ pub fn eventually(what: &str, limit: Duration, mut condition: impl FnMut() -> bo
 
 pub fn is_alive(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// What a process has open; what it closes while this looks is left out.
+pub fn open_files(pid: i32) -> Vec<String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let link = |entry: fs::DirEntry| match fs::read_link(entry.path()) {
+        Ok(target) => Some(target.to_string_lossy().into_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => panic!("{}: {error}", entry.path().display()),
+    };
+    let open: Vec<_> = entries.filter_map(link).collect();
+    assert!(!open.is_empty(), "{pid} has nothing open");
+    open
 }
 
 /// Whether another process has this directory open, as a keeper has its own.

@@ -93,8 +93,7 @@ async fn qemu_has_no_descriptor_of_the_callers() {
     let machine = machine("descriptors").await;
     let allowed = ["socket:", "pipe:", "anon_inode:", "/dev/null", "/vm/", "/layers/"];
     for pid in [machine.pid(), machine.keeper_pid()] {
-        for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
-            let target = fs::read_link(entry.path()).unwrap().to_string_lossy().into_owned();
+        for target in open_files(pid) {
             assert_ne!(target, secret.path().to_string_lossy());
             let own = target.contains("/descriptors/") || target.contains("template/memory");
             let expected = allowed.iter().any(|prefix| target.starts_with(prefix)) || own || target == "/keeper";
