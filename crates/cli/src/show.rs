@@ -20,15 +20,11 @@ const NARROWEST: u16 = 40;
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    // Some terminals do not know how wide they are, and say that they have no width at all.
+    // A serial console does not know its width and says 0; fitted to that, every letter would have a line of its own.
     if table.width().is_some_and(|columns| columns >= NARROWEST) {
         table.set_content_arrangement(ContentArrangement::Dynamic);
     }
     table.set_header(header.iter().map(|title| title.to_uppercase()));
-    // A serial console does not know its width and says 0; fitted to that, every letter would have a line of its own.
-    if table.width() == Some(0) {
-        table.set_content_arrangement(ContentArrangement::Disabled);
-    }
     table
 }
 

@@ -13,16 +13,16 @@ const EVERY: Duration = Duration::from_secs(1);
 /// What is shown of a line.
 const LINE: usize = 200;
 
-/// The last line that a run printed.
+/// The end of what a run printed last, whole line or not.
 #[derive(Default)]
 pub struct LastLine(Mutex<Vec<u8>>);
 
 impl LastLine {
     pub fn heard(&self, bytes: &[u8]) {
         let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A line that is being printed shows itself only when it is whole, so that none is shown twice in parts.
-        let Some(whole) = bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next() else { return };
-        *line = whole[..whole.len().min(LINE)].to_vec();
+        let bytes = bytes.trim_ascii_end();
+        let last = bytes.iter().rposition(|byte| *byte == b'\n').map_or(bytes, |newline| &bytes[newline + 1..]);
+        *line = last[..last.len().min(LINE)].to_vec();
     }
 
     fn text(&self) -> String {

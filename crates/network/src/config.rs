@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 
 use crate::dns::{Pin, Resolver};
 use crate::event::Event;
+use crate::flow::Flow;
 use crate::frame::Ends;
 use crate::limits::Limits;
 use crate::peers::Peers;
 use crate::policy::{Learned, Policy};
 use crate::secret::SecretSet;
-use crate::tcp::Flow;
 use crate::tls::{Authority, TrustRoots};
 use crate::totals::Totals;
 

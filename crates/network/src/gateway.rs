@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::config::{GatewayConfig, Interception};
 use crate::dns::{DnsServer, Pin, Pins};
 use crate::event::{Journal, Stats};
+use crate::flow::Flow;
 use crate::frame::{self, Ends};
 use crate::host;
 use crate::limits::Limits;
@@ -20,7 +21,7 @@ use crate::policy::{Learned, Policy, Rules};
 use crate::receive::receive;
 use crate::secret::SecretSet;
 use crate::shared::{Meters, Shared};
-use crate::tcp::{Flow, Table, hang_up};
+use crate::tcp::{Table, hang_up};
 use crate::tls::{Interceptor, RootsError};
 use crate::udp::{self, Exchanges};
 
@@ -102,23 +103,11 @@ fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<I
 }
 
 impl GatewayHandle {
-    /// Changes the policy, at once and also for open connections.
-    pub fn set_policy(&self, policy: Policy) {
-        self.shared.rules.send_modify(|rules| {
-            *rules = Arc::new(Rules { policy, ..Rules::clone(rules) });
-        });
-    }
-
     /// Changes the policy and what binds it, both at once and also for open connections.
     pub fn set_policies(&self, policy: Policy, bound: Option<Policy>) {
         self.shared.rules.send_modify(|rules| {
             *rules = Arc::new(Rules { policy, bound, ..Rules::clone(rules) });
         });
-    }
-
-    /// The policy of this moment.
-    pub fn policy(&self) -> Policy {
-        self.shared.rules().policy.clone()
     }
 
     /// Changes the secrets, at once: connections to hosts whose secrets change are reset.
@@ -175,7 +164,7 @@ impl GatewayHandle {
 
     /// Ends the gateway, and resets its connections while the guest can still hear it.
     pub async fn stop(mut self) {
-        self.shared.reset();
+        self.shared.close();
         self.tasks.shutdown().await;
     }
 
@@ -186,7 +175,7 @@ impl GatewayHandle {
 
 impl Drop for GatewayHandle {
     fn drop(&mut self) {
-        self.shared.reset();
+        self.shared.close();
         self.shared.link.unbind();
     }
 }

@@ -18,8 +18,10 @@
 //! with a reset. So it may end and start again at any time.
 
 mod config;
+mod destination;
 mod dns;
 mod event;
+mod flow;
 mod frame;
 mod gateway;
 mod host;
@@ -36,18 +38,19 @@ mod shared;
 mod tcp;
 mod tls;
 mod totals;
+mod traffic;
 mod udp;
 
 pub use config::{Cable, GatewayConfig, Interception};
 pub use dns::{Pin, ResolveError, Resolved, Resolver, SystemResolver};
 pub use event::{Event, EventKind, Failure, Stats, Verdict};
+pub use flow::Flow;
 pub use frame::{Ends, MacAddress};
 pub use gateway::{Gateway, GatewayHandle, StartError};
 pub use limits::{BadLimit, LimitWish, Limits};
 pub use name::{HostName, NotAName};
 pub use peers::{Group, Member, PeerIo, PeerStream, Peers};
 pub use secret::{BadSecret, Secret, SecretSet};
-pub use tcp::Flow;
 pub use tls::{Authority, AuthorityError, RootsError, TrustRoots};
 pub use totals::Totals;
 

@@ -87,13 +87,13 @@ impl Receiver {
                     self.send(reply);
                 }
             }
-            Inbound::Refused { to, port, why, packet } => {
+            Inbound::Refused { to, why, packet } => {
                 // A disguise is called what it hides.
                 let why = match (why, Range::of(to)) {
                     (Refusal::Ipv6, Some(range)) if range != Range::Ipv6 => Refusal::Range(range),
                     _ => why,
                 };
-                shared.journal.write(Event::new(EventKind::Packet, Verdict::Refused(why)).at_address(to, port));
+                shared.journal.write(Event::new(EventKind::Packet, Verdict::Refused(why)).at_address(to, None));
                 if let Some(answer) = packet.and_then(|packet| frame::unreachable(&shared.ends, packet)) {
                     self.send(answer);
                 }
@@ -115,7 +115,7 @@ impl Receiver {
         };
         let (shared, message) = (self.shared.clone(), message.to_vec());
         tokio::spawn(async move {
-            if let Some(answer) = shared.dns.answer(&shared, &message).await {
+            if let Some(answer) = shared.dns.answer(&shared, &message).await.message {
                 let ends = &shared.ends;
                 let (own, guest) = ((ends.gateway_address, 53), (ends.guest_address, from_port));
                 let bytes = frame::udp(ends, own, guest, &answer);

@@ -13,6 +13,9 @@ use crate::policy::{Entry, Target};
 /// The shortest placeholder: a short one could appear by chance.
 const SHORTEST_PLACEHOLDER: usize = 16;
 
+/// A value of so many characters does not appear by chance.
+const UNMISTAKABLE: usize = 8;
+
 /// One secret of one sandbox.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
@@ -64,6 +67,11 @@ impl Secret {
     /// What the server gets.
     pub(crate) fn value(&self) -> &str {
         &self.value
+    }
+
+    /// Whether its value is found nowhere but where it was told.
+    pub(crate) fn is_unmistakable(&self) -> bool {
+        self.value.len() >= UNMISTAKABLE
     }
 
     /// Whether it may be placed into requests to `port` of `host`.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::destination::Destination;
 use crate::dns::{DnsServer, Pins};
 use crate::event::Journal;
-use crate::frame::Ends;
+use crate::frame::{Ends, UDP_HEADERS};
 use crate::host;
 use crate::limits::Limits;
 use crate::link::Link;
@@ -18,14 +19,12 @@ use crate::peers::PeerNames;
 use crate::policy::{Learned, Mode, Refusal, Rules, Shown};
 use crate::rate::Bucket;
 use crate::secret::SecretSet;
-use crate::tcp::{Destination, Table};
+use crate::tcp::Table;
 use crate::tls::Interceptor;
 use crate::udp::Exchanges;
 
 /// How far ahead of the bandwidth datagrams may be: as long as a network would let them wait in line.
 const AHEAD: Duration = Duration::from_millis(100);
-/// What a datagram takes of the bandwidth besides its bytes: else empty ones would be for nothing.
-const HEADERS: u64 = 28;
 
 /// What all tasks of one gateway share.
 pub(crate) struct Shared {
@@ -43,6 +42,14 @@ pub(crate) struct Shared {
     pub peers: PeerNames,
     pub learned: Mutex<Learned>,
     pub meters: Meters,
+}
+
+/// What becomes of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passage {
+    Now,
+    /// The line is full.
+    Lost,
 }
 
 /// What was used of the limits.
@@ -91,10 +98,21 @@ impl Shared {
         self.table.count().0 + self.exchanges.count()
     }
 
+    /// Whether the guest may have one more, which a peer begins.
+    pub fn admits_peer(&self) -> bool {
+        self.open() < self.limits().connections && self.meters.opening()
+    }
+
     /// Ends all of them.
     pub fn reset(&self) {
         self.table.reset();
         self.exchanges.reset();
+    }
+
+    /// Ends all of them, and lets none begin any more.
+    pub fn close(&self) {
+        self.table.close();
+        self.exchanges.close();
     }
 
     /// Lets all open connections be judged again.
@@ -133,10 +151,10 @@ impl Meters {
         self.most_bytes_out.store(limits.bytes_out, Ordering::Relaxed);
     }
 
-    /// Counts bytes from the guest; answers how long to wait, or nothing if there were too many in all.
-    pub fn outward(&self, bytes: u64) -> Option<Duration> {
-        let total = self.bytes_out.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        (total <= self.most_bytes_out.load(Ordering::Relaxed)).then(|| owe(&self.outward, bytes))
+    /// Counts bytes from the guest; answers how long to wait. Refused if there were too many in all.
+    pub fn outward(&self, bytes: u64) -> Result<Duration, Refusal> {
+        self.count_outward(bytes)?;
+        Ok(owe(&self.outward, bytes))
     }
 
     /// Counts bytes to the guest; answers how long to wait.
@@ -145,19 +163,24 @@ impl Meters {
     }
 
     /// Counts a datagram from the guest if it may pass now; else it is lost. Refused if there were too many bytes in all.
-    pub fn datagram_outward(&self, bytes: u64) -> Result<bool, Refusal> {
+    pub fn datagram_outward(&self, bytes: u64) -> Result<Passage, Refusal> {
         let mut bucket = self.outward.lock().unwrap_or_else(PoisonError::into_inner);
-        if !bucket.take_within((bytes + HEADERS) as f64, AHEAD) {
-            return Ok(false);
+        if !bucket.take_within(on_the_line(bytes) as f64, AHEAD) {
+            return Ok(Passage::Lost);
         }
         drop(bucket);
+        self.count_outward(bytes)?;
+        Ok(Passage::Now)
+    }
+
+    fn count_outward(&self, bytes: u64) -> Result<(), Refusal> {
         let total = self.bytes_out.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if total <= self.most_bytes_out.load(Ordering::Relaxed) { Ok(true) } else { Err(Refusal::BytesOut) }
+        if total <= self.most_bytes_out.load(Ordering::Relaxed) { Ok(()) } else { Err(Refusal::BytesOut) }
     }
 
     /// Counts a datagram to the guest; answers how long to wait.
     pub fn datagram_inward(&self, bytes: u64) -> Duration {
-        self.inward(bytes + HEADERS)
+        self.inward(on_the_line(bytes))
     }
 
     /// Whether another connection may be opened now.
@@ -177,6 +200,11 @@ fn rates(limits: &Limits) -> [(f64, f64); 3] {
     let bytes = |rate: u64| (rate as f64, (rate as f64 / 10.0).max(65_536.0));
     let opening = f64::from(limits.connections_per_second);
     [bytes(limits.bytes_out_per_second), bytes(limits.bytes_in_per_second), (opening, opening * 10.0)]
+}
+
+/// What a datagram takes of the bandwidth: with its headers, else empty ones would be for nothing.
+fn on_the_line(bytes: u64) -> u64 {
+    bytes + UDP_HEADERS as u64
 }
 
 fn owe(bucket: &Mutex<Bucket>, bytes: u64) -> Duration {

@@ -41,19 +41,10 @@ fn take_back(root: &Path, done: &[&Change]) {
 
 fn check(root: &Path, change: &Change) -> Result<(), ProjectError> {
     let path = root.join(&change.path);
-    if through_a_link(root, &path) || present(&path) != change.before {
+    if through_a_link(root, &path) || Node::at(&path).unwrap_or_default() != change.before {
         return Err(Conflict(path).into());
     }
     Ok(())
-}
-
-fn present(path: &Path) -> Option<Node> {
-    let metadata = fs::symlink_metadata(path).ok()?;
-    if metadata.is_symlink() {
-        return Some(Node::Link(fs::read_link(path).ok()?.to_str()?.to_owned()));
-    }
-    let bytes = fs::read(path).ok()?;
-    Some(Node::File { bytes, executable: metadata.permissions().mode() & 0o100 != 0 })
 }
 
 /// Whether a directory on the way is a link, which may lead anywhere.

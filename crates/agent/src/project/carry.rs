@@ -9,7 +9,7 @@ use sandling_tools::{Doing, ToolError, Toolbox};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::diff::Diff;
+use super::diff::{Diff, LEFT_BEHIND};
 use super::error::ProjectError;
 use super::tree::{MAX_BYTES, ProjectTree};
 
@@ -43,19 +43,16 @@ impl Project {
 
     /// Copies the project into a sandbox's working directory.
     pub async fn send(&self, toolbox: &Toolbox) -> Result<(), ProjectError> {
-        let archive = self.before.to_archive().map_err(ProjectError::Unpacking)?;
+        let archive = self.before.to_archive().map_err(ProjectError::Archive)?;
         toolbox.store(ARCHIVE, archive).await?;
         run(toolbox, &format!("tar -xf {ARCHIVE} --no-same-owner && rm -f {ARCHIVE}")).await
     }
 
     /// What the sandbox has changed.
     pub async fn diff(&self, toolbox: &Toolbox) -> Result<Diff, ProjectError> {
-        // A file that changes while it is packed is no failure.
-        let left: Vec<&str> = [".git", "node_modules", ".venv", "__pycache__"]
-            .into_iter()
-            .filter(|name| *name == ".git" || !self.before.has_component(name))
-            .collect();
-        let excluded: String = left.iter().map(|name| format!(" --exclude={name}")).collect();
+        let left_behind = LEFT_BEHIND.into_iter().filter(|name| !self.before.has_component(name));
+        let excluded: String = left_behind.chain([".git"]).map(|name| format!(" --exclude={name}")).collect();
+        // A file that changes while it is packed is no failure: tar says so with 1.
         run(toolbox, &format!("tar -cf {ARCHIVE}{excluded} . || [ $? = 1 ]")).await?;
         let bytes = fetch(toolbox).await?;
         let after = tokio::task::spawn_blocking(move || ProjectTree::of_archive(bytes.as_slice()));

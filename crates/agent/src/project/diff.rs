@@ -9,7 +9,7 @@ use similar::TextDiff;
 use super::tree::{Node, ProjectTree, is_git};
 
 /// What tools leave behind. Not brought back, unless the project had it.
-const LEFT_BEHIND: [&str; 7] =
+pub const LEFT_BEHIND: [&str; 7] =
     ["__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv", ".ipynb_checkpoints"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]

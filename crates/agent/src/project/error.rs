@@ -15,6 +15,10 @@ pub enum ProjectError {
     NotText(PathBuf),
     #[error("the project has more than {mib} MiB: name what is not needed in its .gitignore")]
     TooLarge { mib: u64 },
+    #[error("the project has more than {most} files: name what is not needed in its .gitignore")]
+    TooMany { most: usize },
+    #[error("the project cannot be packed")]
+    Archive(#[source] io::Error),
     #[error("the sandbox could not pack its files: {0}")]
     Packing(String),
     #[error("what the sandbox packed cannot be read")]

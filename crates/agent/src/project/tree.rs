@@ -21,6 +21,20 @@ pub enum Node {
 }
 
 impl Node {
+    /// What is at a path here, unless it is neither a file nor a link.
+    pub fn at(path: &Path) -> io::Result<Option<Self>> {
+        let metadata = fs::symlink_metadata(path)?;
+        if metadata.is_symlink() {
+            let target = fs::read_link(path)?;
+            let target = target.to_str().ok_or(io::ErrorKind::InvalidData)?;
+            return Ok(Some(Self::Link(target.to_owned())));
+        }
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        Ok(Some(Self::File { bytes: fs::read(path)?, executable: metadata.permissions().mode() & 0o100 != 0 }))
+    }
+
     fn size(&self) -> u64 {
         match self {
             Self::File { bytes, .. } => bytes.len() as u64,
@@ -51,22 +65,14 @@ impl ProjectTree {
             let unreadable = |source| ProjectError::Read { path: root.to_owned(), source };
             let entry = entry.map_err(|error| unreadable(error.into()))?;
             let path = entry.path();
-            let unreadable = |source: io::Error| ProjectError::Read { path: path.to_owned(), source: source.into() };
-            let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
-            let node = if metadata.is_symlink() {
-                let target = fs::read_link(path).map_err(unreadable)?;
-                let Some(target) = target.to_str() else { return Err(ProjectError::NotText(path.to_owned())) };
-                Node::Link(target.to_owned())
-            } else if metadata.is_file() {
-                size += metadata.len();
-                if size > MAX_BYTES {
-                    return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
-                }
-                let bytes = fs::read(path).map_err(unreadable)?;
-                Node::File { bytes, executable: metadata.permissions().mode() & 0o100 != 0 }
-            } else {
-                continue;
-            };
+            // Before it is read: it may be larger than what fits anywhere.
+            size += entry.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.len() } else { 0 });
+            room_for(&tree, size)?;
+            let node = Node::at(path).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => ProjectError::NotText(path.to_owned()),
+                _ => ProjectError::Read { path: path.to_owned(), source: error.into() },
+            })?;
+            let Some(node) = node else { continue };
             // What cannot come back would look as if it had been removed.
             let Some(name) = plain(path.strip_prefix(root).unwrap_or(path)) else {
                 return Err(ProjectError::NotText(path.to_owned()));
@@ -108,9 +114,7 @@ impl ProjectTree {
             let node = match entry.header().entry_type() {
                 tar::EntryType::Regular | tar::EntryType::Continuous => {
                     size += entry.size();
-                    if size > MAX_BYTES {
-                        return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
-                    }
+                    room_for(&tree, size)?;
                     let executable = entry.header().mode().unwrap_or_default() & 0o100 != 0;
                     let mut bytes = Vec::new();
                     entry.read_to_end(&mut bytes).map_err(ProjectError::Unpacking)?;
@@ -130,9 +134,7 @@ impl ProjectTree {
                 }
                 _ => continue,
             };
-            if tree.0.len() == MAX_FILES || size > MAX_BYTES {
-                return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
-            }
+            room_for(&tree, size)?;
             tree.0.insert(name, node);
         }
         Ok(tree)
@@ -142,6 +144,17 @@ impl ProjectTree {
     pub fn has_component(&self, name: &str) -> bool {
         self.0.keys().any(|path| path.split('/').any(|component| component == name))
     }
+}
+
+/// Whether there may be one more, of `size` bytes in all.
+fn room_for(tree: &ProjectTree, size: u64) -> Result<(), ProjectError> {
+    if size > MAX_BYTES {
+        return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
+    }
+    if tree.0.len() >= MAX_FILES {
+        return Err(ProjectError::TooMany { most: MAX_FILES });
+    }
+    Ok(())
 }
 
 /// Whether a name is Git's own, also where case does not count.

@@ -50,8 +50,8 @@ impl Engine {
         }
         let default = self.store.change_network_default(workspace, &key(template), |known| {
             let default = change.or(known);
-            let says_nothing = default.policy.is_none() && default.binding == Some(true);
-            if says_nothing { Err(NetworkError::NothingBinds) } else { Ok(default) }
+            let binds_nothing = default.policy.is_none() && default.binding == Some(true);
+            if binds_nothing { Err(NetworkError::NothingBinds) } else { Ok(default) }
         })?;
         self.defaults_changed(workspace);
         Ok(default)
@@ -148,5 +148,7 @@ mod tests {
     fn an_alias_is_its_template() {
         assert_eq!(key(None), "");
         assert_eq!(key(Some("my-own")), "my-own");
+        assert_eq!(key(Some("python-data")), "code-interpreter");
+        assert_eq!(key(Some("ubuntu-24.04")), "base");
     }
 }

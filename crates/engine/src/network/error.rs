@@ -18,7 +18,7 @@ pub enum NetworkError {
     TemplateBinds,
     #[error("there is no policy that could bind; say one, too")]
     NothingBinds,
-    #[error("an allow list has at most {most} entries")]
+    #[error("an allow or deny list has at most {most} entries; a network or `*.name` stands for many")]
     TooLong { most: usize },
     #[error("a secret's name has up to 64 letters, digits and _, and begins with no digit: it names a variable")]
     SecretName,

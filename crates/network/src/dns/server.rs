@@ -40,6 +40,14 @@ enum Outcome {
     Failed(Failure),
 }
 
+/// What a question is answered with.
+pub(crate) struct Reply {
+    /// Nothing, where an answer would help nobody.
+    pub message: Option<Vec<u8>>,
+    /// It made no sense, or there were too many.
+    pub excessive: bool,
+}
+
 impl DnsServer {
     pub fn new(resolver: Arc<dyn Resolver>, limits: &Limits) -> DnsServer {
         let (queries, names) = rates(limits);
@@ -58,15 +66,15 @@ impl DnsServer {
         self.new_names.lock().unwrap_or_else(PoisonError::into_inner).change(names.0, names.1);
     }
 
-    /// Answers one message, or says nothing where an answer would help nobody.
-    pub async fn answer(&self, shared: &Shared, bytes: &[u8]) -> Option<Vec<u8>> {
+    /// Answers one message.
+    pub async fn answer(&self, shared: &Shared, bytes: &[u8]) -> Reply {
         shared.journal.asked();
         let question = match message::read(bytes) {
             Ok(question) => question,
             Err(unreadable) => {
                 let verdict = Verdict::Refused(Refusal::DnsMalformed);
                 shared.journal.write(Event::new(EventKind::Dns, verdict));
-                return unreadable.answer();
+                return Reply { message: unreadable.answer(), excessive: true };
             }
         };
         let outcome = self.decide(shared, &question).await;
@@ -79,8 +87,13 @@ impl DnsServer {
         if let Outcome::Addresses(addresses, _) = &outcome {
             event.address = addresses.first().map(|address| (*address).into());
         }
-        shared.journal.write(event);
-        reply(&question, &outcome)
+        let excessive = verdict == Verdict::Refused(Refusal::DnsRate);
+        if excessive {
+            shared.journal.sample(event);
+        } else {
+            shared.journal.write(event);
+        }
+        Reply { message: reply(&question, &outcome), excessive }
     }
 
     async fn decide(&self, shared: &Shared, question: &Question) -> Outcome {

@@ -1,28 +1,17 @@
 //! The two ends of the cable: who the guest is, and who the gateway is to it.
 
-use std::fmt;
 use std::net::Ipv4Addr;
-use std::str::FromStr;
 
 use ipnet::Ipv4Net;
-use serde::{Deserialize, Serialize};
 use smoltcp::wire::EthernetAddress;
-use thiserror::Error;
 
 /// An Ethernet address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MacAddress(pub [u8; 6]);
-
-/// A text that is no Ethernet address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("an Ethernet address has six pairs of hexadecimal digits between colons")]
-pub struct NotAMac;
 
 /// The two ends of the cable. They are the same for every sandbox unless the engine says otherwise: each gateway has
 /// one guest, so nothing has to be told to a guest that was restored or forked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
     pub guest_mac: MacAddress,
     pub guest_address: Ipv4Addr,
@@ -67,54 +56,5 @@ impl Ends {
 
     pub(super) fn gateway(&self) -> EthernetAddress {
         EthernetAddress(self.gateway_mac.0)
-    }
-}
-
-impl fmt::Display for MacAddress {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, f] = self.0;
-        write!(out, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
-    }
-}
-
-impl FromStr for MacAddress {
-    type Err = NotAMac;
-
-    fn from_str(text: &str) -> Result<MacAddress, NotAMac> {
-        let mut bytes = [0; 6];
-        let mut pairs = text.split(':');
-        for byte in &mut bytes {
-            let pair = pairs.next().filter(|pair| pair.len() == 2).ok_or(NotAMac)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| NotAMac)?;
-        }
-        if pairs.next().is_some() { Err(NotAMac) } else { Ok(MacAddress(bytes)) }
-    }
-}
-
-impl TryFrom<String> for MacAddress {
-    type Error = NotAMac;
-
-    fn try_from(text: String) -> Result<MacAddress, NotAMac> {
-        text.parse()
-    }
-}
-
-impl From<MacAddress> for String {
-    fn from(mac: MacAddress) -> String {
-        mac.to_string()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mac_survives_its_text() {
-        let mac = Ends::default().guest_mac;
-        assert_eq!(mac.to_string().parse(), Ok(mac));
-        for text in ["", "02:53:4c:00:00", "02:53:4c:00:00:02:03", "2:53:4c:00:00:02", "02:53:4c:00:00:zz"] {
-            assert_eq!(text.parse::<MacAddress>(), Err(NotAMac), "{text}");
-        }
     }
 }

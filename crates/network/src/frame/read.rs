@@ -36,7 +36,7 @@ pub enum Inbound<'a> {
     /// A datagram to somebody.
     Udp(Datagram<'a>),
     /// Something that is never carried. `packet` is the IPv4 packet, if the guest can be told.
-    Refused { to: IpAddr, port: Option<u16>, why: Refusal, packet: Option<&'a [u8]> },
+    Refused { to: IpAddr, why: Refusal, packet: Option<&'a [u8]> },
     /// What every system says on a new network: neighbours and routers sought, groups joined.
     Chatter,
     /// Rubbish.
@@ -137,7 +137,7 @@ fn ipv4<'a>(ends: &Ends, payload: &'a [u8]) -> Inbound<'a> {
         IpProtocol::Tcp => tcp(&packet, whole),
         IpProtocol::Udp => datagram(ends, &packet, whole),
         IpProtocol::Icmp => icmp(ends, &packet, whole),
-        _ => refused(&packet, None, Refusal::IpProtocol, whole),
+        _ => refused(&packet, Refusal::IpProtocol, whole),
     }
 }
 
@@ -200,18 +200,18 @@ fn icmp<'a>(ends: &Ends, packet: &Ipv4Packet<&'a [u8]>, whole: &'a [u8]) -> Inbo
         Ok(Icmpv4Repr::EchoRequest { ident, seq_no, data }) if packet.dst_addr() == ends.gateway_address => {
             Inbound::Echo { ident, sequence: seq_no, data }
         }
-        Ok(Icmpv4Repr::EchoRequest { .. }) => refused(packet, None, Refusal::Icmp, whole),
+        Ok(Icmpv4Repr::EchoRequest { .. }) => refused(packet, Refusal::Icmp, whole),
         // An error is never answered with an error.
         Ok(_) => Inbound::Chatter,
         Err(_) => Inbound::Dropped(Dropped::Malformed),
     }
 }
 
-fn refused<'a>(packet: &Ipv4Packet<&'a [u8]>, port: Option<u16>, why: Refusal, whole: &'a [u8]) -> Inbound<'a> {
+fn refused<'a>(packet: &Ipv4Packet<&'a [u8]>, why: Refusal, whole: &'a [u8]) -> Inbound<'a> {
     let to = packet.dst_addr();
     // Many are not told that they failed, and neither are senders to many.
     let told = (!to.is_multicast() && !to.is_broadcast()).then_some(whole);
-    Inbound::Refused { to: IpAddr::V4(to), port, why, packet: told }
+    Inbound::Refused { to: IpAddr::V4(to), why, packet: told }
 }
 
 fn ipv6<'a>(to: EthernetAddress, payload: &'a [u8]) -> Inbound<'a> {
@@ -222,7 +222,7 @@ fn ipv6<'a>(to: EthernetAddress, payload: &'a [u8]) -> Inbound<'a> {
     match address {
         Some(bytes) => {
             let to = IpAddr::V6(Ipv6Addr::from(bytes));
-            Inbound::Refused { to, port: None, why: Refusal::Ipv6, packet: None }
+            Inbound::Refused { to, why: Refusal::Ipv6, packet: None }
         }
         None => Inbound::Dropped(Dropped::Malformed),
     }

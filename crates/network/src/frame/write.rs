@@ -10,7 +10,7 @@ use smoltcp::wire::{
 };
 
 use super::ends::Ends;
-use crate::tcp::Flow;
+use crate::flow::Flow;
 
 /// Length of an Ethernet header.
 pub const ETHERNET_HEADER: usize = 14;
@@ -104,10 +104,28 @@ pub fn reset(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
         Some(number) => (number, None),
         None => (TcpSeqNumber(0), Some(tcp.seq_number + tcp.segment_len())),
     };
+    Some(bare_segment(ends, (host, tcp.dst_port), (guest, tcp.src_port), (TcpControl::Rst, seq_number, ack_number)))
+}
+
+/// Two segments of a connection with the guest of which at least one is outside its window, wherever that is: the guest
+/// answers it with the numbers it expects.
+pub fn probes(ends: &Ends, flow: &Flow) -> [Vec<u8>; 2] {
+    let (from, to) = ((flow.address, flow.port), (ends.guest_address, flow.guest_port));
+    let numbers = [0, i32::MIN].map(TcpSeqNumber);
+    numbers.map(|number| bare_segment(ends, from, to, (TcpControl::None, number, Some(TcpSeqNumber(0)))))
+}
+
+/// A segment without data or options: its kind, its number, and what it acknowledges.
+fn bare_segment(
+    ends: &Ends,
+    (from, from_port): (Ipv4Addr, u16),
+    (to, to_port): (Ipv4Addr, u16),
+    (control, seq_number, ack_number): (TcpControl, TcpSeqNumber, Option<TcpSeqNumber>),
+) -> Vec<u8> {
     let repr = TcpRepr {
-        src_port: tcp.dst_port,
-        dst_port: tcp.src_port,
-        control: TcpControl::Rst,
+        src_port: from_port,
+        dst_port: to_port,
+        control,
         seq_number,
         ack_number,
         window_len: 0,
@@ -118,35 +136,9 @@ pub fn reset(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
         timestamp: None,
         payload: &[],
     };
-    Some(ipv4(ends, host, guest, IpProtocol::Tcp, repr.buffer_len(), |payload| {
+    ipv4(ends, from, to, IpProtocol::Tcp, repr.buffer_len(), |payload| {
         let mut packet = TcpPacket::new_unchecked(payload);
-        repr.emit(&mut packet, &host.into(), &guest.into(), &ChecksumCapabilities::default());
-    }))
-}
-
-/// Two segments of a connection with the guest of which at least one is outside its window, wherever that is: the guest
-/// answers it with the numbers it expects.
-pub fn probes(ends: &Ends, flow: &Flow) -> [Vec<u8>; 2] {
-    let (host, guest) = (flow.address, ends.guest_address);
-    [0, i32::MIN].map(|number| {
-        let repr = TcpRepr {
-            src_port: flow.port,
-            dst_port: flow.guest_port,
-            control: TcpControl::None,
-            seq_number: TcpSeqNumber(number),
-            ack_number: Some(TcpSeqNumber(0)),
-            window_len: 0,
-            window_scale: None,
-            max_seg_size: None,
-            sack_permitted: false,
-            sack_ranges: [None; 3],
-            timestamp: None,
-            payload: &[],
-        };
-        ipv4(ends, host, guest, IpProtocol::Tcp, repr.buffer_len(), |payload| {
-            let mut packet = TcpPacket::new_unchecked(payload);
-            repr.emit(&mut packet, &host.into(), &guest.into(), &ChecksumCapabilities::default());
-        })
+        repr.emit(&mut packet, &from.into(), &to.into(), &ChecksumCapabilities::default());
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::{Method, Version};
 
@@ -24,7 +24,9 @@ pub fn read(parts: &Parts, port: u16, usual_port: u16) -> Result<Host, Refusal> 
         return Err(Refusal::Relay);
     }
     let both_lengths = parts.headers.contains_key(CONTENT_LENGTH) && parts.headers.contains_key(TRANSFER_ENCODING);
-    if both_lengths || parts.version > Version::HTTP_11 {
+    // What `Connection` names goes no further, and what is judged must.
+    let hides_host = parts.headers.get_all(CONNECTION).iter().any(|value| contains_token(value, HOST.as_str()));
+    if both_lengths || hides_host || parts.version > Version::HTTP_11 {
         return Err(Refusal::HttpMalformed);
     }
     let mut hosts = parts.headers.get_all(HOST).iter();
@@ -58,10 +60,18 @@ fn parse(text: &[u8], port: u16, usual_port: u16) -> Result<Host, Refusal> {
 
 /// Whether a request asks for another protocol; only the one that is common is granted.
 pub fn upgrades(parts: &Parts) -> Result<bool, Refusal> {
-    let Some(protocol) = parts.headers.get(UPGRADE) else { return Ok(false) };
-    let asked = parts.headers.get(CONNECTION).is_some_and(|value| contains_token(value, "upgrade"));
-    let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
-    if asked && websocket { Ok(true) } else { Err(Refusal::OtherProtocol) }
+    if !parts.headers.contains_key(UPGRADE) {
+        return Ok(false);
+    }
+    let asked = parts.headers.get_all(CONNECTION).iter().any(|value| contains_token(value, "upgrade"));
+    if asked && names_websocket(&parts.headers) { Ok(true) } else { Err(Refusal::OtherProtocol) }
+}
+
+/// Whether the other protocol is that one, and nothing besides.
+pub fn names_websocket(headers: &HeaderMap) -> bool {
+    let mut named = headers.get_all(UPGRADE).iter();
+    named.next().is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"))
+        && named.next().is_none()
 }
 
 /// Whether a comma-separated value has `token` in it.
@@ -108,6 +118,7 @@ mod tests {
             &[("host", "0x7f.1")],
             &[("host", "")],
             &[("host", "a.com"), ("content-length", "3"), ("transfer-encoding", "chunked")],
+            &[("host", "a.com"), ("connection", "close, Host")],
         ] {
             assert_eq!(get("/", headers), Err(Refusal::HttpMalformed), "{headers:?}");
         }
@@ -125,5 +136,7 @@ mod tests {
         assert_eq!(asked("websocket"), Ok(true));
         assert_eq!(asked("h2c"), Err(Refusal::OtherProtocol));
         assert_eq!(upgrades(&parts("GET", "/", &[])), Ok(false));
+        let both = [("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "websocket"), ("upgrade", "h2c")];
+        assert_eq!(upgrades(&parts("GET", "/", &both)), Err(Refusal::OtherProtocol));
     }
 }

@@ -8,5 +8,6 @@ mod scrub;
 mod search;
 mod sent;
 mod socket;
+mod spelling;
 
 pub(crate) use proxy::{relay_opened, relay_plain};

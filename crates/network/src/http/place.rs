@@ -7,22 +7,23 @@ use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, Heade
 use hyper::http::request::Parts;
 use zeroize::Zeroizing;
 
+use super::spelling::{Spelling, percent_encode};
 use crate::name::HostName;
 use crate::policy::Refusal;
 use crate::secret::{Secret, SecretSet};
 
-/// What was placed: the secrets' names, and every spelling that the answer must not repeat.
+/// What was placed: the secrets' names, and what their usual spellings do not cover whole in the answer.
 #[derive(Default)]
 pub struct Placed {
     pub names: Vec<String>,
-    pub spellings: Vec<Zeroizing<Vec<u8>>>,
+    pub spellings: Vec<Spelling>,
 }
 
 /// Places the secrets of a request to `port` of `host`.
 pub fn place(secrets: &SecretSet, host: &HostName, port: u16, parts: &mut Parts) -> Result<Placed, Refusal> {
     let mut placed = Placed::default();
     for secret in secrets.iter() {
-        let found = in_headers(secret, &mut parts.headers, &mut placed)? | in_uri(secret, &mut parts.uri, &mut placed)?;
+        let found = in_headers(secret, &mut parts.headers, &mut placed)? | in_uri(secret, &mut parts.uri)?;
         if found && !secret.is_for(host, port) {
             return Err(Refusal::SecretElsewhere);
         }
@@ -30,8 +31,8 @@ pub fn place(secrets: &SecretSet, host: &HostName, port: u16, parts: &mut Parts)
             placed.names.push(secret.name().to_owned());
         }
     }
-    if !placed.names.is_empty() {
-        // The answer is searched for the secret, so it must be readable.
+    if !secrets.bound_to(host, port).is_empty() {
+        // Every answer is searched, so it must be readable: the server may have kept what it was sent before.
         parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     Ok(placed)
@@ -57,13 +58,11 @@ fn in_headers(secret: &Secret, headers: &mut HeaderMap, placed: &mut Placed) -> 
             return Err(Refusal::SecretMisplaced);
         }
         let new = if contains(value.as_bytes(), placeholder) {
-            placed.spellings.push(Zeroizing::new(secret.value().as_bytes().to_vec()));
             replace(value.as_bytes(), placeholder, secret.value().as_bytes())
         } else {
             let Some(text) = basic(name, value).filter(|text| contains(text, placeholder)) else { continue };
             let text = Zeroizing::new(replace(&text, placeholder, secret.value().as_bytes()));
             let encoded = STANDARD.encode(&*text);
-            placed.spellings.push(Zeroizing::new(secret.value().as_bytes().to_vec()));
             placed.spellings.push(Zeroizing::new(encoded.as_bytes().to_vec()));
             format!("Basic {encoded}").into_bytes()
         };
@@ -86,7 +85,7 @@ fn basic(name: &HeaderName, value: &HeaderValue) -> Option<Zeroizing<Vec<u8>>> {
     STANDARD.decode(encoded.trim()).ok().map(Zeroizing::new)
 }
 
-fn in_uri(secret: &Secret, uri: &mut Uri, placed: &mut Placed) -> Result<bool, Refusal> {
+fn in_uri(secret: &Secret, uri: &mut Uri) -> Result<bool, Refusal> {
     let placeholder = secret.placeholder();
     if contains(uri.path().as_bytes(), placeholder.as_bytes()) {
         return Err(Refusal::SecretMisplaced);
@@ -95,21 +94,7 @@ fn in_uri(secret: &Secret, uri: &mut Uri, placed: &mut Placed) -> Result<bool, R
     let encoded = Zeroizing::new(percent_encode(secret.value()));
     let target = Zeroizing::new(format!("{}?{}", uri.path(), query.replace(placeholder, &encoded)));
     *uri = target.parse().map_err(|_| Refusal::SecretMisplaced)?;
-    placed.spellings.push(Zeroizing::new(secret.value().as_bytes().to_vec()));
-    placed.spellings.push(Zeroizing::new(encoded.as_bytes().to_vec()));
     Ok(true)
-}
-
-fn percent_encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() * 3);
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte.into());
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 pub fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
@@ -195,6 +180,12 @@ mod tests {
     fn a_request_without_a_placeholder_is_left_alone() {
         let mut parts = request("/a?b=c", &[("accept-encoding", "gzip")]);
         assert!(placed(&mut parts, "api.example.com").unwrap().names.is_empty());
+        assert_eq!(
+            (&parts.headers["accept-encoding"], parts.uri.to_string().as_str()),
+            (&"identity".parse().unwrap(), "/a?b=c")
+        );
+        let mut parts = request("/a?b=c", &[("accept-encoding", "gzip")]);
+        assert!(placed(&mut parts, "evil.com").unwrap().names.is_empty());
         assert_eq!(parts.headers["accept-encoding"], "gzip");
         assert!(!mentions(&secrets(), &parts));
     }

@@ -8,8 +8,10 @@ use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
+use hyper::ext::ReasonPhrase;
 use hyper::header::{
     CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_EXTENSIONS, TE, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
@@ -19,7 +21,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
-use zeroize::Zeroizing;
 
 use super::host::{self, Host};
 use super::place::{Placed, mentions, place};
@@ -27,11 +28,13 @@ use super::scrub::{Scrubbed, Scrubber};
 use super::search::{Search, Searched};
 use super::sent::Sent;
 use super::socket::Frames;
+use super::spelling::{Spelling, spellings};
+use crate::destination::End;
 use crate::event::{EventKind, Verdict};
 use crate::name::HostName;
 use crate::policy::{Refusal, Shown};
 use crate::secret::SecretSet;
-use crate::tcp::{End, GuestStream, Prefixed, Session};
+use crate::tcp::{GuestStream, Prefixed, Session};
 
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
@@ -50,8 +53,6 @@ struct Proxy<'a> {
     server: tokio::sync::Mutex<SendRequest<Searched>>,
     /// A connection that goes on as another protocol.
     upgrade: Mutex<Option<Upgrade>>,
-    /// All that the server was sent on this connection and must not repeat.
-    spellings: Mutex<Vec<Zeroizing<Vec<u8>>>>,
     refused: Mutex<Option<Refusal>>,
     /// A placeholder was found in a request's body.
     found: Arc<AtomicBool>,
@@ -63,7 +64,7 @@ struct Upgrade {
     server: OnUpgrade,
     /// Where the sandbox has secrets.
     sent: Option<Sent>,
-    /// Where the server was sent secrets.
+    /// Where the server may have been sent secrets.
     frames: Option<Frames>,
 }
 
@@ -88,16 +89,17 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut client = hyper::client::conn::http1::Builder::new();
-    client.preserve_header_case(true).max_header_size(LONGEST_HEAD);
+    client.preserve_header_case(true).max_header_size(LONGEST_HEAD).max_buf_size(LONGEST_HEAD);
     let (sender, driver) = client.handshake(TokioIo::new(server)).await.map_err(failed)?;
     let mut driver = tokio::spawn(driver.with_upgrades());
     let _ended = Ended(driver.abort_handle());
 
     let server = tokio::sync::Mutex::new(sender);
-    let (upgrade, spellings, refused) = (Mutex::default(), Mutex::default(), Mutex::default());
-    let proxy = Proxy { session, opened, server, upgrade, spellings, refused, found: Arc::default() };
+    let (upgrade, refused) = (Mutex::default(), Mutex::default());
+    let proxy = Proxy { session, opened, server, upgrade, refused, found: Arc::default() };
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.preserve_header_case(true).half_close(true).auto_date_header(false).max_header_size(LONGEST_HEAD);
+    http.preserve_header_case(true).half_close(true).auto_date_header(false);
+    http.max_header_size(LONGEST_HEAD).max_buf_size(LONGEST_HEAD);
     http.timer(TokioTimer::new()).header_read_timeout(session.shared.limits().idle);
     let serving = http.serve_connection(TokioIo::new(guest), service_fn(|request| proxy.answer(request)));
     let mut serving = std::pin::pin!(serving.with_upgrades());
@@ -212,7 +214,8 @@ impl Proxy<'_> {
                 let search = Search::new(&secrets);
                 let sent = Some(search.clone()).filter(|search| upgrades && !search.is_idle()).map(Sent::new);
                 let body = Searched::new(body, search, self.found.clone());
-                self.forward(Request::from_parts(parts, body), placed, upgrades, sent).await
+                let hidden = self.hidden(&secrets, placed);
+                self.forward(Request::from_parts(parts, body), hidden, upgrades, sent).await
             }
             Err(why) => Ok(self.refuse(why)),
         }
@@ -231,8 +234,7 @@ impl Proxy<'_> {
             _ if mentions(secrets, parts) => return Err(Refusal::SecretMisplaced),
             _ => Placed::default(),
         };
-        let known = self.remember(&placed);
-        if upgrades && (known || !secrets.is_empty()) {
+        if upgrades && !secrets.is_empty() {
             // What both say is searched, so it must be readable.
             parts.headers.remove(SEC_WEBSOCKET_EXTENSIONS);
         }
@@ -245,15 +247,14 @@ impl Proxy<'_> {
         Ok((placed, upgrades))
     }
 
-    /// Notes what the server gets; answers whether it got anything, now or before.
-    fn remember(&self, placed: &Placed) -> bool {
-        let mut known = self.spellings.lock().unwrap_or_else(PoisonError::into_inner);
-        for spelling in &placed.spellings {
-            if !known.contains(spelling) {
-                known.push(spelling.clone());
-            }
-        }
-        !known.is_empty()
+    /// What the guest must not read in the answer, whichever request the server knows it from.
+    fn hidden(&self, secrets: &SecretSet, placed: Placed) -> Vec<Spelling> {
+        let Some(name) = &self.opened else { return Vec::new() };
+        let bound = secrets.bound_to(name, self.session.destination.port).into_iter();
+        // A short one may be part of anything, so it is looked for only where it was just sent.
+        let told =
+            bound.filter(|secret| secret.is_unmistakable() || placed.names.iter().any(|name| name == secret.name()));
+        told.flat_map(spellings).chain(placed.spellings).collect()
     }
 
     fn judge(&self, host: Host) -> Result<Option<HostName>, Refusal> {
@@ -279,7 +280,7 @@ impl Proxy<'_> {
     async fn forward(
         &self,
         mut request: Request<Searched>,
-        placed: Placed,
+        hidden: Vec<Spelling>,
         upgrades: bool,
         sent: Option<Sent>,
     ) -> Result<Answer, hyper::Error> {
@@ -290,22 +291,26 @@ impl Proxy<'_> {
             Err(_) if self.found.load(Ordering::Relaxed) => return Ok(self.refuse(Refusal::SecretMisplaced)),
             answered => answered?,
         };
-        let scrubber = (!placed.spellings.is_empty()).then(|| Scrubber::new(placed.spellings));
+        let scrubber = (!hidden.is_empty()).then(|| Scrubber::new(hidden.clone()));
         if let Some(scrubber) = &scrubber {
             if !readable(response.headers()) {
                 return Ok(self.refuse(Refusal::AnswerEncoded));
             }
             scrubber.headers(response.headers_mut());
+            response.extensions_mut().remove::<ReasonPhrase>();
         }
         let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         match (guest, switching) {
             (Some(guest), true) => {
-                let known = self.spellings.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let frames = (!known.is_empty()).then(|| Frames::new(Scrubber::new(known)));
+                if !host::names_websocket(response.headers()) {
+                    return Ok(self.refuse(Refusal::OtherProtocol));
+                }
+                let frames = (!hidden.is_empty()).then(|| Frames::new(Scrubber::new(hidden)));
                 if frames.is_some() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
                     return Ok(self.refuse(Refusal::AnswerEncoded));
                 }
                 let upgrade = Upgrade { guest, server: hyper::upgrade::on(&mut response), sent, frames };
+                without_hops(response.headers_mut(), true);
                 *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
             }
             // Nobody asked for it.
@@ -330,27 +335,30 @@ impl Proxy<'_> {
 
 /// Whether an answer's body can be searched.
 fn readable(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_ENCODING).iter().all(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    let only = |name: HeaderName, coding: &[u8]| {
+        headers.get_all(name).iter().all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(coding))
+    };
+    only(CONTENT_ENCODING, b"identity") && only(TRANSFER_ENCODING, b"chunked")
 }
 
-/// Takes out what is between two ends only. That a connection will be closed is passed on.
+/// Takes out what is between two ends only. That a connection will be closed or become a WebSocket is passed on.
 fn without_hops(headers: &mut HeaderMap, upgrades: bool) {
     let connection: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
-    if upgrades {
-        return;
-    }
     for named in connection.iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')) {
         if let Ok(name) = HeaderName::try_from(named.trim()) {
             headers.remove(name);
         }
     }
-    for name in [CONNECTION, TE, TRANSFER_ENCODING] {
+    for name in [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }
     for name in BETWEEN_TWO {
         headers.remove(name);
     }
-    if connection.iter().any(|value| host::contains_token(value, "close")) {
+    if upgrades {
+        headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    } else if connection.iter().any(|value| host::contains_token(value, "close")) {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
 }

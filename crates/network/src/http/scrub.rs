@@ -1,21 +1,23 @@
 //! Takes secrets out of answers: a server that repeats what it was sent must not tell the guest.
 //!
-//! It finds the spellings that were sent. A server that turns a secret into something else first is beyond it.
+//! It finds the spellings that are common. A server that turns a secret into something else first is beyond it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{HeaderMap, HeaderValue};
-use zeroize::Zeroizing;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use memchr::memmem;
+
+use super::spelling::Spelling;
 
 /// What stands for a byte of a secret.
 const BLOT: u8 = b'*';
 
 /// Blots spellings out of a stream of bytes, however it is cut and however they overlap.
 pub struct Scrubber {
-    spellings: Vec<Zeroizing<Vec<u8>>>,
+    spellings: Vec<Spelling>,
     /// Bytes that may be the beginning of a spelling, as they came.
     held: Vec<u8>,
     /// Which of them are to be blotted out in any case.
@@ -23,7 +25,7 @@ pub struct Scrubber {
 }
 
 impl Scrubber {
-    pub fn new(mut spellings: Vec<Zeroizing<Vec<u8>>>) -> Scrubber {
+    pub fn new(mut spellings: Vec<Spelling>) -> Scrubber {
         spellings.retain(|spelling| !spelling.is_empty());
         Scrubber { spellings, held: Vec::new(), blotted: Vec::new() }
     }
@@ -54,8 +56,14 @@ impl Scrubber {
         self.held.len()
     }
 
-    /// Blots the values of headers.
+    /// Blots the values of headers, and leaves out those whose names are no names.
     pub fn headers(&self, headers: &mut HeaderMap) {
+        let lower: Vec<Spelling> = self.spellings.iter().map(|known| known.to_ascii_lowercase().into()).collect();
+        let repeats = |name: &&HeaderName| lower.iter().any(|known| memmem::find(name.as_ref(), known).is_some());
+        let names: Vec<HeaderName> = headers.keys().filter(repeats).cloned().collect();
+        for name in names {
+            headers.remove(name);
+        }
         for value in headers.values_mut() {
             let bytes = self.whole(value.as_bytes());
             if bytes != value.as_bytes() {
@@ -67,10 +75,12 @@ impl Scrubber {
     /// Marks every spelling in what is held, also those that lie in each other.
     fn mark(&mut self) {
         for spelling in &self.spellings {
-            let found =
-                self.held.windows(spelling.len()).enumerate().filter(|(_, window)| *window == spelling.as_slice());
-            for (at, _) in found {
+            let finder = memmem::Finder::new(spelling.as_slice());
+            let mut from = 0;
+            while let Some(found) = finder.find(&self.held[from..]) {
+                let at = from + found;
                 self.blotted[at..at + spelling.len()].fill(true);
+                from = at + 1;
             }
         }
     }
@@ -99,12 +109,14 @@ impl Scrubber {
 pub struct Scrubbed {
     body: Incoming,
     scrubber: Option<Scrubber>,
+    /// What comes after the last bytes.
+    trailers: Option<Frame<Bytes>>,
 }
 
 impl Scrubbed {
     /// The body as it is, or scrubbed.
     pub fn new(body: Incoming, scrubber: Option<Scrubber>) -> Scrubbed {
-        Scrubbed { body, scrubber }
+        Scrubbed { body, scrubber, trailers: None }
     }
 }
 
@@ -117,6 +129,9 @@ impl Body for Scrubbed {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         loop {
+            if let Some(trailers) = self.trailers.take() {
+                return Poll::Ready(Some(Ok(trailers)));
+            }
             let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
             let Some(scrubber) = &mut self.scrubber else { return Poll::Ready(frame) };
             let certain = match frame {
@@ -126,7 +141,9 @@ impl Body for Scrubbed {
                         if let Some(trailers) = other.trailers_mut() {
                             scrubber.headers(trailers);
                         }
-                        return Poll::Ready(Some(Ok(other)));
+                        let rest = scrubber.end();
+                        self.trailers = Some(other);
+                        rest
                     }
                 },
                 None => {
@@ -145,7 +162,8 @@ impl Body for Scrubbed {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream() && self.scrubber.as_ref().is_none_or(|scrubber| scrubber.holds() == 0)
+        let held = self.scrubber.as_ref().is_some_and(|scrubber| scrubber.holds() > 0);
+        self.body.is_end_stream() && !held && self.trailers.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -164,6 +182,7 @@ impl Body for Scrubbed {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use zeroize::Zeroizing;
 
     use super::*;
 
@@ -186,6 +205,9 @@ mod tests {
         headers.insert("x-echo", HeaderValue::from_static("Bearer hunter2!"));
         scrubber(&["hunter2"]).headers(&mut headers);
         assert_eq!(headers["x-echo"], "Bearer *******!");
+        headers.insert("x-hunter2", HeaderValue::from_static(""));
+        scrubber(&["Hunter2"]).headers(&mut headers);
+        assert_eq!(headers.len(), 1);
     }
 
     #[test]

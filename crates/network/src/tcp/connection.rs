@@ -172,6 +172,11 @@ impl Connection {
         self.rearm(&mut inner);
     }
 
+    /// Whether it was ended so.
+    pub fn has_vanished(&self) -> bool {
+        self.lock().silent
+    }
+
     /// Says that nothing more will be sent.
     pub fn finish(&self) {
         self.with(Socket::close);

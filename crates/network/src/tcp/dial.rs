@@ -1,9 +1,7 @@
 //! Connections towards the guest, as its peers open them.
 
 use std::io::{self, ErrorKind};
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -11,19 +9,16 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::stream::GuestStream;
-use super::table::{Key, Place, Slot};
-use super::traffic::Traffic;
+use super::table::{Place, Slot};
 use crate::event::{Event, EventKind, Failure, Verdict};
+use crate::flow::{Flow, OWN_PORTS};
 use crate::name::HostName;
 use crate::policy::Refusal;
 use crate::shared::Shared;
+use crate::traffic::Traffic;
 
-/// Ports from which the gateway connects to the guest.
-pub(crate) const OWN_PORTS: Range<u16> = 32_768..61_000;
 /// How long a connection that nobody holds any more may take to end.
 const LINGER: Duration = Duration::from_secs(10);
-
-static NEXT: AtomicU16 = AtomicU16::new(0);
 
 /// Opens a connection to `port` of the guest for its peer `from`.
 pub(crate) async fn dial(shared: &Arc<Shared>, port: u16, from: &HostName) -> io::Result<GuestStream> {
@@ -31,7 +26,7 @@ pub(crate) async fn dial(shared: &Arc<Shared>, port: u16, from: &HostName) -> io
         let event = Event::new(EventKind::Accept, verdict).of_name(Some(from.clone()));
         shared.journal.write(event.at_address(shared.ends.guest_address, Some(port)));
     };
-    if shared.open() >= shared.limits().connections || !shared.meters.opening() {
+    if !shared.admits_peer() {
         note(Verdict::Refused(Refusal::Connections));
         return Err(ErrorKind::QuotaExceeded.into());
     }
@@ -60,10 +55,9 @@ pub(crate) fn hang_up(shared: &Shared) {
 
 fn find_place(shared: &Arc<Shared>, port: u16) -> Option<(Place, Arc<Connection>)> {
     for _ in OWN_PORTS {
-        let own = OWN_PORTS.start + NEXT.fetch_add(1, Ordering::Relaxed) % (OWN_PORTS.end - OWN_PORTS.start);
-        let key = Key::dialled(shared.ends.gateway_address, port, own);
-        let connection = Arc::new(Connection::dialling(shared, port, own)?);
-        if let Some(place) = shared.table.insert(key, Slot::Open(connection.clone())) {
+        let flow = Flow::next_own(shared.ends.gateway_address, port);
+        let connection = Arc::new(Connection::dialling(shared, port, flow.port)?);
+        if let Some(place) = shared.table.insert(flow, Slot::Open(connection.clone())) {
             return Some((place, connection));
         }
     }

@@ -14,13 +14,10 @@ mod session;
 mod stack;
 mod stream;
 mod table;
-mod traffic;
 
-pub(crate) use dial::{OWN_PORTS, dial, hang_up};
+pub(crate) use dial::{dial, hang_up};
 pub(crate) use open::{failure, segment};
 pub(crate) use prefixed::Prefixed;
-pub(crate) use session::{Destination, End, Session};
+pub(crate) use session::Session;
 pub(crate) use stream::GuestStream;
-pub use table::Flow;
 pub(crate) use table::{Table, host_buffer};
-pub(crate) use traffic::Traffic;

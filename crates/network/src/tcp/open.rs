@@ -9,9 +9,11 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::guest_dns;
-use super::session::{Destination, Session, Upstream};
-use super::table::{Key, Place, Slot, host_buffer};
+use super::session::{Session, Upstream};
+use super::table::{Place, Slot, host_buffer};
+use crate::destination::{Destination, Refused};
 use crate::event::{Event, EventKind, Failure, Verdict};
+use crate::flow::Flow;
 use crate::frame::{self, Segment};
 use crate::policy::Refusal;
 use crate::shared::Shared;
@@ -21,16 +23,16 @@ const DNS: u16 = 53;
 /// Takes in a TCP segment of the guest's; `packet` is the whole IPv4 packet. Answers whether it was of use to a
 /// connection that there is.
 pub(crate) fn segment(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) -> bool {
-    let key = Key::of(&segment);
-    match shared.table.find(key) {
+    let flow = Flow::from(&segment);
+    match shared.table.find(flow) {
         // The cable keeps the order, so this is no late twin of the first SYN: the guest was put back to a moment before
         // that connection, and its port is used anew.
         Some(Some(connection)) if segment.opens && connection.is_established() => {
-            shared.table.replace(key, &connection);
+            shared.table.replace(flow, &connection);
             open(shared, segment, packet);
         }
         Some(Some(connection)) => return connection.feed(packet),
-        Some(None) if segment.resets => shared.table.cancel(key),
+        Some(None) if segment.resets => shared.table.cancel(flow),
         // The guest asks again because the host's side takes its time.
         Some(None) => {}
         None if segment.opens => open(shared, segment, packet),
@@ -60,8 +62,6 @@ fn open(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) {
     reset(shared, packet);
 }
 
-type Refused = (Refusal, Option<crate::HostName>);
-
 /// Judges a request for a connection.
 fn admit(shared: &Shared, segment: &Segment) -> Result<Destination, Refused> {
     let limits = shared.limits();
@@ -79,7 +79,7 @@ fn admit(shared: &Shared, segment: &Segment) -> Result<Destination, Refused> {
 }
 
 fn start(shared: &Arc<Shared>, segment: &Segment, packet: &[u8], destination: Destination) {
-    let Some(place) = shared.table.insert(Key::of(segment), Slot::Opening(None)) else { return };
+    let Some(place) = shared.table.insert(segment.into(), Slot::Opening(None)) else { return };
     let removed = Removed(shared.clone(), place);
     let packet = packet.to_vec();
     let task = tokio::spawn(async move { connect_and_run(&removed.0, place, &packet, destination).await });

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::connection::Connection;
 use super::stream::GuestStream;
-use super::traffic::Traffic;
+use crate::traffic::Traffic;
 
 /// Relays both ways. `first` was already read from the guest.
 pub(super) async fn relay(

@@ -1,8 +1,6 @@
 //! One allowed connection from its first byte to its last: what it shows is judged, then it is relayed, and it ends
 //! the moment the policy no longer allows it.
 
-use std::io;
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,65 +11,18 @@ use super::connection::Connection;
 use super::greeting::{Greeting, classify};
 use super::relay::{relay, relay_stream};
 use super::stream::GuestStream;
-use super::traffic::Traffic;
+use crate::destination::{Destination, End};
 use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::http;
 use crate::name::HostName;
-use crate::peers::{Peer, PeerStream};
-use crate::policy::{Ground, Refusal, Rules, Shown};
+use crate::peers::PeerStream;
+use crate::policy::{Ground, Refusal, Shown};
 use crate::shared::Shared;
 use crate::tls::{self, Hello};
+use crate::traffic::Traffic;
 
 /// How long the last bytes may take to reach the guest.
 const LINGER: Duration = Duration::from_secs(30);
-
-/// Where a connection goes.
-#[derive(Debug, Clone)]
-pub(crate) struct Destination {
-    pub address: Ipv4Addr,
-    pub port: u16,
-    /// The names that the address was resolved for.
-    pub names: Vec<HostName>,
-    /// Whom it stands for, if it goes to another sandbox.
-    pub peer: Option<Peer>,
-}
-
-impl Destination {
-    /// Where what goes to this address and port ends: at a peer, or outside if `judge` lets it, which is told the names
-    /// that the address was resolved for. Who refuses says of which name, if there is only one it can be.
-    pub fn judged(
-        shared: &Shared,
-        address: Ipv4Addr,
-        port: u16,
-        judge: impl FnOnce(&Rules, &[HostName]) -> Result<(), Refusal>,
-    ) -> Result<Destination, (Refusal, Option<HostName>)> {
-        if let Some(peer) = shared.peers.peer(address) {
-            let names = vec![peer.name.clone()];
-            return Ok(Destination { address, port, names, peer: Some(peer) });
-        }
-        if shared.meters.is_spent() {
-            return Err((Refusal::BytesOut, None));
-        }
-        let names = shared.pins.names(address);
-        match judge(&shared.rules(), &names) {
-            Ok(()) => Ok(Destination { address, port, names, peer: None }),
-            Err(why) => Err((why, only(&names))),
-        }
-    }
-
-    /// The name, if there is only one it can be.
-    pub fn only_name(&self) -> Option<HostName> {
-        only(&self.names)
-    }
-}
-
-/// The name, if there is only one.
-fn only(names: &[HostName]) -> Option<HostName> {
-    match names {
-        [name] => Some(name.clone()),
-        _ => None,
-    }
-}
 
 /// The host's side of a connection.
 pub(crate) enum Upstream {
@@ -107,24 +58,6 @@ enum Protocol {
     Other,
 }
 
-/// How a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    Done,
-    Refused(Refusal),
-    Failed(Failure),
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> End {
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
-            Some(refusal) => End::Refused(*refusal),
-            None if error.kind() == io::ErrorKind::TimedOut => End::Failed(Failure::TimedOut),
-            None => End::Failed(Failure::Reset),
-        }
-    }
-}
-
 impl Session {
     pub fn new(shared: &Arc<Shared>, connection: Arc<Connection>, destination: Destination) -> Session {
         let traffic = Traffic::new(shared);
@@ -148,11 +81,12 @@ impl Session {
         self.closed(end);
     }
 
-    /// Keeps the connection's clock until it is closed, and waits until the host's side has taken what came before.
+    /// Keeps the connection's clock until it is closed, and waits until the host's side has taken what came before. One
+    /// that gave way to another is counted by nobody, so it waits for nothing.
     async fn over(&self) {
         self.connection.drive().await;
         let mut passed = None;
-        while passed != Some(self.traffic.counted()) {
+        while !self.connection.has_vanished() && passed != Some(self.traffic.counted()) {
             passed = Some(self.traffic.counted());
             tokio::time::sleep(LINGER).await;
         }
@@ -261,6 +195,10 @@ impl Session {
         self.seen().hides_name = hello.encrypted_name;
         let Some(name) = hello.name else {
             self.judge(Shown::Nameless)?;
+            if self.shared.rules().inspects() {
+                // There is no name to open it for.
+                return Err(self.refuse(Refusal::NameMissing, None));
+            }
             self.set_seen(None, Protocol::SealedTls);
             self.shared.learn(&self.destination, Shown::Nameless);
             return self.relay(stream, &first).await;
@@ -371,9 +309,12 @@ impl Session {
             (None, Protocol::Other) => Shown::OtherProtocol,
             (None, _) => Shown::Nameless,
         };
-        let opened = seen.shown == Protocol::OpenedTls;
-        let sealed = seen.shown == Protocol::SealedTls;
-        let as_before = seen.name.as_ref().is_none_or(|name| !(opened || sealed) || self.must_open(name) == opened);
+        let as_before = match (seen.shown, &seen.name) {
+            (Protocol::OpenedTls, Some(name)) => self.must_open(name),
+            (Protocol::SealedTls, Some(name)) => !self.must_open(name),
+            (Protocol::SealedTls, None) => !rules.inspects(),
+            _ => true,
+        };
         rules.shown(*address, *port, shown, names).is_ok() && as_before
     }
 
@@ -396,12 +337,7 @@ impl Session {
 
     fn closed(&self, end: End) {
         let seen = self.seen().name.clone();
-        let verdict = match end {
-            End::Done => Verdict::Allowed,
-            End::Refused(why) => Verdict::Refused(why),
-            End::Failed(why) => Verdict::Failed(why),
-        };
-        let mut event = self.event(EventKind::Close, verdict, seen.or_else(|| self.destination.only_name()));
+        let mut event = self.event(EventKind::Close, end.into(), seen.or_else(|| self.destination.only_name()));
         (event.bytes_out, event.bytes_in) = self.traffic.counted();
         self.shared.journal.write(event);
     }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
 use super::connection::Connection;
-use super::traffic::Traffic;
+use crate::traffic::Traffic;
 
 /// A connection with the guest as a stream.
 pub(crate) struct GuestStream {

@@ -11,6 +11,8 @@ const CLIENT_HELLO: u8 = 1;
 const LONGEST_RECORD: usize = 1 << 14;
 /// The largest greetings, with keys for the time after quantum computers, have two thousand bytes.
 const LONGEST_HELLO: usize = 1 << 15;
+/// One record would do; nobody cuts a greeting into more than a few, and each has to be read again as more come.
+const MOST_RECORDS: usize = 16;
 const SERVER_NAME: u16 = 0;
 /// Encrypted client hello, and its forerunner.
 const ENCRYPTED: [u16; 2] = [0xfe0d, 0xffce];
@@ -37,7 +39,7 @@ impl Hello {
 /// Joins the records that carry the first handshake message; nothing, if it is not yet whole.
 fn handshake(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     let mut message = Vec::new();
-    loop {
+    for _ in 0..MOST_RECORDS {
         let (header, rest) = match bytes.split_at_checked(5) {
             Some(split) => split,
             None => return Ok(None),
@@ -59,6 +61,7 @@ fn handshake(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
             }
         }
     }
+    Err(Refusal::TlsMalformed)
 }
 
 /// Reads from the front; nothing, where there is too little or too much.
@@ -165,7 +168,7 @@ mod tests {
     #[test]
     fn the_name_is_read_however_the_records_are_cut() {
         let message = message(&name_extension(b"Example.com"));
-        for size in [1, 3, 7, 1000] {
+        for size in [message.len().div_ceil(MOST_RECORDS), 40, 1000] {
             let bytes = records(&message, size);
             let hello = Hello::read(&bytes).unwrap().unwrap();
             assert_eq!(hello.name, Some("example.com".parse().unwrap()));
@@ -173,6 +176,17 @@ mod tests {
                 assert_eq!(Hello::read(&bytes[..end]), Ok(None), "cut at {end}");
             }
         }
+    }
+
+    #[test]
+    fn crumbs_are_refused() {
+        let bytes = records(&message(&name_extension(b"example.com")), 1);
+        assert_eq!(Hello::read(&bytes), Err(Refusal::TlsMalformed));
+        assert_eq!(
+            Hello::read(&bytes[..6 * MOST_RECORDS]),
+            Err(Refusal::TlsMalformed),
+            "as soon as there are too many"
+        );
     }
 
     #[test]

@@ -13,10 +13,11 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::authority::Authority;
 use super::roots::{RootsError, TrustRoots};
+use crate::destination::End;
 use crate::event::{EventKind, Failure, Verdict};
 use crate::http;
 use crate::name::HostName;
-use crate::tcp::{End, GuestStream, Prefixed, Session};
+use crate::tcp::{GuestStream, Prefixed, Session};
 
 /// What opening TLS needs.
 pub(crate) struct Interceptor {

@@ -9,11 +9,13 @@ use tokio::sync::{Notify, watch};
 
 use super::far::Far;
 use super::judge;
+use crate::destination::{Destination, End};
 use crate::event::{Event, EventKind, Failure, Verdict};
+use crate::flow::Flow;
 use crate::frame::{self, UDP_HEADERS};
 use crate::policy::{Refusal, Rules};
-use crate::shared::Shared;
-use crate::tcp::{Destination, End, Flow, Traffic};
+use crate::shared::{Passage, Shared};
+use crate::traffic::Traffic;
 
 /// An exchange without a datagram either way for so long is over. Whoever keeps one open says something at least every
 /// half minute, because other networks forget them as soon.
@@ -50,8 +52,8 @@ impl Exchange {
     /// Passes on what the guest sent. Answers whether that was of use.
     pub fn send(&self, shared: &Shared, data: &[u8]) -> bool {
         match self.traffic.datagram_outward(data.len()) {
-            Ok(true) => {}
-            Ok(false) => return false,
+            Ok(Passage::Now) => {}
+            Ok(Passage::Lost) => return false,
             Err(why) => {
                 shared.exchanges.end(self, End::Refused(why));
                 return false;
@@ -111,13 +113,8 @@ impl Exchange {
         };
         shared.exchanges.end(self, end);
         let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(end);
-        let verdict = match end {
-            End::Done => Verdict::Allowed,
-            End::Refused(why) => Verdict::Refused(why),
-            End::Failed(why) => Verdict::Failed(why),
-        };
         if let Some(to) = &self.to {
-            let mut event = event(EventKind::Close, verdict, to);
+            let mut event = event(EventKind::Close, end.into(), to);
             (event.bytes_out, event.bytes_in) = self.traffic.counted();
             shared.journal.write(event);
         }

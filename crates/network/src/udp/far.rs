@@ -7,8 +7,9 @@ use rustix::net::SendFlags;
 use tokio::io::Interest;
 use tokio::net::{UdpSocket, UnixDatagram};
 
+use crate::destination::Destination;
 use crate::shared::Shared;
-use crate::tcp::{Destination, host_buffer};
+use crate::tcp::host_buffer;
 
 /// The far side of an exchange.
 pub(crate) enum Far {

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use super::exchange::{Exchange, event};
 use super::far::Far;
 use super::{judge, table};
+use crate::destination::{Destination, End, Refused};
 use crate::event::{Event, EventKind, Verdict};
+use crate::flow::Flow;
 use crate::frame::{self, Datagram};
-use crate::name::HostName;
 use crate::policy::{Refusal, Shown};
 use crate::shared::Shared;
-use crate::tcp::{Destination, End, Flow, failure};
+use crate::tcp::failure;
 
 /// Takes in a datagram of the guest's. Answers whether it was of use to an exchange that there is.
 pub(crate) fn datagram(shared: &Arc<Shared>, datagram: &Datagram<'_>) -> bool {
-    let flow = Flow { guest_port: datagram.from_port, address: datagram.to, port: datagram.to_port };
+    let flow = Flow::from(datagram);
     if let Some(exchange) = shared.exchanges.find(&flow) {
         if exchange.still_allowed(shared) {
             return exchange.send(shared, datagram.data);
@@ -23,12 +24,12 @@ pub(crate) fn datagram(shared: &Arc<Shared>, datagram: &Datagram<'_>) -> bool {
     }
     match admit(shared, datagram) {
         Ok(to) => begin(shared, flow, to, datagram),
-        Err((why, name)) => refuse(shared, why, name, datagram),
+        Err(refused) => refuse(shared, refused, datagram),
     }
     false
 }
 
-fn refuse(shared: &Shared, why: Refusal, name: Option<HostName>, datagram: &Datagram<'_>) {
+fn refuse(shared: &Shared, (why, name): Refused, datagram: &Datagram<'_>) {
     let event = Event::new(EventKind::Connect, Verdict::Refused(why)).of_datagrams().of_name(name);
     let event = event.at_address(datagram.to, Some(datagram.to_port));
     // A guest that floods is not answered: it would only flood more.
@@ -47,7 +48,7 @@ fn tell(shared: &Shared, datagram: &Datagram<'_>) {
 }
 
 /// Judges the first datagram of an exchange.
-fn admit(shared: &Shared, datagram: &Datagram<'_>) -> Result<Destination, (Refusal, Option<HostName>)> {
+fn admit(shared: &Shared, datagram: &Datagram<'_>) -> Result<Destination, Refused> {
     if shared.open() >= shared.limits().connections {
         return Err((Refusal::Connections, None));
     }

@@ -93,7 +93,7 @@ isolated! {
         assert!(kept.receive(PATIENCE).await.is_some());
 
         // Not a datagram more, whether the policy's end was noticed already or not.
-        world.gateway().set_policy(allow(&["93.184.216.34:9999"]));
+        world.set_policy(allow(&["93.184.216.34:9999"]));
         world.guest.forget_frames();
         socket.send(SHARED, 7000, b"still there?");
         assert!(world.guest.frame(is_unreachable).await.is_some(), "told at once");
@@ -117,7 +117,7 @@ isolated! {
         let (_, from) = timeout(PATIENCE, asked.recv_from(&mut room)).await.unwrap().unwrap();
         asked.send_to(b"welcome", from).await.unwrap();
         assert!(socket.receive(PATIENCE).await.is_some());
-        world.gateway().set_policy(Policy::default());
+        world.set_policy(Policy::default());
         all_over(&world).await;
         let _ = asked.send_to(b"more", from).await;
         assert_eq!(socket.receive(MOMENT).await, None);
@@ -336,7 +336,7 @@ isolated! {
         assert_eq!(world.guest.ask_udp(STRANGER, 443, b"hello", MOMENT).await, None, "what is refused is not learned");
         let learned = world.gateway().learned().policy();
         assert_eq!(learned, allow(&["example.com:9999", "45.33.32.156:123"]));
-        world.gateway().set_policy(learned);
+        world.set_policy(learned);
         assert!(steps(&world).await, "what was learned is enough");
         assert_eq!(world.guest.ask_udp(STRANGER, ECHO, b"hello", MOMENT).await, None, "and no more than that");
     }

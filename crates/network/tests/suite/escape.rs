@@ -9,7 +9,9 @@ use hickory_proto::rr::{Name, RecordType};
 use sandling_network::EventKind;
 use sandling_network::policy::{Mode, Policy, Range, Refusal, TlsMode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::client::TlsStream;
 
+use crate::guest::Stream;
 use crate::isolated;
 use crate::namespace::ip;
 use crate::world::{SHARED, STRANGER, World, allow, exchange, say};
@@ -33,6 +35,15 @@ fn question(name: &str, kind: RecordType) -> Vec<u8> {
     let mut message = Message::query();
     message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
     message.to_vec().unwrap()
+}
+
+/// TLS whose greeting shows no name.
+async fn nameless(world: &World) -> std::io::Result<TlsStream<Stream>> {
+    let stream = world.guest.connect(SHARED, 443).await?;
+    let mut config = world.tls_config();
+    config.enable_sni = false;
+    let name = rustls::pki_types::ServerName::try_from("example.com").unwrap();
+    tokio_rustls::TlsConnector::from(std::sync::Arc::new(config)).connect(name, stream).await
 }
 
 isolated! {
@@ -79,12 +90,14 @@ isolated! {
 
     async fn tls_without_a_name() {
         let mut world = example().await;
-        let stream = world.guest.connect(SHARED, 443).await.unwrap();
-        let mut config = world.tls_config();
-        config.enable_sni = false;
-        let name = rustls::pki_types::ServerName::try_from("example.com").unwrap();
-        let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
-        assert!(connector.connect(name, stream).await.is_err());
+        assert!(nameless(&world).await.is_err());
+        world.refused(EventKind::Name, Refusal::NameMissing).await;
+        // What is inspected has to have a name that it can be opened for, also where any address may be reached.
+        world.set_policy(Policy::of(Mode::Open));
+        let mut sealed = nameless(&world).await.unwrap();
+        world.set_policy(Policy { tls: TlsMode::Inspected, ..Policy::of(Mode::Open) });
+        assert!(sealed.read_u8().await.is_err(), "an open one goes on");
+        assert!(nameless(&world).await.is_err());
         world.refused(EventKind::Name, Refusal::NameMissing).await;
     }
 
@@ -96,13 +109,13 @@ isolated! {
         world.refused(EventKind::Name, Refusal::EncryptedName).await;
 
         // Nor by what was opened, or has greeted, while it did not matter.
-        world.gateway().set_policy(Policy::of(Mode::Open));
+        world.set_policy(Policy::of(Mode::Open));
         let hello = crate::names::client_hello("example.com", &[0xfe0d]);
         let mut waiting = world.guest.connect(SHARED, 7).await.unwrap();
         let mut greeted = world.guest.connect(SHARED, 7).await.unwrap();
         greeted.write_all(&hello).await.unwrap();
         assert_eq!(greeted.read_u8().await.unwrap(), hello[0], "the server has it");
-        world.gateway().set_policy(allow(&["example.com:7"]));
+        world.set_policy(allow(&["example.com:7"]));
         assert!(greeted.reset().await);
         waiting.write_all(&hello).await.unwrap();
         assert!(waiting.reset().await);
@@ -124,7 +137,7 @@ isolated! {
         let names = ["93.184.216.34", "example.com:8080", "example.com"];
         let mut world = World::new(Policy::default()).await;
         for policy in [allow(&names), allow(&names[1..]), Policy::of(Mode::Open)] {
-            world.gateway().set_policy(policy);
+            world.set_policy(policy);
             world.guest.resolve("example.com").await;
             let hello = crate::names::client_hello("evil.com", &[]);
             let alert = [&[0x15, 3, 1, 0, 2, 1, 0][..], &hello].concat();
@@ -161,7 +174,7 @@ isolated! {
         let greeting = Duration::from_millis(500);
         let mut world = World::with(Policy::default(), |config| config.limits.greeting = greeting).await;
         for policy in [allow(&["93.184.216.34"]), allow(&["example.com:8080"]), Policy::of(Mode::Open)] {
-            world.gateway().set_policy(policy);
+            world.set_policy(policy);
             world.guest.resolve("example.com").await;
             for first in [&b"\x16"[..], b"\x16\x03\x01", b"G", b"\r\n", b"BREW /pot"] {
                 let mut stream = world.guest.connect(SHARED, 8080).await.unwrap();
@@ -266,6 +279,25 @@ isolated! {
         assert!(!answer.starts_with(b"HTTP/1.1 200"));
         let upgrade = "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
         assert!(world.http(SHARED, 80, upgrade).await.unwrap().starts_with("HTTP/1.1 403"));
+        let hidden = "GET /h2c HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+            Upgrade: websocket\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
+        assert!(world.http(SHARED, 80, hidden).await.unwrap().starts_with("HTTP/1.1 403"));
+        assert!(world.requests().is_empty());
+        // A server that goes on as what nobody asked for.
+        let socket = "GET /h2c HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade, X-Hop\r\n\
+            Upgrade: websocket\r\nX-Hop: 1\r\n\r\n";
+        assert!(world.http(SHARED, 80, socket).await.unwrap().starts_with("HTTP/1.1 403"));
+        assert!(!world.requests()[0].contains("X-Hop"), "{:?}", world.requests());
+    }
+
+    async fn a_host_that_goes_no_further() {
+        let mut world = example().await;
+        for version in ["1.0", "1.1"] {
+            let request = format!("GET / HTTP/{version}\r\nHost: example.com\r\nConnection: host\r\n\r\n");
+            let answer = world.http(SHARED, 80, &request).await.unwrap();
+            assert!(answer.contains("403"), "{answer}");
+            world.refused(EventKind::Request, Refusal::HttpMalformed).await;
+        }
         assert!(world.requests().is_empty());
     }
 
@@ -291,7 +323,7 @@ isolated! {
     async fn metadata_by_all_its_addresses() {
         let mut world = World::new(Policy { mode: Mode::Open, ..allow(&["0.0.0.0/0"]) }).await;
         for mode in [Mode::Open, Mode::Allow] {
-            world.gateway().set_policy(Policy { mode, ..allow(&["0.0.0.0/0"]) });
+            world.set_policy(Policy { mode, ..allow(&["0.0.0.0/0"]) });
             for address in ["169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"] {
                 connecting_fails(&world, address.parse().unwrap(), 80).await;
                 world.refused(EventKind::Connect, Refusal::Range(Range::Metadata)).await;
@@ -303,7 +335,7 @@ isolated! {
     async fn the_host_and_private_networks() {
         let world = World::new(Policy { mode: Mode::Open, ..allow(&["0.0.0.0/0"]) }).await;
         for mode in [Mode::Open, Mode::Allow] {
-            world.gateway().set_policy(Policy { mode, ..allow(&["0.0.0.0/0"]) });
+            world.set_policy(Policy { mode, ..allow(&["0.0.0.0/0"]) });
             for address in ["127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "0.0.0.1"] {
                 connecting_fails(&world, address.parse().unwrap(), 80).await;
             }
@@ -439,7 +471,7 @@ isolated! {
             (Policy::of(Mode::Open), world.guest.ends.gateway_address, 9999, b"hello", Refusal::Udp),
             (Policy::of(Mode::Deny), SHARED, 9999, b"hello", Refusal::PolicyDenies),
         ] {
-            world.gateway().set_policy(policy);
+            world.set_policy(policy);
             world.guest.forget_frames();
             let answer = world.guest.ask_udp(address, port, data, Duration::from_millis(200)).await;
             assert_eq!(answer, None, "{address}:{port}, {why}");

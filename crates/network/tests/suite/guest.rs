@@ -152,10 +152,7 @@ impl Guest {
 
     /// Asks the gateway for a record.
     pub async fn query(&self, name: &str, kind: RecordType) -> Message {
-        let mut message = Message::query();
-        message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
-        message.metadata.recursion_desired = true;
-        let answer = self.ask_udp(self.ends.gateway_address, 53, &message.to_vec().unwrap(), PATIENCE).await;
+        let answer = self.ask_udp(self.ends.gateway_address, 53, &question(name, kind), PATIENCE).await;
         Message::from_vec(&answer.expect("no answer to a DNS query")).unwrap()
     }
 
@@ -207,6 +204,14 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.driver.abort();
     }
+}
+
+/// A DNS message that asks for a record.
+pub fn question(name: &str, kind: RecordType) -> Vec<u8> {
+    let mut message = Message::query();
+    message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
+    message.metadata.recursion_desired = true;
+    message.to_vec().unwrap()
 }
 
 async fn drive(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Vec<u8>>) {

@@ -50,8 +50,9 @@ fn plug_in(device: File, own: PathBuf, gateway: PathBuf, ends: &Ends, mtu: u16) 
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: the descriptor is open and the request outlives the call.
     assert_eq!(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF, &request) }, 0, "no tap device");
+    let mac = ends.guest_mac.0.map(|byte| format!("{byte:02x}")).join(":");
     for line in [
-        format!("link set card0 address {} mtu {mtu} up", ends.guest_mac),
+        format!("link set card0 address {mac} mtu {mtu} up"),
         format!("addr add {}/{} dev card0", ends.guest_address, ends.prefix_length),
         format!("route add default via {}", ends.gateway_address),
     ] {

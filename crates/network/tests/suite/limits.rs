@@ -54,6 +54,29 @@ isolated! {
         world.guest.connect(SHARED, 7).await.expect("there is room again");
     }
 
+    async fn a_connection_that_gives_way_ends_at_the_server_too() {
+        let world = World::new(allow(&["example.com"])).await;
+        world.guest.resolve("example.com").await;
+        let ends = world.guest.ends;
+        let waiting = async |wanted: usize| {
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while world.log.lock().unwrap().waiting != wanted {
+                assert!(Instant::now() < deadline, "{} wait", world.log.lock().unwrap().waiting);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            let mut stream = world.guest.connect(SHARED, 80).await.unwrap();
+            stream.write_all(b"GET /never HTTP/1.1\r\nHost: example.com\r\n\r\n").await.unwrap();
+            waiting(1).await;
+            // The guest uses the port anew, as one does that was put back to an earlier moment.
+            world.guest.inject(&crate::frames::syn(&ends, SHARED, stream.port(), 80)).await;
+            waiting(0).await;
+            streams.push(stream);
+        }
+    }
+
     async fn syn_flood() {
         let mut world = World::with(Policy::of(Mode::Open), |config| {
             config.limits.connections_per_second = 10;
@@ -153,6 +176,19 @@ isolated! {
         assert!((20..50).contains(&answered), "{answered} of 60 were answered");
         world.refused(EventKind::Dns, Refusal::DnsRate).await;
         assert_eq!(world.asked().len(), 1, "a pinned answer is not asked for again");
+    }
+
+    async fn dns_queries_over_tcp_are_bounded() {
+        let world = World::with(allow(&["example.com"]), |config| config.limits.dns_queries_per_second = 5).await;
+        let question = crate::guest::question("example.com", hickory_proto::rr::RecordType::A);
+        let many = [&(question.len() as u16).to_be_bytes()[..], &question].concat().repeat(1000);
+        let mut stream = world.guest.connect(world.guest.ends.gateway_address, 53).await.unwrap();
+        let (mut reader, mut writer) = tokio::io::split(&mut stream);
+        let mut answers = Vec::new();
+        let _ = tokio::join!(writer.write_all(&many), reader.read_to_end(&mut answers));
+        assert!(!answers.is_empty());
+        let stats = world.gateway().stats();
+        assert!(stats.dns_queries < 50, "{} questions were answered at once", stats.dns_queries);
     }
 
     async fn other_limits_hold_at_once() {

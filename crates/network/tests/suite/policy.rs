@@ -25,12 +25,12 @@ isolated! {
         let mut plain = world.guest.connect(SHARED, 80).await.unwrap();
         crate::world::say(&mut plain, GET).await.unwrap();
 
-        world.gateway().set_policy(allow(&["example.com:7"]));
+        world.set_policy(allow(&["example.com:7"]));
         assert!(sealed.read_u8().await.is_err() && plain.read_u8().await.is_err());
         stream.write_all(b"y").await.unwrap();
         assert_eq!(stream.read_u8().await.unwrap(), b'y', "still allowed");
 
-        world.gateway().set_policy(Policy::default());
+        world.set_policy(Policy::default());
         assert!(stream.reset().await);
         let closed = world.refused(EventKind::Close, Refusal::PolicyChanged).await;
         assert!(closed.bytes_out > 0);
@@ -41,7 +41,7 @@ isolated! {
     async fn a_policy_that_opens_opens_at_once() {
         let world = World::new(Policy::default()).await;
         assert!(world.guest.resolve("example.com").await.is_empty());
-        world.gateway().set_policy(allow(&["example.com"]));
+        world.set_policy(allow(&["example.com"]));
         assert_eq!(world.guest.resolve("example.com").await, [SHARED]);
         assert!(world.http(SHARED, 80, GET).await.unwrap().starts_with("HTTP/1.1 200"));
     }
@@ -58,14 +58,14 @@ isolated! {
         let other = "GET / HTTP/1.1\r\nHost: other.com\r\n\r\n";
         assert!(world.http(SHARED, 80, other).await.unwrap().starts_with("HTTP/1.1 403"));
 
-        // It narrows, and all is judged again; a policy that is set by itself leaves it.
+        // It narrows, and all is judged again.
         world.gateway().set_policies(Policy::of(Mode::Open), Some(allow(&["other.com"])));
         assert!(sealed.read_u8().await.is_err());
         assert!(world.guest.resolve("example.com").await.is_empty());
-        world.gateway().set_policy(allow(&["example.com", "other.com"]));
+        world.gateway().set_policies(allow(&["example.com", "other.com"]), Some(allow(&["other.com"])));
         assert!(world.guest.resolve("example.com").await.is_empty());
         assert_eq!(world.guest.resolve("other.com").await, [SHARED]);
-        world.gateway().set_policies(allow(&["example.com"]), None);
+        world.set_policy(allow(&["example.com"]));
         assert!(world.http(SHARED, 80, GET).await.unwrap().starts_with("HTTP/1.1 200"));
 
         // What is opened for it is opened, although the policy says nothing about it.
@@ -79,7 +79,7 @@ isolated! {
         let world = World::new(allow(&["example.com"])).await;
         world.guest.resolve("example.com").await;
         let mut sealed = world.tls(SHARED, "example.com").await.unwrap();
-        world.gateway().set_policy(Policy { tls: TlsMode::Inspected, ..allow(&["example.com"]) });
+        world.set_policy(Policy { tls: TlsMode::Inspected, ..allow(&["example.com"]) });
         assert!(sealed.read_u8().await.is_err());
     }
 
@@ -105,7 +105,7 @@ isolated! {
         world.zone.lock().unwrap().insert("inside.example.com".to_owned(), vec![private]);
         assert_eq!(world.guest.resolve("inside.example.com").await, [private]);
         assert!(world.guest.connect(Ipv4Addr::new(10, 9, 9, 9), 80).await.is_err(), "opened, but not listed");
-        world.gateway().set_policy(allow(&["10.0.0.0/8"]));
+        world.set_policy(allow(&["10.0.0.0/8"]));
         assert!(world.guest.connect(Ipv4Addr::new(10, 8, 8, 8), 80).await.is_err());
         world.refused(EventKind::Connect, Refusal::Range(Range::Private)).await;
     }
@@ -132,7 +132,7 @@ isolated! {
         let text: Vec<String> = learned.policy().allow.iter().map(ToString::to_string).collect();
         // One without a name may have meant any that its address was resolved for.
         assert_eq!(text, ["example.com:7", "example.com", "git.code.com:22", "other.com:7", "other.com"]);
-        world.gateway().set_policy(learned.policy());
+        world.set_policy(learned.policy());
         steps(&world).await.expect("what was learned is enough");
         assert!(world.guest.connect(SHARED, 22).await.is_err(), "and no more than that");
         world.start(Policy::of(Mode::Learn), |config| config.learned = learned.clone());

@@ -25,6 +25,8 @@ pub struct Seen {
     pub queries: Vec<(String, RecordType)>,
     /// Heads of HTTP requests.
     pub requests: Vec<String>,
+    /// Connections on which a request waits for an answer that never comes.
+    pub waiting: usize,
 }
 
 pub type Log = Arc<Mutex<Seen>>;
@@ -166,8 +168,15 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, log: Log) {
             let Some(body) = body(&mut stream, &mut read, &head).await else { return };
             head += &body;
         }
+        let before = log.lock().unwrap().requests.last().cloned().unwrap_or_default();
         log.lock().unwrap().requests.push(head.clone());
-        if stream.write_all(&answer(&head)).await.is_err() {
+        if head.starts_with("GET /never") {
+            log.lock().unwrap().waiting += 1;
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            log.lock().unwrap().waiting -= 1;
+            return;
+        }
+        if stream.write_all(&answer(&head, &before)).await.is_err() {
             return;
         }
         if head.starts_with("GET /socket") {
@@ -194,13 +203,23 @@ async fn body<S: AsyncRead + Unpin>(stream: &mut S, read: &mut Vec<u8>, head: &s
     Some(String::from_utf8_lossy(&read.drain(..length).collect::<Vec<_>>()).into_owned())
 }
 
-fn answer(head: &str) -> Vec<u8> {
+fn answer(head: &str, before: &str) -> Vec<u8> {
     let head = if head.starts_with("GET /redirect") {
         "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 0\r\n\r\n".to_owned()
     } else if head.starts_with("GET /socket") {
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n".to_owned()
     } else if head.starts_with("GET /gzip") {
         "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc".to_owned()
+    } else if head.starts_with("GET /h2c") {
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n".to_owned()
+    } else if head.starts_with("GET /before") {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{before}", before.len())
+    } else if head.starts_with("GET /phrase") {
+        let key = head.lines().find_map(|line| line.strip_prefix("X-Key: ")).unwrap_or_default();
+        format!("HTTP/1.1 401 no such key: {key}\r\nX-{key}: 1\r\nContent-Length: 0\r\n\r\n")
+    } else if head.starts_with("GET /trailers") {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-End\r\n\r\n";
+        format!("{head}8\r\nto the h\r\n0\r\nX-End: 1\r\n\r\n")
     } else {
         let first = head.lines().next().unwrap_or_default();
         format!("HTTP/1.1 200 OK\r\nX-First: {first}\r\nContent-Length: {}\r\n\r\n{head}", head.len())

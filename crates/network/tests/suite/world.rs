@@ -111,6 +111,11 @@ impl World {
         self.gateway.as_ref().unwrap()
     }
 
+    /// Changes the policy, at once.
+    pub fn set_policy(&self, policy: Policy) {
+        self.gateway().set_policies(policy, None);
+    }
+
     /// The next event of this kind that `wanted` recognises.
     pub async fn event(&mut self, kind: EventKind, wanted: impl Fn(&Event) -> bool) -> Event {
         let found = async {

@@ -111,8 +111,9 @@ impl Task<'_> {
         }
         if let Some(check) = &self.options.check {
             let checked = self.command(toolbox, check).await?;
-            is_done &= checked.exit_code == Some(0);
-            self.view.note(&format!("check: {}", if is_done { "passed" } else { "failed" }));
+            let passed = checked.exit_code == Some(0);
+            is_done &= passed;
+            self.view.note(&format!("check: {}", if passed { "passed" } else { "failed" }));
         }
         result::answer(&outcome)?;
         if let Some(project) = self.project {

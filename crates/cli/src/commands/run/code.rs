@@ -9,7 +9,7 @@ use sandling_protocol::Language;
 
 use crate::options::Run;
 
-/// More code than this goes into a file in the sandbox first; nobody's script is that long.
+/// Longer code is refused: what is that long is data.
 const MAX_CODE: u64 = 1024 * 1024;
 
 pub struct Code {

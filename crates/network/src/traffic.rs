@@ -1,4 +1,4 @@
-//! Bytes of one connection: counted, held to the sandbox's limits, and missed when there are none for too long.
+//! Bytes of one connection or exchange: counted, held to the sandbox's limits, and missed when there are none for too long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::policy::Refusal;
-use crate::shared::Shared;
+use crate::shared::{Passage, Shared};
 
-/// Bytes of one connection.
+/// Bytes of one connection or exchange.
 pub(crate) struct Traffic {
     shared: Arc<Shared>,
     bytes_out: AtomicU64,
@@ -33,7 +33,7 @@ impl Traffic {
     /// Counts bytes from the guest; answers how long to wait before the next.
     pub fn outward(&self, bytes: usize) -> Result<Duration, Refusal> {
         self.count_outward(bytes as u64);
-        self.shared.meters.outward(bytes as u64).ok_or(Refusal::BytesOut)
+        self.shared.meters.outward(bytes as u64)
     }
 
     /// Counts bytes to the guest; answers how long to wait before the next.
@@ -43,13 +43,13 @@ impl Traffic {
     }
 
     /// Counts a datagram from the guest, if it may pass now; else it is lost.
-    pub fn datagram_outward(&self, bytes: usize) -> Result<bool, Refusal> {
+    pub fn datagram_outward(&self, bytes: usize) -> Result<Passage, Refusal> {
         let bytes = bytes as u64;
-        let passes = self.shared.meters.datagram_outward(bytes)?;
-        if passes {
+        let passage = self.shared.meters.datagram_outward(bytes)?;
+        if passage == Passage::Now {
             self.count_outward(bytes);
         }
-        Ok(passes)
+        Ok(passage)
     }
 
     /// Counts a datagram to the guest; answers how long to wait before the next.
