@@ -21,6 +21,6 @@ pub use engine::{Engine, EngineError};
 pub use events::{Event, Watch};
 pub use job::{Job, Worker};
 pub use model::{Api, Endpoint, EndpointError, Model, ModelError, Usage};
-pub use project::{Change, Conflict, Diff, Project, ProjectError, ProjectTree};
+pub use project::{Change, Conflict, Diff, Project, ProjectError};
 pub use run::{Agent, EndedBy, Outcome};
 pub use transcript::Transcript;

@@ -12,4 +12,3 @@ mod tree;
 pub use carry::Project;
 pub use diff::{Change, Diff};
 pub use error::{Conflict, ProjectError};
-pub use tree::ProjectTree;

@@ -1,9 +1,10 @@
 //! What is left when a process is killed: nothing that the next start does not find and end.
 
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sandling_engine::{EndReason, Engine, RunError, RunSpec};
+use sandling_engine::{EndReason, Engine, Output, RunError, RunSpec};
 
 use crate::harness::{SANDLING, config, engine, engine_with, eventually, shell, spec, templates};
 
@@ -36,12 +37,13 @@ async fn a_killed_run_leaves_nothing_that_the_next_start_does_not_end() {
         .env("SANDLING_HOME", home.path())
         .env("SANDLING_TEMPLATES", templates())
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let path = home.path().to_owned();
-    eventually("a machine of the run", || !qemu_processes(&path).is_empty()).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut said = [0; 3];
+    child.stdout.take().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"up\n");
     child.kill().unwrap();
     child.wait().unwrap();
     let left = qemu_processes(&path);
@@ -87,9 +89,9 @@ async fn a_second_engine_leaves_the_sandboxes_of_the_first_alone() {
 async fn a_killed_machine_is_noticed_at_once() {
     let engine = engine().await;
     let sandbox = engine.sandbox().await;
-    let running = sandbox.run(RunSpec::shell("echo partial; sleep 600")).unwrap();
+    let mut running = sandbox.run(RunSpec::shell("echo partial; sleep 600")).unwrap();
+    while !matches!(running.next().await.unwrap(), Output::Bytes { .. }) {}
     let collecting = tokio::spawn(running.collect());
-    tokio::time::sleep(Duration::from_millis(500)).await;
     for pid in qemu_processes(engine.home.path()) {
         // SAFETY: plain kill(2) of a process that this test's own engine started.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,12 +50,6 @@ impl Machine {
     /// QEMU's own protocol, for what this crate has no verb for.
     pub fn qmp(&self) -> &Qmp {
         &self.qmp
-    }
-
-    /// The host's end of the control port. The path may be too long for a socket address: see
-    /// [`Machine::connect_control`].
-    pub fn control_socket(&self) -> PathBuf {
-        self.dir.keeper().join(CONTROL_SOCKET)
     }
 
     /// Connects to the control port. QEMU serves one connection at a time.
