@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,10 +38,15 @@ class FakeServer:
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.answers: Dict[Route, Script] = {}
         self.asked: List[Asked] = []
+        self._connections: List[socket.socket] = []
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                super().setup()
+                owner._connections.append(self.connection)
 
             def respond(self) -> None:
                 sent = b"".join(self.pieces())
@@ -96,5 +103,9 @@ class FakeServer:
         return script or Answer(404, {"error": f"no answer for {asked.method} {asked.path}", "code": "no_such_route"})
 
     def close(self) -> None:
+        """Ends as a process does, with its connections."""
         self._http.shutdown()
         self._http.server_close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -9,8 +9,7 @@ import uuid
 from typing import Any, Callable, Dict, List, MutableMapping, Optional
 from weakref import WeakKeyDictionary
 
-from .. import config, local, retry
-from ..config import Endpoint
+from .. import config, retry
 from ..errors import ConnectionError, CreateCancelled, SandlingError
 from ..models import Event, Promotion, SnapshotInfo, Token, VolumeInfo
 from ..options import DEFAULT_TEMPLATE, CancelEvent
@@ -41,10 +40,7 @@ class Client:
         max_create_retry_seconds: float = retry.DEFAULT_BUDGET,
         on_create_retry: Optional[Callable[[CreateRetryEvent], Any]] = None,
     ) -> None:
-        def resolve() -> Endpoint:
-            return config.configured(api_url, api_key) or local.ensure()
-
-        self._transport = Transport(resolve, timeout)
+        self._transport = Transport(lambda: config.configured(api_url, api_key), timeout)
         self._budget = max_create_retry_seconds
         self._on_retry = on_create_retry
         self.sandboxes = Sandboxes(self)
