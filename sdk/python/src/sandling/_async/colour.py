@@ -85,6 +85,21 @@ async def finish(running: Set[Any]) -> None:
     await asyncio.gather(*running)
 
 
+class Lock:
+    """A lock. Asyncio's own belongs, before Python 3.10, to the event loop of where it is made."""
+
+    _lock: Optional[asyncio.Lock] = None
+
+    async def __aenter__(self) -> None:
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._lock is not None, "it was entered"
+        self._lock.release()
+
+
 def condition() -> asyncio.Condition:
     return asyncio.Condition()
 

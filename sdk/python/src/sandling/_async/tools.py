@@ -22,6 +22,7 @@ from ..toolkit import (
     shorten,
 )
 from ..tools import formats
+from .colour import Lock
 from .contexts import AsyncCodeContext
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class AsyncSandboxTools:
         self._audit = audit
         self._actor = actor
         self._python: Optional[AsyncCodeContext] = None
+        # Frameworks carry out the calls of one turn at once; an interpreter takes one cell at a time.
+        self._cells = Lock()
 
     async def call(self, name: str, arguments: Union[str, Mapping[str, Any]]) -> ToolOutput:
         """Carries out one call. What a model can mend is its answer; what only you can mend is raised."""
@@ -164,14 +167,15 @@ class AsyncSandboxTools:
         deadline = self._deadline(timeout_seconds)
         if language != "python":
             return self._ran(record, await self.sandbox.run_code(code, language, deadline, cwd=self._directory))
-        try:
-            cell = await (await self._context()).run_code(code, deadline)
-        except NotFoundError as error:
-            if error.message != "session not found":
-                raise
-            # After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
-            self._python = None
-            cell = await (await self._context()).run_code(code, deadline)
+        async with self._cells:
+            try:
+                cell = await (await self._context()).run_code(code, deadline)
+            except NotFoundError as error:
+                if error.message != "session not found":
+                    raise
+                # After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
+                self._python = None
+                cell = await (await self._context()).run_code(code, deadline)
         return self._cell(record, cell)
 
     async def _context(self) -> AsyncCodeContext:

@@ -121,6 +121,9 @@ def finish(running: Set[Any]) -> None:
         thread.join()
 
 
+Lock = threading.Lock
+
+
 def condition() -> threading.Condition:
     return threading.Condition()
 

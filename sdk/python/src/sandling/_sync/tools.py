@@ -23,6 +23,7 @@ from ..toolkit import (
     shorten,
 )
 from ..tools import formats
+from .colour import Lock
 from .contexts import CodeContext
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class SandboxTools:
         self._audit = audit
         self._actor = actor
         self._python: Optional[CodeContext] = None
+        # Frameworks carry out the calls of one turn at once; an interpreter takes one cell at a time.
+        self._cells = Lock()
 
     def call(self, name: str, arguments: Union[str, Mapping[str, Any]]) -> ToolOutput:
         """Carries out one call. What a model can mend is its answer; what only you can mend is raised."""
@@ -161,14 +164,15 @@ class SandboxTools:
         deadline = self._deadline(timeout_seconds)
         if language != "python":
             return self._ran(record, self.sandbox.run_code(code, language, deadline, cwd=self._directory))
-        try:
-            cell = (self._context()).run_code(code, deadline)
-        except NotFoundError as error:
-            if error.message != "session not found":
-                raise
-            # After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
-            self._python = None
-            cell = (self._context()).run_code(code, deadline)
+        with self._cells:
+            try:
+                cell = (self._context()).run_code(code, deadline)
+            except NotFoundError as error:
+                if error.message != "session not found":
+                    raise
+                # After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
+                self._python = None
+                cell = (self._context()).run_code(code, deadline)
         return self._cell(record, cell)
 
     def _context(self) -> CodeContext:

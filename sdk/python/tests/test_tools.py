@@ -1,0 +1,94 @@
+"""The tools of a model against a server that answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Tuple
+
+from colour import Colour, settle
+from fake_server import Answer, Asked, FakeServer
+
+from sandling.tools import AsyncSandboxTools, SandboxTools
+
+BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
+HERE = "/v1/sandboxes/box"
+
+
+def tools_of(colour: Colour, server: FakeServer, **options: Any) -> Any:
+    kind = AsyncSandboxTools if colour.name == "async" else SandboxTools
+    return kind(colour.Sandbox._of(colour.Client(server.url, "key"), BOX), **options)
+
+
+async def at_once(colour: Colour, tools: Any, *calls: Tuple[str, Dict[str, Any]]) -> List[str]:
+    """What the calls of one turn are answered, as frameworks carry them out."""
+    if colour.name == "async":
+        outputs = await asyncio.gather(*(tools.call(*call) for call in calls))
+    else:
+        with ThreadPoolExecutor(len(calls)) as threads:
+            outputs = list(threads.map(lambda call: tools.call(*call), calls))
+    return [output.text for output in outputs]
+
+
+class Interpreters:
+    """Live interpreters as the server has them: each with variables of its own, and one cell at a time."""
+
+    def __init__(self, server: FakeServer) -> None:
+        self.variables: List[Dict[str, Any]] = []
+        self._busy = threading.Lock()
+        #: Called while a cell runs.
+        self.meanwhile: Callable[[], Any] = lambda: threading.Event().wait(0.2)
+        server.answers["POST", f"{HERE}/repl/sessions"] = self.make
+        server.answers["POST", "*"] = self.run
+
+    def make(self, asked: Asked) -> Answer:
+        number = len(self.variables)
+        self.variables.append({})
+        self.meanwhile()
+        return Answer(201, {"id": str(number), "language": "python"})
+
+    def run(self, asked: Asked) -> Answer:
+        if not self._busy.acquire(blocking=False):
+            return Answer(409, {"error": "a cell runs already", "code": "busy"})
+        try:
+            self.meanwhile()
+            variables = self.variables[int(asked.path.split("/")[-2])]
+            exec(asked.body["code"], variables)
+            return Answer(200, {"exit_code": 0, "stdout": str(variables.get("said", "")), "results": []})
+        except NameError as error:
+            return Answer(200, {"exit_code": 1, "error": str(error), "results": []})
+        finally:
+            self._busy.release()
+
+
+def test_cells_of_one_turn_run_one_after_the_other_in_one_interpreter(colour: Colour, server: FakeServer) -> None:
+    interpreters = Interpreters(server)
+
+    async def work() -> List[str]:
+        tools = tools_of(colour, server)
+        turn = [("run_code", {"code": "a = 6"}), ("run_code", {"code": "b = 7"})]
+        said = await at_once(colour, tools, *turn)
+        return [*said, (await settle(tools.call("run_code", {"code": "said = a * b"}))).text]
+
+    said = colour.run(work)
+    assert "stdout:\n42" in said[2] and all("exit code: 0" in text for text in said), said
+    assert len(interpreters.variables) == 1
+
+
+def test_commands_do_not_wait_for_cells(colour: Colour, server: FakeServer) -> None:
+    ran = threading.Event()
+    in_time: List[bool] = []
+
+    def run(_: Asked) -> Answer:
+        ran.set()
+        return Answer(200, {"exit_code": 0, "stdout": "", "stderr": ""})
+
+    server.answers["POST", f"{HERE}/exec"] = run
+    Interpreters(server).meanwhile = lambda: in_time.append(ran.wait(10))
+
+    async def work() -> List[str]:
+        turn = [("run_code", {"code": "a = 6"}), ("run_command", {"command": "true"})]
+        return await at_once(colour, tools_of(colour, server), *turn)
+
+    assert all("exit code: 0" in text for text in colour.run(work)) and all(in_time)
