@@ -123,6 +123,19 @@ def scope() -> Any:
     return asyncio.get_running_loop()
 
 
+def is_over(owner: Any) -> bool:
+    """Whether a default client's event loop is closed."""
+    return bool(owner.is_closed())
+
+
+def leave(pool: Any) -> None:
+    """Closes the connections of a loop that is closed. Those elsewhere can only be dropped."""
+    from ..loopback import LoopbackTransport
+
+    if isinstance(pool, LoopbackTransport):
+        pool.leave()
+
+
 def to_loopback(limits: httpx.Limits, socket_options: List[Any]) -> httpx.AsyncBaseTransport:
     """The way to a server of this machine, in the clear."""
     from ..loopback import LoopbackTransport

@@ -18,7 +18,7 @@ from .._sse import EventDecoder, ServerEvent
 from .._version import __version__
 from ..config import Endpoint
 from ..errors import ConnectionError, RequestTimeout, from_answer
-from .colour import Source, in_thread, to_loopback
+from .colour import Source, in_thread, leave, to_loopback
 
 if TYPE_CHECKING:
     import httpx
@@ -166,6 +166,12 @@ class Transport:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+    def leave(self) -> None:
+        """Closes the connections, if their event loop is closed and cannot do it any more."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            leave(pool)
 
     def located(self) -> Endpoint:
         """Where the server is."""
