@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import subprocess
+import sys
 import threading
 from typing import Any, List
 
@@ -289,6 +293,36 @@ def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeSe
             colour.run(work)
     assert heard == ["  indented", "second"]
     assert server.asked[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}
+
+
+@pytest.mark.parametrize("by_proxy", [False, True])
+def test_a_server_elsewhere_that_vanishes_is_noticed(
+    colour: Colour, monkeypatch: pytest.MonkeyPatch, by_proxy: bool
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    far = FakeServer("127.0.0.2")
+    url = "http://sandling.invalid" if by_proxy else far.url
+    if by_proxy:
+        monkeypatch.setenv("HTTP_PROXY", far.url)
+    far.answers["GET", f"{url if by_proxy else ''}/v1/x"] = Answer(200, {})
+
+    async def work() -> List[int]:
+        opened = colour.Client(url, "key")._transport.stream("GET", "/v1/x")
+        async with contextlib.AsyncExitStack() as stack:
+            answer = await stack.enter_async_context(opened) if colour.name == "async" else stack.enter_context(opened)
+            wire = answer.extensions["network_stream"].get_extra_info("socket")
+            kept_alive = wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            return [kept_alive, wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)]
+
+    assert colour.run(work) == [1, 30]
+    far.close()
+
+
+def test_where_the_kernel_has_other_names_for_keep_alive_it_is_used_all_the_same() -> None:
+    code = "import socket; del socket.TCP_KEEPIDLE; from sandling._async.transport import SOCKET_OPTIONS as options"
+    printed = subprocess.check_output([sys.executable, "-c", f"{code}; print(options[1])"], text=True)
+    assert printed == f"{(socket.IPPROTO_TCP, 0x10, 30)}\n"
 
 
 def test_a_server_elsewhere_is_reached_the_same_way(colour: Colour, monkeypatch: pytest.MonkeyPatch) -> None:

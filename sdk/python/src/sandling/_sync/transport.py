@@ -30,10 +30,12 @@ CONNECT_WITHIN = 10.0
 STREAM_SILENCE = 60.0
 #: Shorter than the server's own limit for idle connections, so that none is closed under a request.
 KEEP_ALIVE = 45.0
+#: What Linux calls TCP_KEEPIDLE has another name on macOS, which Python knows since 3.10.
+_KEEPIDLE: int = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", 0x10))
 #: A peer that vanished without a word is noticed even while a command is waited for without a deadline.
 SOCKET_OPTIONS = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, _KEEPIDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -253,6 +255,7 @@ class Transport:
         )
         pool = self._pool or self._connections(server)
         if isinstance(pool, httpx.Client):
+            request.extensions["trace"] = _traced
             return pool.send(request, stream=True)
         return pool.handle_request(request)
 
@@ -282,6 +285,13 @@ def _pool(endpoint: Endpoint) -> Pool:
     if way == "loopback":
         return to_loopback(limits, SOCKET_OPTIONS)
     return httpx.HTTPTransport(limits=limits, socket_options=SOCKET_OPTIONS)
+
+
+def _traced(what: str, about: Mapping[str, Any]) -> None:
+    """Hears what happens to a request. A client that knows the environment's proxies takes no socket options."""
+    if what.endswith("connect_tcp.complete"):
+        for option in SOCKET_OPTIONS:
+            about["return_value"].get_extra_info("socket").setsockopt(*option)
 
 
 def _refusal(answer: httpx.Response) -> Exception:
