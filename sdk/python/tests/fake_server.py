@@ -26,6 +26,8 @@ class Answer:
     headers: Dict[str, str] = field(default_factory=dict)
     #: Close the connection instead of answering.
     hang_up: bool = False
+    #: Close the connection after the body, of which there should be more.
+    breaks_off: bool = False
 
 
 Route = Tuple[str, str]
@@ -76,9 +78,10 @@ class FakeServer:
                 kind = "application/octet-stream" if raw else "application/json"
                 for name, value in {"x-request-id": "abc123", "content-type": kind, **answer.headers}.items():
                     self.send_header(name, value)
-                self.send_header("content-length", str(len(body)))
+                self.send_header("content-length", str(len(body) + answer.breaks_off))
                 self.end_headers()
                 self.wfile.write(body)
+                self.close_connection = self.close_connection or answer.breaks_off
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = respond
 

@@ -132,6 +132,29 @@ def test_a_stream_that_ends_badly_keeps_what_was_printed(
     assert (error.status, error.code) == facts and error.request_id == "abc123"
 
 
+def test_a_connection_that_drops_while_output_is_followed_loses_nothing_of_it(
+    colour: Colour, server: FakeServer
+) -> None:
+    half = stream_of('event: start\ndata: {"id":"job","pid":7}\n\n', OUT)
+    half.breaks_off = True
+    server.answers["POST", "/v1/sandboxes/box/exec/stream"] = [half, Answer(hang_up=True)]
+    server.answers["GET", "/v1/sandboxes/box/execs/job/output?from=0"] = half
+
+    async def work() -> None:
+        sandbox = box(colour, server)
+        for stream in (sandbox.stream("x"), sandbox.commands.get("job").stream()):
+            with pytest.raises(ExecInterrupted) as raised:
+                await settle(stream.wait())
+            error = raised.value
+            assert (error.stdout, error.stderr, error.id) == ("so far", "", "job")
+            assert (error.code, error.request_id) == ("interrupted", "abc123")
+            assert isinstance(error.__cause__, LostConnection)
+        with pytest.raises(LostConnection):
+            await settle(sandbox.exec_stream("never answered"))
+
+    colour.run(work)
+
+
 def test_a_deadline_of_a_command_by_itself_has_all_facts(colour: Colour, server: FakeServer) -> None:
     ended = {"id": "job", "stdout": "so far", "stderr": "", "exit_code": 137, "reason": "timeout", "duration_ms": 1000}
     server.answers["GET", "/v1/sandboxes/box/execs/job/result?wait=true"] = Answer(200, ended)
