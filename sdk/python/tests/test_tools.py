@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
+import pytest
 from colour import Colour, settle
 from fake_server import Answer, Asked, FakeServer
 
+from sandling import AuditLog
 from sandling.tools import AsyncSandboxTools, SandboxTools
 
 BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
@@ -92,3 +96,48 @@ def test_commands_do_not_wait_for_cells(colour: Colour, server: FakeServer) -> N
         return await at_once(colour, tools_of(colour, server), *turn)
 
     assert all("exit code: 0" in text for text in colour.run(work)) and all(in_time)
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ('{"command": "echo \\ud800"}', "half a character"),
+        ({"command": "echo \udfff"}, "half a character"),
+        ('{"command": "x", "timeout_seconds": NaN}', "finite"),
+        ({"command": "x", "timeout_seconds": float("inf")}, "finite"),
+        ('{"command": "x", "timeout_seconds": 1e999}', "finite"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"command":' * 100_000, "nested too deeply"),
+        ({"command": nested(400)}, "must be a string"),
+        ({"\ud800": 1, "command": "x"}, "there is no argument"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_answered_and_written_down(
+    colour: Colour, server: FakeServer, tmp_path: Path, arguments: Any, told: str
+) -> None:
+    async def work() -> Any:
+        tools = tools_of(colour, server, audit=AuditLog(tmp_path / "audit"))
+        return await settle(tools.call("run_command", arguments))
+
+    output = colour.run(work)
+    assert output.is_error and told in output.text, output
+    output.text.encode()
+    assert not server.asked
+    assert json.loads((tmp_path / "audit").read_bytes())["outcome"] == "failed"
+
+
+def test_characters_that_came_in_halves_are_put_together(colour: Colour, server: FakeServer) -> None:
+    server.answers["POST", f"{HERE}/exec"] = Answer(200, {"exit_code": 0, "stdout": "", "stderr": ""})
+
+    async def work() -> Any:
+        return await settle(tools_of(colour, server).call("run_command", {"command": "echo \ud83d\ude00"}))
+
+    assert not colour.run(work).is_error
+    assert server.asked[0].body["cmd"] == "echo \U0001f600"

@@ -282,5 +282,6 @@ class Transcript:
             return
         line: Dict[str, Any] = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "type": kind}
         text = json.dumps({**line, **about}, ensure_ascii=False, default=str) + "\n"
-        with self._lock, os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
-            file.write(text)
+        with self._lock, os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as file:
+            # Half a character is written as JSON writes it.
+            file.write(text.encode("utf-8", "backslashreplace"))

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
+from colour import Colour, settle
+from fake_server import Answer, FakeServer
 from model_server import Counted, Cut, Drop, Failed, Hang, ModelServer, Refusal, Turn, Uncounted, strings
 
 from sandling import (
@@ -337,6 +339,60 @@ def test_a_model_that_says_that_it_failed_is_not_asked_again(
     with pytest.raises(ModelError, match="no luck today"):
         perform(api="responses", streamed=streamed)
     assert len(server.asked) == 1
+
+
+BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
+
+
+@pytest.fixture
+def pretend(colour: Colour, server: FakeServer) -> Callable[..., Any]:
+    """Runs a task with either agent in a sandbox that only pretends to be one."""
+    server.answers["POST", "/v1/sandboxes/box/exec"] = Answer(200, {"exit_code": 0, "stdout": "", "stderr": ""})
+    kind = AsyncAgent if colour.name == "async" else Agent
+
+    def run(**options: Any) -> Any:
+        async def work() -> Any:
+            box = colour.Sandbox._of(colour.Client(server.url, "key"), BOX)
+            return await settle(kind("scripted", sandbox=box, **options).run("Go on."))
+
+        return colour.run(work)
+
+    return run
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_calls_that_can_hardly_be_read_do_not_end_the_loop(
+    model: Model,
+    pretend: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    api: str,
+    streamed: bool,
+) -> None:
+    pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+    deep: Any = []
+    for _ in range(300):
+        deep = [deep]
+    # Anthropic's API sends arguments as text only while it streams.
+    as_text = streamed or api != "anthropic"
+    calls = [
+        ("run_command", {"command": "echo \ud800"}),
+        ("run_command", {"command": "x", "timeout_seconds": float("nan")}),
+        ("run_command", {"command": deep}),
+        ("run_command", "[" * 100_000 if as_text else {"x": deep}),
+        ("run_command", '{"command": "\udfff"}' if as_text else {"\udfff": 1}),
+    ]
+    server = model(calls, "There \ud83d.")
+    point(monkeypatch, server)
+    transcript = tmp_path / "transcript.jsonl"
+    result = pretend(api=api, streamed=streamed, transcript=str(transcript))
+    assert result.ok and result.answer == "There \ufffd.", result
+    lines = [json.loads(line) for line in transcript.read_bytes().splitlines()]
+    told = [line["text"] for line in lines if line["type"] == "result"]
+    assert ["half a character" in told[0], "finite" in told[1], "must be a string" in told[2]] == [True] * 3, told
+    assert len(told) == 5 and all(text.startswith("error: ") for text in told), told
 
 
 def test_tools_work_in_the_working_directory(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from ..agents import AgentEvent, Exhausted, Spent
+from ..mending import mended
 from ..tools.dialogues import Dialogue, estimated
 from ..tools.patience import LONGEST_WAIT, TRIES, is_passing, retry_after, was_read
 from ..tools.streams import PIECES, heard_of
@@ -72,7 +73,7 @@ class Model:
             came.append(heard_of(event))
             text = answer.take(event)
             if text:
-                yield AgentEvent("text", {"text": text})
+                yield AgentEvent("text", {"text": mended(text)})
         heard.append(answer.whole())
 
     def _create(self, request: Dict[str, Any], spent: Spent) -> Any:

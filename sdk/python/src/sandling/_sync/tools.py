@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 from ..audit import AuditLog, AuditRecord
 from ..errors import BadRequestError, NotFoundError, SandboxTimeout
+from ..mending import flat
 from ..toolkit import (
     MAX_OUTPUT,
     SPECS,
@@ -73,6 +74,7 @@ class SandboxTools:
 
     def call(self, name: str, arguments: Union[str, Mapping[str, Any]]) -> ToolOutput:
         """Carries out one call. What a model can mend is its answer; what only you can mend is raised."""
+        arguments = flat(arguments)
         record = AuditRecord(name, {"arguments": arguments}, sandbox_id=self.sandbox.id, actor=self._actor)
         started = time.monotonic()
         try:

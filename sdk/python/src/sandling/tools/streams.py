@@ -118,15 +118,12 @@ class ChatPieces(Pieces):
             call["function"]["arguments"] += piece.function.arguments or ""
 
     def whole(self) -> Any:
-        from openai.types.chat import ChatCompletionMessage
-
         if self._reason is None:
             raise CutShort
         said: Dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._calls:
             said["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
-        message = ChatCompletionMessage.model_validate(said)
-        choice = SimpleNamespace(message=message, finish_reason=self._reason)
+        choice = SimpleNamespace(message=said, finish_reason=self._reason)
         return SimpleNamespace(choices=[choice], usage=self._usage)
 
 
@@ -157,7 +154,7 @@ def _object(text: str) -> Dict[str, Any]:
     """Arguments; nothing if they are none."""
     try:
         read = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return read if isinstance(read, dict) else {}
 
