@@ -28,6 +28,8 @@ class Answer:
     hang_up: bool = False
     #: Close the connection after the body, of which there should be more.
     breaks_off: bool = False
+    #: Send the body again and again.
+    endless: bool = False
 
 
 Route = Tuple[str, str]
@@ -78,10 +80,21 @@ class FakeServer:
                 kind = "application/octet-stream" if raw else "application/json"
                 for name, value in {"x-request-id": "abc123", "content-type": kind, **answer.headers}.items():
                     self.send_header(name, value)
+                if answer.endless:
+                    self.send_header("transfer-encoding", "chunked")
+                    self.end_headers()
+                    self.repeat(body)
+                    return
                 self.send_header("content-length", str(len(body) + answer.breaks_off))
                 self.end_headers()
                 self.wfile.write(body)
                 self.close_connection = self.close_connection or answer.breaks_off
+
+            def repeat(self, body: bytes) -> None:
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    while True:
+                        self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = respond
 

@@ -141,3 +141,51 @@ def test_characters_that_came_in_halves_are_put_together(colour: Colour, server:
 
     assert not colour.run(work).is_error
     assert server.asked[0].body["cmd"] == "echo \U0001f600"
+
+
+FILE = {"name": "f", "path": "/f", "is_dir": False, "mode": "f", "size": 5}
+
+
+@pytest.mark.parametrize(
+    ("about", "content", "told"),
+    [
+        ({}, Answer(200, b"hello"), "hello"),
+        ({"is_dir": True, "mode": "d"}, None, "error: /f is a directory; list_files lists it"),
+        ({"mode": "o", "size": 0}, None, "error: /f is a device, a pipe or a socket; look at it with run_command"),
+        ({"size": 5 << 30}, None, f"error: /f has {5 << 30} bytes, which is too much; read a part with run_command"),
+        (
+            {"size": 0},
+            Answer(200, b"x" * (1 << 20), endless=True),
+            f"error: /f has more than {16 << 20} bytes, which is too much; read a part with run_command",
+        ),
+    ],
+)
+def test_a_file_that_is_too_much_for_a_model_is_not_fetched(
+    colour: Colour, server: FakeServer, about: Any, content: Any, told: str
+) -> None:
+    server.answers["GET", f"{HERE}/fs/stat?path=%2Ff"] = Answer(200, {**FILE, **about})
+    server.answers["GET", f"{HERE}/fs?path=%2Ff"] = content
+
+    async def work() -> Any:
+        return await settle(tools_of(colour, server).call("read_file", {"path": "/f"}))
+
+    output = colour.run(work)
+    assert (output.text, output.is_error) == (told, told.startswith("error"))
+    assert len(server.asked) == (2 if content else 1)
+
+
+def test_a_file_that_does_not_come_is_not_waited_for(colour: Colour, server: FakeServer) -> None:
+    over = threading.Event()
+
+    def silent(_: Asked) -> Answer:
+        over.wait(30)
+        return Answer(hang_up=True)
+
+    server.answers["GET", f"{HERE}/fs/stat?path=%2Ff"] = Answer(200, {**FILE, "size": 0})
+    server.answers["GET", f"{HERE}/fs?path=%2Ff"] = silent
+
+    async def work() -> Any:
+        return await settle(tools_of(colour, server, timeout_seconds=0.2).call("read_file", {"path": "/f"}))
+
+    assert "could not be read in time" in colour.run(work).text
+    over.set()
