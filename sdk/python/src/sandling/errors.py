@@ -134,7 +134,7 @@ class CreateCancelled(SandlingError):
 
 
 class ModelError(SandlingError):
-    """A model's server says that it failed, in the middle of an answer."""
+    """A model's server says that it failed, in the middle of an answer, or sent none."""
 
 
 class ExploreError(SandlingError):

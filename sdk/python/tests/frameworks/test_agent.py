@@ -7,12 +7,12 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import pytest
 from colour import Colour, settle
 from fake_server import Answer, FakeServer
-from model_server import Counted, Cut, Drop, Failed, Hang, ModelServer, Refusal, Turn, Uncounted, strings
+from model_server import Counted, Cut, Drop, Failed, Hang, ModelServer, Refusal, Strange, Turn, Uncounted, strings
 
 from sandling import (
     Agent,
@@ -393,6 +393,40 @@ def test_calls_that_can_hardly_be_read_do_not_end_the_loop(
     told = [line["text"] for line in lines if line["type"] == "result"]
     assert ["half a character" in told[0], "finite" in told[1], "must be a string" in told[2]] == [True] * 3, told
     assert len(told) == 5 and all(text.startswith("error: ") for text in told), told
+
+
+@pytest.mark.parametrize(
+    ("api", "body"),
+    [
+        ("chat", {"choices": None, "error": {"message": "no luck today"}}),
+        ("chat", {"choices": []}),
+        ("chat", {"choices": [{"index": 0, "message": None}]}),
+        ("anthropic", {"type": "error", "error": {"message": "no luck today"}}),
+        ("responses", {"error": {"message": "no luck today"}}),
+        ("chat", "no luck today"),
+        ("anthropic", "no luck today"),
+        ("responses", "no luck today"),
+    ],
+)
+def test_a_success_without_an_answer_is_asked_for_again_and_charged(
+    model: Model, pretend: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, api: str, body: Any
+) -> None:
+    pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+    monkeypatch.setattr("sandling._sync.model.sleep", lambda seconds: None)
+    monkeypatch.setattr("sandling._async.model.sleep", lambda seconds: asyncio.sleep(0))
+    server = model(Strange(body), "There.")
+    point(monkeypatch, server)
+    told: List[Any] = []
+    result = pretend(api=api, on_event=lambda kind, data: told.append((kind, data)))
+    assert result.ok and result.answer == "There." and result.steps == 1 and len(server.asked) == 2
+    assert result.input_tokens > 500, "what was read for nothing is charged"
+    why = [data["why"] for kind, data in told if kind == "retry"]
+    assert len(why) == 1 and ("no luck today" in why[0]) == ("no luck today" in json.dumps(body)), why
+    server = model(*[Strange(body)] * 6)
+    point(monkeypatch, server)
+    with pytest.raises(ModelError, match="sent no answer"):
+        pretend(api=api)
+    assert len(server.asked) == 6
 
 
 def test_tools_work_in_the_working_directory(

@@ -208,14 +208,14 @@ class Agent:
         answer, last, repeats, empty = "", None, 0, 0
         ended_by: Optional[str] = None
         while ended_by is None:
-            heard: List[Any] = []
+            heard: List[dialogues.Reply] = []
             try:
                 for event in self._asked.ask(dialogue, spent, pieces=pieces, heard=heard):
                     yield event
             except Exhausted as over:
                 ended_by = over.budget
                 break
-            reply = dialogue.read(heard[0])
+            reply = heard[0]
             spent.add(reply.read, reply.written, dialogue.size())
             answer = reply.text or answer
             tokens = {"input_tokens": reply.read, "output_tokens": reply.written}

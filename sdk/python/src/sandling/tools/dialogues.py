@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type
 from ..mending import flat, mended
 from ..toolkit import ToolCall, ToolSpec
 from . import formats
-from .streams import failure
+from .streams import NoAnswer, failure
 
 #: Bytes of text that are about a token. Prose has more, but what tools print is dense.
 BYTES = 3
@@ -53,6 +53,10 @@ class Dialogue:
         raise NotImplementedError
 
     def read(self, response: Any) -> Reply:
+        """Takes an answer in.
+
+        :raises ModelError: it is none. Nothing is taken in.
+        """
         raise NotImplementedError
 
     def answer(self, answered: formats.Answered) -> None:
@@ -89,6 +93,8 @@ class Anthropic(Dialogue):
         return {**common, "max_tokens": max_tokens}
 
     def read(self, response: Any) -> Reply:
+        if getattr(response, "content", None) is None:
+            raise NoAnswer(response)
         broken = getattr(response, "broken", {})
         calls = [
             ToolCall(call.id, call.name, flat(broken.get(call.id, call.arguments)))
@@ -117,7 +123,10 @@ class Chat(Dialogue):
         return {**common, "max_tokens" if self.older_limit else "max_completion_tokens": max_tokens}
 
     def read(self, response: Any) -> Reply:
-        choice = response.choices[0]
+        choices = getattr(response, "choices", None)
+        if not choices or choices[0].message is None:
+            raise NoAnswer(response)
+        choice = choices[0]
         usage = response.usage
         counted = (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else (0, 0)
         calls = formats.openai_calls(choice.message)
@@ -140,6 +149,8 @@ class Responses(Dialogue):
     def read(self, response: Any) -> Reply:
         if getattr(response, "status", None) == "failed":
             raise failure(response)
+        if getattr(response, "output", None) is None:
+            raise NoAnswer(response)
         usage, incomplete = response.usage, getattr(response, "incomplete_details", None)
         counted = (usage.input_tokens or 0, usage.output_tokens or 0) if usage else (0, 0)
         is_cut = incomplete is not None and incomplete.reason == "max_output_tokens"

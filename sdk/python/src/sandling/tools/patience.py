@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .streams import CutShort
+from .streams import CutShort, NoAnswer
 
 #: So often it is asked before that is an error.
 TRIES = 6
@@ -15,7 +15,7 @@ _PASSING = (408, 429, 500, 502, 503, 504, 529)
 
 def is_passing(error: Exception) -> bool:
     """Whether the same request may work a little later. The SDKs have names for that in common and no class."""
-    if isinstance(error, CutShort):
+    if isinstance(error, (CutShort, NoAnswer)):
         return True
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & {"TransportError", "APIConnectionError"}:

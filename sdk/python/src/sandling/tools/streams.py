@@ -7,9 +7,13 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Optional, Type
 
 from ..errors import ModelError
+from .formats import field_of
 
 #: Fields of a block that grow, by the kind of the piece that they grow by.
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+
+#: Characters of a strange answer that are shown.
+_SHOWN = 500
 
 
 def heard_of(event: Any) -> str:
@@ -30,6 +34,15 @@ def _text_of(piece: Any) -> str:
 
 class CutShort(Exception):
     """The connection ended before the answer did."""
+
+
+class NoAnswer(ModelError):
+    """A server that said that all is well, and nothing else. Some do that while they are busy."""
+
+    def __init__(self, response: Any) -> None:
+        error = field_of(response, "error")
+        why = field_of(error, "message") or error or (response if isinstance(response, str) else None)
+        super().__init__(f"the model's server sent no answer: {str(why or 'it does not say why')[:_SHOWN]}")
 
 
 class Pieces:
