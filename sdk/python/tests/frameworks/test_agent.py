@@ -429,6 +429,24 @@ def test_a_success_without_an_answer_is_asked_for_again_and_charged(
     assert len(server.asked) == 6
 
 
+def test_whoever_listens_hears_of_everything(
+    model: Model, pretend: Callable[..., Any], colour: Colour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openai")
+    heard: List[str] = []
+
+    async def hear(kind: str, data: Dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+        heard.append(kind)
+
+    plain = [lambda kind, data: heard.append(kind)]
+    for listener in [*plain, hear] if colour.name == "async" else plain:
+        heard.clear()
+        point(monkeypatch, model([("run_command", {"command": "true"})], "There."))
+        assert pretend(api="chat", streamed=True, on_event=listener).ok
+        assert heard == ["start", "reply", "call", "result", "text", "text", "reply", "end"]
+
+
 def test_tools_work_in_the_working_directory(
     model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

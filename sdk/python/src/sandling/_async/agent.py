@@ -51,8 +51,8 @@ class AsyncAgent:
     :param command_timeout_seconds: the deadline of every command.
     :param transcript: a file that gets a line of JSON for everything that happens.
     :param streamed: whether answers come piece by piece, as with :meth:`stream`; then ``on_event`` is told of each.
-    :param on_event: is told ``(kind, data)`` as things happen: ``text``, ``retry``, ``reply``, ``call``, ``result`` and
-        ``check``.
+    :param on_event: is told ``(kind, data)`` as things happen: ``start``, ``text``, ``retry``, ``reply``, ``call``,
+        ``result``, ``check`` and ``end``.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class AsyncAgent:
             attempt.error = error
         why = None if attempt.error is None else str(attempt.error)
         about = {"exit_code": attempt.exit_code, "passed": attempt.passed, "score": attempt.score, "error": why}
-        self._tell(AgentEvent("check", about), attempt.number)
+        await self._tell(AgentEvent("check", about), attempt.number)
 
     async def _judge(self, attempt: Attempt[AsyncSandbox], trial: Trial) -> None:
         if isinstance(trial.check, str):
@@ -188,12 +188,12 @@ class AsyncAgent:
         self, task: str, sandbox: AsyncSandbox, *, pieces: bool, attempt: Optional[int] = None
     ) -> Source[AgentEvent]:
         start = AgentEvent("start", {"task": task, "model": self._model, "sandbox": sandbox.id})
-        self._tell(start, attempt)
+        await self._tell(start, attempt)
         yield start
         tools = AsyncSandboxTools(sandbox, timeout_seconds=self._command_timeout)
         try:
             async for event in self._events(task, tools, pieces):
-                self._tell(event, attempt)
+                await self._tell(event, attempt)
                 yield event
         finally:
             # A sandbox that goes on has room for so many live interpreters.
@@ -249,14 +249,14 @@ class AsyncAgent:
         tools.timeout_seconds = max(min(self._command_timeout, spent.seconds_left), 0.001)
         return await tools.call(call.name, call.arguments)
 
-    def _tell(self, event: AgentEvent, attempt: Optional[int] = None) -> None:
+    async def _tell(self, event: AgentEvent, attempt: Optional[int] = None) -> None:
         about = {name: value for name, value in event.data.items() if name != "result"}
         if attempt is not None:
             about["attempt"] = attempt
         if event.kind != "text":
             self._transcript.write(event.kind, **about)
-        if self._on_event is not None and event.kind not in ("start", "end"):
-            self._on_event(event.kind, about)
+        if self._on_event is not None:
+            await settle(self._on_event(event.kind, about))
 
 
 def _about(call: ToolCall, output: ToolOutput, seconds: float) -> Dict[str, Any]:

@@ -52,8 +52,8 @@ class Agent:
     :param command_timeout_seconds: the deadline of every command.
     :param transcript: a file that gets a line of JSON for everything that happens.
     :param streamed: whether answers come piece by piece, as with :meth:`stream`; then ``on_event`` is told of each.
-    :param on_event: is told ``(kind, data)`` as things happen: ``text``, ``retry``, ``reply``, ``call``, ``result`` and
-        ``check``.
+    :param on_event: is told ``(kind, data)`` as things happen: ``start``, ``text``, ``retry``, ``reply``, ``call``,
+        ``result``, ``check`` and ``end``.
     """
 
     def __init__(
@@ -254,8 +254,8 @@ class Agent:
             about["attempt"] = attempt
         if event.kind != "text":
             self._transcript.write(event.kind, **about)
-        if self._on_event is not None and event.kind not in ("start", "end"):
-            self._on_event(event.kind, about)
+        if self._on_event is not None:
+            settle(self._on_event(event.kind, about))
 
 
 def _about(call: ToolCall, output: ToolOutput, seconds: float) -> Dict[str, Any]:
