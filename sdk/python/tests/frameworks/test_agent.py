@@ -447,6 +447,42 @@ def test_whoever_listens_hears_of_everything(
         assert heard == ["start", "reply", "call", "result", "text", "text", "reply", "end"]
 
 
+def test_fewer_forks_than_were_asked_for_are_mentioned(
+    colour: Colour, server: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("anthropic")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "unused")
+    asked: List[str] = []
+
+    def script(body: Dict[str, Any], number: int) -> Turn:
+        asked.append(strings(body))
+        return "Done."
+
+    scripted = ModelServer(script)
+    point(monkeypatch, scripted)
+    children = [{"id": name, "status": "running"} for name in ("c1", "c2")]
+    server.answers["POST", "/v1/sandboxes/box/fork-tree"] = Answer(201, {"children": children})
+    for name in ("c1", "c2"):
+        server.answers["PATCH", f"/v1/sandboxes/{name}/lifecycle"] = Answer(200, {"persistent": False})
+        server.answers["DELETE", f"/v1/sandboxes/{name}"] = Answer(204)
+        ran = {"exit_code": 0, "stdout": "", "stderr": ""}
+        server.answers["POST", f"/v1/sandboxes/{name}/exec"] = Answer(200, ran)
+    transcript = tmp_path / "transcript.jsonl"
+
+    async def work() -> Any:
+        box = colour.Sandbox._of(colour.Client(server.url, "key"), BOX)
+        kind = AsyncAgent if colour.name == "async" else Agent
+        agent = kind("scripted", api="anthropic", sandbox=box, transcript=str(transcript))
+        return await settle(agent.best_of(5, "Try.", check="true"))
+
+    found = colour.run(work)
+    scripted.close()
+    note = "5 forks were asked for and 2 made"
+    assert len(found.attempts) == 2 and found.errors == [note] and found.table().splitlines()[-1] == note
+    assert json.loads(transcript.read_text().splitlines()[0])["text"] == note
+    assert len(asked) == 2 and all("of 2, each" in said for said in asked)
+
+
 def test_tools_work_in_the_working_directory(
     model: Model, perform: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import functools
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from ..agents import (
@@ -53,7 +54,7 @@ class Agent:
     :param transcript: a file that gets a line of JSON for everything that happens.
     :param streamed: whether answers come piece by piece, as with :meth:`stream`; then ``on_event`` is told of each.
     :param on_event: is told ``(kind, data)`` as things happen: ``start``, ``text``, ``retry``, ``reply``, ``call``,
-        ``result``, ``check`` and ``end``.
+        ``result``, ``check``, ``note`` and ``end``.
     """
 
     def __init__(
@@ -137,7 +138,12 @@ class Agent:
         forks = parent.fork_tree(trial.attempts)
         if not forks:
             raise SandlingError("none of the forks could be made; there may be no room for them")
+        errors = []
         try:
+            if len(forks) < trial.attempts:
+                errors.append(f"{trial.attempts} forks were asked for and {len(forks)} made")
+                self._tell(AgentEvent("note", {"text": errors[0]}))
+                trial = replace(trial, attempts=len(forks))
             for fork in forks:
                 fork.set_ttl(int(self._budget.seconds + trial.check_seconds) + _TTL_SLACK)
             made = [Attempt(number, fork) for number, fork in enumerate(forks, 1)]
@@ -151,7 +157,7 @@ class Agent:
             end(forks)
             raise
         end([fork for fork in forks if fork.id != best.sandbox.id])
-        return BestOf(best, made)
+        return BestOf(best, made, errors)
 
     def _attempt(self, attempt: Attempt[Sandbox], trial: Trial) -> None:
         # What breaks one attempt does not break the others.
