@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from email.utils import parsedate_to_datetime
 from typing import Optional
 
 from .streams import CutShort, NoAnswer
@@ -43,4 +45,13 @@ def retry_after(error: Exception) -> Optional[float]:
             return max(0.0, float(headers[name]) * unit)
         except (KeyError, ValueError):
             continue
-    return None
+    until, now = _moment(headers.get("retry-after")), _moment(headers.get("date")) or time.time()
+    return None if until is None else max(0.0, until - now)
+
+
+def _moment(header: Optional[str]) -> Optional[float]:
+    """A date of HTTP, in seconds since 1970. That of the answer itself is by the same clock as its others."""
+    try:
+        return None if header is None else parsedate_to_datetime(header).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
