@@ -11,7 +11,7 @@ from sandling._sse import EventDecoder, ServerEvent
 from sandling.errors import SandlingError, from_answer
 from sandling.exploring import BranchOutcome, candidates_of, pick, ranked
 from sandling.options import VolumeMount, create_body, exec_body
-from sandling.tools import patience
+from sandling.tools import dialogues, patience
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -91,6 +91,12 @@ def test_a_models_server_says_in_seconds_or_by_date_when_to_come_back(headers: o
     error = Exception("busy")
     error.response = SimpleNamespace(headers=headers)  # type: ignore[attr-defined]
     assert patience.retry_after(error) == seconds
+
+
+def test_estimates_are_those_of_the_command_line() -> None:
+    assert dialogues.estimated({"type": "base64", "media_type": "image/png", "data": "x" * 9000}) == 1500
+    assert dialogues.estimated("data:image/png;base64,xxx") == 1500
+    assert dialogues.estimated(["four", None]) == 2
 
 
 def test_what_is_not_given_is_not_sent() -> None:

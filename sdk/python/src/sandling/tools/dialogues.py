@@ -13,7 +13,7 @@ from .streams import NoAnswer, failure
 #: Bytes of text that are about a token. Prose has more, but what tools print is dense.
 BYTES = 3
 #: About what a model reads of a picture, in tokens.
-PICTURE = 1600
+PICTURE = 1500
 
 
 @dataclass(frozen=True)
