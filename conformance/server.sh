@@ -49,6 +49,13 @@ run_suites() {
   done
 }
 
+# Expects that every sandbox of the server's own workspace has ended.
+nothing_is_left() {
+  local left
+  left=$(curl --silent --noproxy '*' --header "Authorization: Bearer $SANDLING_TOKEN" "$SANDLING_API/v1/sandboxes")
+  [ "$left" = "[]" ] || fail "sandboxes were left behind: $left"
+}
+
 # Asks the server to end, expects a clean drain, and looks for what was left behind.
 stop_server() {
   local stopping=$server status=0 attempt directories

@@ -35,6 +35,7 @@ wheel unpack --dest "$scratch/tree" "$scratch"/sandling-*.whl
 tree=$(echo "$scratch"/tree/sandling-*)
 # What lies here is installed beside the interpreter, where the SDK looks for the binary.
 install -D -m 755 "$binary" "$tree/$(basename "$tree").data/scripts/sandling"
+install -D -m 644 LICENSE "$(echo "$tree"/*.dist-info)/licenses/LICENSE"
 sed -i 's/^Root-Is-Purelib: true/Root-Is-Purelib: false/' "$tree"/*.dist-info/WHEEL
 rm "$scratch"/sandling-*.whl
 wheel pack --dest-dir "$scratch" "$tree"
@@ -42,6 +43,7 @@ wheel tags --remove --platform-tag "linux_$(uname -m)" "$scratch"/sandling-*.whl
 mv "$scratch"/sandling-*.whl "$out"
 
 cp -r sdk/typescript "$scratch/typescript"
+cp LICENSE "$scratch/typescript"
 rm -rf "$scratch"/typescript/{node_modules,dist}
 (cd "$scratch/typescript" && npm install --silent --no-audit --no-fund && npm pack --silent --pack-destination "$out" >/dev/null)
 du -h "$out"/*

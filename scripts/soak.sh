@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
+. scripts/templates.sh
 kills=${1:-100}
 seconds=${2:-600}
 
@@ -16,12 +17,7 @@ need_cargo
 install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 cargo build --release --package sandling-cli --package sandling-bench
 sandling=$PWD/target/release/sandling
-export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOME/.cache}/sandling-test/templates}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-for template in base code-interpreter; do
-  SANDLING_HOME=$scratch SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES "$sandling" template build "$template"
-done
+build_templates "$sandling" base code-interpreter
 
 status=0
 conformance/faults/run.sh "$sandling" "$kills" || status=$?

@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
+. scripts/templates.sh
 
 step() { printf '\n==> %s\n' "$*"; }
 
@@ -37,14 +38,8 @@ step "build"
 cargo build --workspace --all-targets --quiet
 sandling=$PWD/target/debug/sandling
 
-# Templates are shared by all tests and survive between runs; each test has a home of its own.
-export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOME/.cache}/sandling-test/templates}
 step "templates in $SANDLING_TEST_TEMPLATES"
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-for template in base code-interpreter agent; do
-  SANDLING_HOME=$scratch SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES "$sandling" template build "$template"
-done
+build_templates "$sandling" base code-interpreter agent
 
 step "interpreters"
 python3 -m unittest discover --quiet --start-directory crates/guest/interpreters/tests
@@ -78,6 +73,8 @@ step "the agent loop"
 twice conformance/agent/run.sh "$sandling"
 
 step "load"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 twice target/debug/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_TEMPLATES" --out "$scratch" \
   --seconds "${SANDLING_LOAD_SECONDS:-15}" --rounds 50
 

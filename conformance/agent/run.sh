@@ -16,8 +16,7 @@ trap 'clean_up "$here/../../target/agent-conformance.log"' EXIT
 start_server
 python3 "$here/cases.py" "$sandling" || fail "sandling agent failed"
 python3 "$here/terminal.py" "$sandling" || fail "sandling agent at a terminal failed"
-left=$(curl --silent --noproxy '*' --header "Authorization: Bearer $SANDLING_TOKEN" "$SANDLING_API/v1/sandboxes")
-[ "$left" = "[]" ] || fail "sandboxes were left behind: $left"
+nothing_is_left
 stop_server
 python3 "$here/engines.py" "$sandling" || fail "sandling agent --engine failed"
 exit "$failed"

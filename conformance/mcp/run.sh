@@ -64,7 +64,6 @@ done
 kill -TERM "$http"
 wait "$http" || fail "sandling mcp --http did not end cleanly"
 http=
-left=$(curl --silent --noproxy '*' --header "Authorization: Bearer $SANDLING_TOKEN" "$SANDLING_API/v1/sandboxes")
-[ "$left" = "[]" ] || fail "sandboxes were left behind: $left"
+nothing_is_left
 stop_server
 exit "$failed"

@@ -47,7 +47,6 @@ for runner in "${runners[@]}"; do
   echo "conformance: $runner"
   "case_$runner" || fail "$runner failed"
 done
-left=$(curl --silent --noproxy '*' --header "Authorization: Bearer $SANDLING_TOKEN" "$SANDLING_API/v1/sandboxes")
-[ "$left" = "[]" ] || fail "sandboxes were left behind: $left"
+nothing_is_left
 stop_server
 exit "$failed"

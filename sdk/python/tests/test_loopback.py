@@ -127,16 +127,17 @@ def test_a_request_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_request_that_is_cancelled_closes_its_connection_and_no_other() -> None:
-    ended = threading.Event()
+    asked, ended = threading.Event(), threading.Event()
 
     def silent(connection: socket.socket) -> None:
         request_of(connection)
+        asked.set()
         if not connection.recv(1):
             ended.set()
 
     async def work(box: AsyncSandbox) -> None:
         task = asyncio.ensure_future(box.exec("sleep 300"))
-        await asyncio.sleep(0.2)
+        assert await asyncio.get_running_loop().run_in_executor(None, asked.wait, 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

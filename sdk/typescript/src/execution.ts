@@ -3,6 +3,9 @@
 import type { Wire } from "./naming.js";
 import { toWire } from "./naming.js";
 
+/** What holds where a config says nothing. */
+export const DEFAULTS = { language: "python", timeoutSeconds: 30 };
+
 /** How code is run. */
 export interface ExecutionConfig {
   /** `python` unless given. */
@@ -55,7 +58,7 @@ export interface PoolStatus {
 
 /** All of it, for a record; of the environment only the names, because the values may be secrets. */
 export function configRecord(config: ExecutionConfig): Wire {
-  const { language = "python", timeoutSeconds = 30, env = {}, allowedImports } = config;
+  const { language = DEFAULTS.language, timeoutSeconds = DEFAULTS.timeoutSeconds, env = {}, allowedImports } = config;
   const welcome = allowedImports ? [...allowedImports].sort() : null;
   const others = { memoryMb: null, outputLimit: null, user: null, ...config };
   return toWire({ ...others, language, timeoutSeconds, env: Object.keys(env).sort(), allowedImports: welcome });
@@ -63,7 +66,7 @@ export function configRecord(config: ExecutionConfig): Wire {
 
 /** What a teacher would remark about the code, before it runs. */
 export function advice(code: string, config: ExecutionConfig): string[] {
-  const { allowedImports, language = "python" } = config;
+  const { allowedImports, language = DEFAULTS.language } = config;
   if (!allowedImports || !["python", "py", "python3"].includes(language)) return [];
   const unwelcome = [...importedModules(code)].filter((name) => !allowedImports.includes(name)).sort();
   return unwelcome.map((name) => `imports ${name}, which is not among the allowed modules`);

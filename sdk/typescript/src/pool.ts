@@ -4,9 +4,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { type AuditLog, newRecord, RecordingTransport } from "./audit.js";
 import { type Client, getDefaultClient } from "./client.js";
-import { CapacityError, LimitError, NotFoundError, SandboxTimeout, SandlingError, ServerError } from "./errors.js";
-import { ConnectionError } from "./errors.js";
-import { advice, configRecord, type ExecutionConfig, type PoolStatus, type RunReport } from "./execution.js";
+import {
+  CapacityError,
+  ConnectionError,
+  LimitError,
+  NotFoundError,
+  SandboxTimeout,
+  SandlingError,
+  ServerError,
+} from "./errors.js";
+import { advice, configRecord, DEFAULTS, type ExecutionConfig, type PoolStatus, type RunReport } from "./execution.js";
 import { toWire } from "./naming.js";
 import type { CreateOptions } from "./options.js";
 import { Sandbox } from "./sandbox.js";
@@ -169,7 +176,11 @@ export class SandboxPool {
 
   /** One that is made for whoever asks; it counts among those that are out. */
   async #acquireSized(memoryMb: number | undefined): Promise<Sandbox> {
-    for (; this.#mustBeOpen() && this.#busy >= this.#maxBusy;) await this.#news(Number.POSITIVE_INFINITY);
+    for (;;) {
+      this.#mustBeOpen();
+      if (this.#busy < this.#maxBusy) break;
+      await this.#news(Number.POSITIVE_INFINITY);
+    }
     this.#busy += 1;
     this.#served += 1;
     try {
@@ -181,7 +192,8 @@ export class SandboxPool {
   }
 
   async #take(deadline: number): Promise<Sandbox> {
-    for (; this.#mustBeOpen();) {
+    for (;;) {
+      this.#mustBeOpen();
       const sandbox = this.#busy < this.#maxBusy ? this.#ready.shift() : undefined;
       if (sandbox) {
         this.#busy += 1;
@@ -196,12 +208,10 @@ export class SandboxPool {
         throw new CapacityError("no machine became ready in time", { cause: this.#lastError });
       }
     }
-    throw new Error("the pool is closed");
   }
 
-  #mustBeOpen(): boolean {
+  #mustBeOpen(): void {
     if (!this.#open) throw new Error("the pool is not open: call start(), and not yet close()");
-    return true;
   }
 
   #returned(): void {
@@ -287,7 +297,7 @@ export class Lease {
 }
 
 async function execute(sandbox: Sandbox, code: string, config: ExecutionConfig): Promise<RunReport> {
-  const { language = "python", timeoutSeconds = 30, env, user, outputLimit } = config;
+  const { language = DEFAULTS.language, timeoutSeconds = DEFAULTS.timeoutSeconds, env, user, outputLimit } = config;
   const about = { sandboxId: sandbox.id, advice: advice(code, config) };
   const started = Date.now();
   try {

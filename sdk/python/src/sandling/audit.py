@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import threading
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from os import PathLike
 from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 from urllib.parse import parse_qsl
 
@@ -41,7 +41,7 @@ class AuditRecord:
     time: str = field(default_factory=_now)
 
 
-Sink = Union[str, "PathLike[str]", Callable[[AuditRecord], Any]]
+Sink = Union[str, "os.PathLike[str]", Callable[[AuditRecord], Any]]
 
 
 class AuditLog:
@@ -61,8 +61,6 @@ class AuditLog:
                 self._append(json.dumps(asdict(record), ensure_ascii=False) + "\n")
 
     def _append(self, line: str) -> None:
-        import os
-
         assert self._path is not None
         # One write of the whole line: several processes may share the file.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -71,6 +69,9 @@ class AuditLog:
             os.write(descriptor, line.encode("utf-8", "backslashreplace"))
         finally:
             os.close(descriptor)
+
+
+_SANDBOXES = "/v1/sandboxes/"
 
 
 class Recording:
@@ -134,9 +135,6 @@ class Recording:
         self._digest.update(block)
         where["size"] = where.get("size", 0) + len(block)
         where["sha256"] = self._digest.hexdigest()
-
-
-_SANDBOXES = "/v1/sandboxes/"
 
 
 def _without_values(body: Mapping[str, Any]) -> Dict[str, Any]:

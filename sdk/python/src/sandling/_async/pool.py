@@ -176,13 +176,11 @@ class AsyncSandboxPool:
 
     async def _acquire_sized(self, memory_mb: int) -> AsyncSandbox:
         """One that is made for whoever asks; it counts among those that are out."""
-        if self._news is None:
-            raise RuntimeError("the pool was not started: call start(), or enter its `with` block")
+        self._must_be_started()
         async with self._news:
             while self._open and self._max_busy is not None and self._busy >= self._max_busy:
                 await wait_for(self._news, None)
-            if not self._open:
-                raise RuntimeError("the pool is closed")
+            self._must_be_open()
             self._busy += 1
             self._served += 1
         try:
@@ -209,12 +207,10 @@ class AsyncSandboxPool:
         return RunReport.of(result, sandbox.id, advice)
 
     async def _take(self, deadline: Optional[float]) -> AsyncSandbox:
-        if self._news is None:
-            raise RuntimeError("the pool was not started: call start(), or enter its `with` block")
+        self._must_be_started()
         async with self._news:
             while True:
-                if not self._open:
-                    raise RuntimeError("the pool is closed")
+                self._must_be_open()
                 if self._ready and (self._max_busy is None or self._busy < self._max_busy):
                     self._busy += 1
                     self._served += 1
@@ -228,6 +224,14 @@ class AsyncSandboxPool:
                 left = None if deadline is None else deadline - time.monotonic()
                 if (left is not None and left <= 0) or not await wait_for(self._news, left):
                     raise CapacityError("no machine became ready in time") from self._last_error
+
+    def _must_be_started(self) -> None:
+        if self._news is None:
+            raise RuntimeError("the pool was not started: call start(), or enter its `with` block")
+
+    def _must_be_open(self) -> None:
+        if not self._open:
+            raise RuntimeError("the pool is closed")
 
     async def _returned(self) -> None:
         async with self._news:

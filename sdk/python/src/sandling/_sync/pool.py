@@ -175,13 +175,11 @@ class SandboxPool:
 
     def _acquire_sized(self, memory_mb: int) -> Sandbox:
         """One that is made for whoever asks; it counts among those that are out."""
-        if self._news is None:
-            raise RuntimeError("the pool was not started: call start(), or enter its `with` block")
+        self._must_be_started()
         with self._news:
             while self._open and self._max_busy is not None and self._busy >= self._max_busy:
                 wait_for(self._news, None)
-            if not self._open:
-                raise RuntimeError("the pool is closed")
+            self._must_be_open()
             self._busy += 1
             self._served += 1
         try:
@@ -208,12 +206,10 @@ class SandboxPool:
         return RunReport.of(result, sandbox.id, advice)
 
     def _take(self, deadline: Optional[float]) -> Sandbox:
-        if self._news is None:
-            raise RuntimeError("the pool was not started: call start(), or enter its `with` block")
+        self._must_be_started()
         with self._news:
             while True:
-                if not self._open:
-                    raise RuntimeError("the pool is closed")
+                self._must_be_open()
                 if self._ready and (self._max_busy is None or self._busy < self._max_busy):
                     self._busy += 1
                     self._served += 1
@@ -227,6 +223,14 @@ class SandboxPool:
                 left = None if deadline is None else deadline - time.monotonic()
                 if (left is not None and left <= 0) or not wait_for(self._news, left):
                     raise CapacityError("no machine became ready in time") from self._last_error
+
+    def _must_be_started(self) -> None:
+        if self._news is None:
+            raise RuntimeError("the pool was not started: call start(), or enter its `with` block")
+
+    def _must_be_open(self) -> None:
+        if not self._open:
+            raise RuntimeError("the pool is closed")
 
     def _returned(self) -> None:
         with self._news:
