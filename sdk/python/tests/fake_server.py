@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +26,10 @@ class Answer:
     headers: Dict[str, str] = field(default_factory=dict)
     #: Close the connection instead of answering.
     hang_up: bool = False
+    #: Close the connection after the body, of which there should be more.
+    breaks_off: bool = False
+    #: Send the body again and again.
+    endless: bool = False
 
 
 Route = Tuple[str, str]
@@ -36,10 +42,15 @@ class FakeServer:
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.answers: Dict[Route, Script] = {}
         self.asked: List[Asked] = []
+        self._connections: List[socket.socket] = []
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                super().setup()
+                owner._connections.append(self.connection)
 
             def respond(self) -> None:
                 sent = b"".join(self.pieces())
@@ -69,9 +80,21 @@ class FakeServer:
                 kind = "application/octet-stream" if raw else "application/json"
                 for name, value in {"x-request-id": "abc123", "content-type": kind, **answer.headers}.items():
                     self.send_header(name, value)
-                self.send_header("content-length", str(len(body)))
+                if answer.endless:
+                    self.send_header("transfer-encoding", "chunked")
+                    self.end_headers()
+                    self.repeat(body)
+                    return
+                self.send_header("content-length", str(len(body) + answer.breaks_off))
                 self.end_headers()
                 self.wfile.write(body)
+                self.close_connection = self.close_connection or answer.breaks_off
+
+            def repeat(self, body: bytes) -> None:
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    while True:
+                        self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = respond
 
@@ -96,5 +119,9 @@ class FakeServer:
         return script or Answer(404, {"error": f"no answer for {asked.method} {asked.path}", "code": "no_such_route"})
 
     def close(self) -> None:
+        """Ends as a process does, with its connections."""
         self._http.shutdown()
         self._http.server_close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

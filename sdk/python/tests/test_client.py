@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import subprocess
+import sys
 import threading
 from typing import Any, List
 
@@ -126,6 +130,29 @@ def test_a_stream_that_ends_badly_keeps_what_was_printed(
     error = raised.value
     assert (getattr(error, "stdout", None) or error.details["stdout"]) == "so far"
     assert (error.status, error.code) == facts and error.request_id == "abc123"
+
+
+def test_a_connection_that_drops_while_output_is_followed_loses_nothing_of_it(
+    colour: Colour, server: FakeServer
+) -> None:
+    half = stream_of('event: start\ndata: {"id":"job","pid":7}\n\n', OUT)
+    half.breaks_off = True
+    server.answers["POST", "/v1/sandboxes/box/exec/stream"] = [half, Answer(hang_up=True)]
+    server.answers["GET", "/v1/sandboxes/box/execs/job/output?from=0"] = half
+
+    async def work() -> None:
+        sandbox = box(colour, server)
+        for stream in (sandbox.stream("x"), sandbox.commands.get("job").stream()):
+            with pytest.raises(ExecInterrupted) as raised:
+                await settle(stream.wait())
+            error = raised.value
+            assert (error.stdout, error.stderr, error.id) == ("so far", "", "job")
+            assert (error.code, error.request_id) == ("interrupted", "abc123")
+            assert isinstance(error.__cause__, LostConnection)
+        with pytest.raises(LostConnection):
+            await settle(sandbox.exec_stream("never answered"))
+
+    colour.run(work)
 
 
 def test_a_deadline_of_a_command_by_itself_has_all_facts(colour: Colour, server: FakeServer) -> None:
@@ -289,6 +316,36 @@ def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeSe
             colour.run(work)
     assert heard == ["  indented", "second"]
     assert server.asked[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}
+
+
+@pytest.mark.parametrize("by_proxy", [False, True])
+def test_a_server_elsewhere_that_vanishes_is_noticed(
+    colour: Colour, monkeypatch: pytest.MonkeyPatch, by_proxy: bool
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    far = FakeServer("127.0.0.2")
+    url = "http://sandling.invalid" if by_proxy else far.url
+    if by_proxy:
+        monkeypatch.setenv("HTTP_PROXY", far.url)
+    far.answers["GET", f"{url if by_proxy else ''}/v1/x"] = Answer(200, {})
+
+    async def work() -> List[int]:
+        opened = colour.Client(url, "key")._transport.stream("GET", "/v1/x")
+        async with contextlib.AsyncExitStack() as stack:
+            answer = await stack.enter_async_context(opened) if colour.name == "async" else stack.enter_context(opened)
+            wire = answer.extensions["network_stream"].get_extra_info("socket")
+            kept_alive = wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            return [kept_alive, wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)]
+
+    assert colour.run(work) == [1, 30]
+    far.close()
+
+
+def test_where_the_kernel_has_other_names_for_keep_alive_it_is_used_all_the_same() -> None:
+    code = "import socket; del socket.TCP_KEEPIDLE; from sandling._async.transport import SOCKET_OPTIONS as options"
+    printed = subprocess.check_output([sys.executable, "-c", f"{code}; print(options[1])"], text=True)
+    assert printed == f"{(socket.IPPROTO_TCP, 0x10, 30)}\n"
 
 
 def test_a_server_elsewhere_is_reached_the_same_way(colour: Colour, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
+from colour import Colour, settle
+from fake_server import Answer, FakeServer
 
 from sandling import Client, ConfigError, Sandbox, SandlingError, local
+from sandling import ConnectionError as LostConnection
 
 real = pytest.mark.skipif("SANDLING_BINARY" not in os.environ, reason="SANDLING_BINARY names no server to start")
 
@@ -45,6 +50,16 @@ def test_a_server_that_died_is_replaced(home: Path) -> None:
 
 
 @real
+def test_a_client_goes_on_with_the_server_that_took_the_place_of_one_that_died(home: Path) -> None:
+    with Client() as client:
+        before = client.api_url()
+        local._started[-1].kill()
+        local._started[-1].wait()
+        assert client.me()["workspace"] == "default"
+        assert client.api_url() != before
+
+
+@real
 def test_the_server_can_be_stopped_and_starts_again(home: Path) -> None:
     local.ensure()
     assert local.stop()
@@ -59,14 +74,73 @@ def test_another_process_of_the_same_number_is_not_the_server(home: Path) -> Non
     assert local.ensure().url != "http://127.0.0.1:9"
 
 
-def test_a_server_that_somebody_announced_is_used(home: Path) -> None:
-    import fcntl
-
+@contextlib.contextmanager
+def announced(home: Path, url: str) -> Iterator[None]:
     (home / "token").write_text("sdl_secret")
     with open(home / "server", "w+") as file:
-        file.write("http://127.0.0.1:4242\n")
+        file.write(f"{url}\n")
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
+EXIT = Answer(200, b'event: exit\ndata: {"exit_code":0}\n\n', {"content-type": "text/event-stream"})
+
+
+def answering() -> FakeServer:
+    server = FakeServer()
+    server.answers["POST", "/v1/sandboxes/box/exec"] = Answer(200, {"exit_code": 0, "stdout": "", "stderr": ""})
+    server.answers["POST", "/v1/sandboxes/box/exec/stream"] = EXIT
+    server.answers["PUT", "/v1/sandboxes/box/fs?path=%2Ff"] = Answer(200, {"bytes": 3})
+    return server
+
+
+@pytest.mark.parametrize("verb", ["exec", "exec_stream", "upload"])
+def test_a_server_that_was_replaced_is_found_where_it_is_now(home: Path, colour: Colour, verb: str) -> None:
+    (home / "file").write_text("abc")
+    servers = [answering(), answering()]
+
+    async def ask(box: Any) -> Any:
+        if verb == "upload":
+            return await settle(box.files.upload(home / "file", "/f"))
+        return await settle(getattr(box, verb)("true"))
+
+    async def work() -> None:
+        client = colour.Client()
+        box = colour.Sandbox._of(client, BOX)
+        for server in servers:
+            with announced(home, server.url):
+                await ask(box)
+                assert await settle(client.api_url()) == server.url
+                await ask(box)
+            server.close()
+        await settle(client.aclose() if colour.name == "async" else client.close())
+
+    colour.run(work)
+    assert [len(server.asked) for server in servers] == [2, 2]
+    assert servers[1].asked[0].headers["host"] == servers[1].url[len("http://") :]
+    assert servers[1].asked[0].body in ({"cmd": "true"}, b"abc")
+
+
+def test_a_server_that_somebody_named_is_not_looked_for_elsewhere(home: Path, colour: Colour) -> None:
+    gone, other = answering(), answering()
+
+    async def work() -> None:
+        box = colour.Sandbox._of(colour.Client(gone.url, "key"), BOX)
+        await settle(box.exec("true"))
+        gone.close()
+        with pytest.raises(LostConnection):
+            await settle(box.exec("true"))
+
+    with announced(home, other.url):
+        colour.run(work)
+    other.close()
+    assert not other.asked
+
+
+def test_a_server_that_somebody_announced_is_used(home: Path) -> None:
+    with announced(home, "http://127.0.0.1:4242"):
         assert local.ensure() == ("http://127.0.0.1:4242", "sdl_secret")
     # Nobody holds it any more, so nobody listens there.
     assert local._announced(home) is None

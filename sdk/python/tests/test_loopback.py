@@ -7,6 +7,8 @@ import contextlib
 import json
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from asyncio import selector_events
@@ -324,6 +326,30 @@ def test_several_requests_at_once_do_not_wait_for_each_other() -> None:
 
     with serving(patient) as server:
         assert [result.exit_code for result in run(server.url, work)] == [0] * 4
+
+
+MANY_LOOPS = """
+import asyncio, gc, os
+from sandling import AsyncSandbox
+from sandling._async import client
+
+async def work():
+    assert (await AsyncSandbox._of(client.get_default_client(), {"id": "box"}).exec("true")).exit_code == 0
+
+gc.disable()
+for _ in range(20):
+    asyncio.run(work())
+    print(len(client._defaults), len(os.listdir("/proc/self/fd")))
+"""
+
+
+def test_default_clients_do_not_outlive_their_event_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(usual) as server:
+        monkeypatch.setenv("SANDLING_API", server.url)
+        monkeypatch.setenv("SANDLING_TOKEN", "key")
+        ran = subprocess.run([sys.executable, "-c", MANY_LOOPS], stdout=subprocess.PIPE, text=True, check=True)
+    lines = ran.stdout.splitlines()
+    assert len(lines) == 20 and len(set(lines)) == 1, lines
 
 
 def test_tls_with_an_authority_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

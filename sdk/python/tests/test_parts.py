@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from sandling import config, errors, retry
@@ -9,6 +11,7 @@ from sandling._sse import EventDecoder, ServerEvent
 from sandling.errors import SandlingError, from_answer
 from sandling.exploring import BranchOutcome, candidates_of, pick, ranked
 from sandling.options import VolumeMount, create_body, exec_body
+from sandling.tools import dialogues, patience
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -68,6 +71,32 @@ def test_a_refusal_is_tried_again_only_if_waiting_helps() -> None:
     assert wait(507) >= 0.5  # type: ignore[operator]
     assert wait(503) is None and wait(429) is None and wait(500, 1.0) is None
     assert wait(503, 5.0, elapsed=56.0) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7),
+        ({"retry-after-ms": "50", "retry-after": "7"}, 0.05),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 30),
+        ({"retry-after": "Wednesday, 21-Oct-15 07:28:30 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}, 30),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT", "date": "Wed, 21 Oct 2015 07:29:00 GMT"}, 0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT", "date": "now"}, 0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Wed, 99 Oct 2015 07:28:30 GMT"}, None),
+    ],
+)
+def test_a_models_server_says_in_seconds_or_by_date_when_to_come_back(headers: object, seconds: object) -> None:
+    error = Exception("busy")
+    error.response = SimpleNamespace(headers=headers)  # type: ignore[attr-defined]
+    assert patience.retry_after(error) == seconds
+
+
+def test_estimates_are_those_of_the_command_line() -> None:
+    assert dialogues.estimated({"type": "base64", "media_type": "image/png", "data": "x" * 9000}) == 1500
+    assert dialogues.estimated("data:image/png;base64,xxx") == 1500
+    assert dialogues.estimated(["four", None]) == 2
 
 
 def test_what_is_not_given_is_not_sent() -> None:

@@ -101,7 +101,8 @@ class AgentResult:
 class AgentEvent:
     """Something that happened while a model worked."""
 
-    #: ``start``, ``text`` (a piece of what the model says), ``retry``, ``reply``, ``call``, ``result`` or ``end``.
+    #: ``start``, ``text`` (a piece of what the model says), ``retry``, ``reply``, ``call``, ``result`` or ``end``; of
+    #: several attempts also ``check`` and ``note``.
     kind: str
     data: Dict[str, Any]
 
@@ -146,6 +147,8 @@ class BestOf(Generic[S]):
 
     best: Attempt[S]
     attempts: List[Attempt[S]]
+    #: What did not go as it was asked for, such as forks that could not be made.
+    errors: List[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -170,7 +173,7 @@ class BestOf(Generic[S]):
             tokens = result.input_tokens + result.output_tokens
             check = "passed" if attempt.passed else "failed"
             lines.append(f"{mark:<7}  {check}  {score:<8}  {result.steps:<5}  {tokens:<6}  {result.seconds:.1f}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.errors])
 
 
 @dataclass(frozen=True)
@@ -282,5 +285,6 @@ class Transcript:
             return
         line: Dict[str, Any] = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "type": kind}
         text = json.dumps({**line, **about}, ensure_ascii=False, default=str) + "\n"
-        with self._lock, os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
-            file.write(text)
+        with self._lock, os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as file:
+            # Half a character is written as JSON writes it.
+            file.write(text.encode("utf-8", "backslashreplace"))

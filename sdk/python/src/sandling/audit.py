@@ -65,7 +65,8 @@ class AuditLog:
         # One write of the whole line: several processes may share the file.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, line.encode())
+            # Half a character is written as JSON writes it.
+            os.write(descriptor, line.encode("utf-8", "backslashreplace"))
         finally:
             os.close(descriptor)
 

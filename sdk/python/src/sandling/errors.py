@@ -105,7 +105,12 @@ class SandboxTimeout(WithOutput):
 
 
 class ExecInterrupted(WithOutput):
-    """A command's output ended without its exit code. Whether it runs on is unknown."""
+    """A command's output ended without its exit code. Whether it runs on is unknown; ``commands.get(id)`` can say."""
+
+    def __init__(self, message: str, *, id: str = "", **more: Any) -> None:
+        super().__init__(message, **more)
+        #: The command's; empty if it was not told.
+        self.id = id
 
 
 class CommandFailed(WithOutput):
@@ -129,7 +134,7 @@ class CreateCancelled(SandlingError):
 
 
 class ModelError(SandlingError):
-    """A model's server says that it failed, in the middle of an answer."""
+    """A model's server says that it failed, in the middle of an answer, or sent none."""
 
 
 class ExploreError(SandlingError):

@@ -3,8 +3,8 @@
 A server that somebody started says in the file ``server`` of its home where it listens, and holds that file's lock
 while it does. If there is none, the first who needs one starts it, detached; the others find it. ``local-server.lock``
 is held while one looks or starts, and ``local-server.json`` says which process was started. The TypeScript SDK does the
-same with the same files. The server stays until :func:`stop`, or until the machine is shut down; its sandboxes end by
-their own time to live.
+same with the same files. A server that was started so stays until :func:`stop`, or until the machine is shut down; its
+sandboxes end by their own time to live.
 """
 
 from __future__ import annotations

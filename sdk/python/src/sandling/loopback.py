@@ -13,7 +13,7 @@ import math
 import select
 import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, AsyncIterator, Deque, Dict, Iterable, Iterator, List, Optional, Type, Union
 
 import h11
@@ -55,6 +55,14 @@ class LoopbackTransport(httpx.AsyncBaseTransport):
             await connection.aclose()
         self._used.clear()
         self._idle.clear()
+
+    def leave(self) -> None:
+        """Closes the connections whose event loop was closed and did not close them."""
+        for connection in [*self._used, *self._idle]:
+            if connection.leave():
+                self._used.pop(connection, None)
+                with suppress(ValueError):
+                    self._idle.remove(connection)
 
     def _kept(self) -> Optional[_Connection]:
         """The one that was used last, if it can be used again."""
@@ -216,6 +224,17 @@ class _Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
         # What the kernel has not taken by now is wanted by nobody. A transport that is gone cannot be asked.
         if not self._is_gone:
             self._transport.abort()
+
+    def leave(self) -> bool:
+        """Closes it if its event loop is closed. What asyncio does for that it leaves to the loop's next round."""
+        if not self._loop.is_closed():
+            return False
+        finish = getattr(self._transport, "_call_connection_lost", None)
+        if finish is not None and not self._is_gone:
+            # Whoever still waits for it, waits in that loop.
+            with suppress(RuntimeError):
+                finish(None)
+        return True
 
     def get_extra_info(self, info: str) -> Any:
         return self._transport.get_extra_info(info)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from .mending import is_whole, paired
 
 #: Characters of output that a model is shown; the middle of more is cut.
 MAX_OUTPUT = 20_000
@@ -118,6 +121,8 @@ def checked(spec: ToolSpec, arguments: Union[str, Mapping[str, Any]]) -> Dict[st
             arguments = json.loads(arguments or "{}")
         except ValueError as error:
             raise BadCall(f"the arguments are not valid JSON: {error}") from error
+        except RecursionError:
+            raise BadCall("the arguments are not valid JSON: they are nested too deeply") from None
     if not isinstance(arguments, Mapping):
         raise BadCall("the arguments must be a JSON object")
     for name in spec.required:
@@ -131,7 +136,11 @@ def checked(spec: ToolSpec, arguments: Union[str, Mapping[str, Any]]) -> Dict[st
             raise BadCall(f"the argument {name!r} must be a {about['type']}")
         if value not in about.get("enum", [value]):
             raise BadCall(f"the argument {name!r} must be one of {', '.join(about['enum'])}")
-    return dict(arguments)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadCall(f"the argument {name!r} must be a finite number")
+        if isinstance(value, str) and not is_whole(paired(value)):
+            raise BadCall(f"the argument {name!r} has half a character: a surrogate that is not one of a pair")
+    return {name: paired(value) if isinstance(value, str) else value for name, value in arguments.items()}
 
 
 def shorten(text: str, limit: int) -> str:

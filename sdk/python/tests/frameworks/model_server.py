@@ -59,8 +59,14 @@ class Failed(NamedTuple):
     message: str = "no luck today"
 
 
+class Strange(NamedTuple):
+    """A success whose body is not what was asked for; text if it is no JSON."""
+
+    body: Any
+
+
 #: A text, or calls of tools: name and arguments (an object, or text that need not be JSON); or something worse.
-Turn = Union[str, List[Tuple[str, Any]], Refusal, Drop, Hang, Cut, Uncounted, Counted, Failed]
+Turn = Union[str, List[Tuple[str, Any]], Refusal, Drop, Hang, Cut, Uncounted, Counted, Failed, Strange]
 #: What to say to a request, by what it holds and how many came before it.
 Script = Union[List[Turn], Callable[[Dict[str, Any], int], Turn]]
 
@@ -91,6 +97,8 @@ class ModelServer:
                 dialect = self.path.rsplit("/v1", 1)[-1].partition("?")[0]
                 if isinstance(turn, Refusal):
                     self.refuse(turn)
+                elif isinstance(turn, Strange):
+                    self.strange(turn)
                 elif isinstance(turn, Hang):
                     self.hang(turn, bool(body.get("stream")))
                 elif body.get("stream"):
@@ -124,6 +132,14 @@ class ModelServer:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(sent)
+
+            def strange(self, turn: Strange) -> None:
+                sent = turn.body if isinstance(turn.body, str) else json.dumps(turn.body)
+                self.send_response(200)
+                self.send_header("content-type", "text/html" if sent is turn.body else "application/json")
+                self.send_header("content-length", str(len(sent)))
+                self.end_headers()
+                self.wfile.write(sent.encode())
 
             def refuse(self, turn: Refusal) -> None:
                 error = {"type": "error", "error": {"type": "refused", "message": turn.message}}

@@ -7,10 +7,12 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import pytest
-from model_server import Counted, Cut, Drop, Failed, Hang, ModelServer, Refusal, Turn, Uncounted, strings
+from colour import Colour, settle
+from fake_server import Answer, FakeServer
+from model_server import Counted, Cut, Drop, Failed, Hang, ModelServer, Refusal, Strange, Turn, Uncounted, strings
 
 from sandling import (
     Agent,
@@ -337,6 +339,148 @@ def test_a_model_that_says_that_it_failed_is_not_asked_again(
     with pytest.raises(ModelError, match="no luck today"):
         perform(api="responses", streamed=streamed)
     assert len(server.asked) == 1
+
+
+BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
+
+
+@pytest.fixture
+def pretend(colour: Colour, server: FakeServer) -> Callable[..., Any]:
+    """Runs a task with either agent in a sandbox that only pretends to be one."""
+    server.answers["POST", "/v1/sandboxes/box/exec"] = Answer(200, {"exit_code": 0, "stdout": "", "stderr": ""})
+    kind = AsyncAgent if colour.name == "async" else Agent
+
+    def run(**options: Any) -> Any:
+        async def work() -> Any:
+            box = colour.Sandbox._of(colour.Client(server.url, "key"), BOX)
+            return await settle(kind("scripted", sandbox=box, **options).run("Go on."))
+
+        return colour.run(work)
+
+    return run
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_calls_that_can_hardly_be_read_do_not_end_the_loop(
+    model: Model,
+    pretend: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    api: str,
+    streamed: bool,
+) -> None:
+    pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+    deep: Any = []
+    for _ in range(300):
+        deep = [deep]
+    # Anthropic's API sends arguments as text only while it streams.
+    as_text = streamed or api != "anthropic"
+    calls = [
+        ("run_command", {"command": "echo \ud800"}),
+        ("run_command", {"command": "x", "timeout_seconds": float("nan")}),
+        ("run_command", {"command": deep}),
+        ("run_command", "[" * 100_000 if as_text else {"x": deep}),
+        ("run_command", '{"command": "\udfff"}' if as_text else {"\udfff": 1}),
+    ]
+    server = model(calls, "There \ud83d.")
+    point(monkeypatch, server)
+    transcript = tmp_path / "transcript.jsonl"
+    result = pretend(api=api, streamed=streamed, transcript=str(transcript))
+    assert result.ok and result.answer == "There \ufffd.", result
+    lines = [json.loads(line) for line in transcript.read_bytes().splitlines()]
+    told = [line["text"] for line in lines if line["type"] == "result"]
+    assert ["half a character" in told[0], "finite" in told[1], "must be a string" in told[2]] == [True] * 3, told
+    assert len(told) == 5 and all(text.startswith("error: ") for text in told), told
+
+
+@pytest.mark.parametrize(
+    ("api", "body"),
+    [
+        ("chat", {"choices": None, "error": {"message": "no luck today"}}),
+        ("chat", {"choices": []}),
+        ("chat", {"choices": [{"index": 0, "message": None}]}),
+        ("anthropic", {"type": "error", "error": {"message": "no luck today"}}),
+        ("responses", {"error": {"message": "no luck today"}}),
+        ("chat", "no luck today"),
+        ("anthropic", "no luck today"),
+        ("responses", "no luck today"),
+    ],
+)
+def test_a_success_without_an_answer_is_asked_for_again_and_charged(
+    model: Model, pretend: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, api: str, body: Any
+) -> None:
+    pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+    monkeypatch.setattr("sandling._sync.model.sleep", lambda seconds: None)
+    monkeypatch.setattr("sandling._async.model.sleep", lambda seconds: asyncio.sleep(0))
+    server = model(Strange(body), "There.")
+    point(monkeypatch, server)
+    told: List[Any] = []
+    result = pretend(api=api, on_event=lambda kind, data: told.append((kind, data)))
+    assert result.ok and result.answer == "There." and result.steps == 1 and len(server.asked) == 2
+    assert result.input_tokens > 500, "what was read for nothing is charged"
+    why = [data["why"] for kind, data in told if kind == "retry"]
+    assert len(why) == 1 and ("no luck today" in why[0]) == ("no luck today" in json.dumps(body)), why
+    server = model(*[Strange(body)] * 6)
+    point(monkeypatch, server)
+    with pytest.raises(ModelError, match="sent no answer"):
+        pretend(api=api)
+    assert len(server.asked) == 6
+
+
+def test_whoever_listens_hears_of_everything(
+    model: Model, pretend: Callable[..., Any], colour: Colour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openai")
+    heard: List[str] = []
+
+    async def hear(kind: str, data: Dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+        heard.append(kind)
+
+    plain = [lambda kind, data: heard.append(kind)]
+    for listener in [*plain, hear] if colour.name == "async" else plain:
+        heard.clear()
+        point(monkeypatch, model([("run_command", {"command": "true"})], "There."))
+        assert pretend(api="chat", streamed=True, on_event=listener).ok
+        assert heard == ["start", "reply", "call", "result", "text", "text", "reply", "end"]
+
+
+def test_fewer_forks_than_were_asked_for_are_mentioned(
+    colour: Colour, server: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("anthropic")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "unused")
+    asked: List[str] = []
+
+    def script(body: Dict[str, Any], number: int) -> Turn:
+        asked.append(strings(body))
+        return "Done."
+
+    scripted = ModelServer(script)
+    point(monkeypatch, scripted)
+    children = [{"id": name, "status": "running"} for name in ("c1", "c2")]
+    server.answers["POST", "/v1/sandboxes/box/fork-tree"] = Answer(201, {"children": children})
+    for name in ("c1", "c2"):
+        server.answers["PATCH", f"/v1/sandboxes/{name}/lifecycle"] = Answer(200, {"persistent": False})
+        server.answers["DELETE", f"/v1/sandboxes/{name}"] = Answer(204)
+        ran = {"exit_code": 0, "stdout": "", "stderr": ""}
+        server.answers["POST", f"/v1/sandboxes/{name}/exec"] = Answer(200, ran)
+    transcript = tmp_path / "transcript.jsonl"
+
+    async def work() -> Any:
+        box = colour.Sandbox._of(colour.Client(server.url, "key"), BOX)
+        kind = AsyncAgent if colour.name == "async" else Agent
+        agent = kind("scripted", api="anthropic", sandbox=box, transcript=str(transcript))
+        return await settle(agent.best_of(5, "Try.", check="true"))
+
+    found = colour.run(work)
+    scripted.close()
+    note = "5 forks were asked for and 2 made"
+    assert len(found.attempts) == 2 and found.errors == [note] and found.table().splitlines()[-1] == note
+    assert json.loads(transcript.read_text().splitlines()[0])["text"] == note
+    assert len(asked) == 2 and all("of 2, each" in said for said in asked)
 
 
 def test_tools_work_in_the_working_directory(

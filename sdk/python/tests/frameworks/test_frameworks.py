@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any, Callable
 
 import pytest
@@ -126,6 +127,23 @@ def test_langgraph(model: Model, sandbox: Sandbox, client: Client, colour: str) 
         result = with_async(client, sandbox, lambda tools: agents.create_agent(llm, tools.langchain()).ainvoke(asked))
     assert result["messages"][-1].content == "It is 42."
     check(server)
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_langgraph_runs_the_calls_of_a_turn_at_once(
+    model: Model, sandbox: Sandbox, client: Client, colour: str
+) -> None:
+    agents = pytest.importorskip("langchain.agents")
+    models = pytest.importorskip("langchain_openai")
+    turn = [("run_code", {"code": f"import time; time.sleep(0.3); {name} = {value}"}) for name, value in ("a6", "b7")]
+    server = model(turn, [("run_code", {"code": "a * b"})], "It is 42.")
+    llm = models.ChatOpenAI(base_url=f"{server.url}/v1", model="scripted", max_retries=0)
+    asked = {"messages": [("user", "What is the product?")]}
+    if colour == "sync":
+        agents.create_agent(llm, SandboxTools(sandbox).langchain()).invoke(asked)
+    else:
+        with_async(client, sandbox, lambda tools: agents.create_agent(llm, tools.langchain()).ainvoke(asked))
+    assert re.search(r"result:\\+n42", strings(server.asked[2]))
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])

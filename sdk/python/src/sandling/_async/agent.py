@@ -6,6 +6,7 @@ import functools
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from ..agents import (
@@ -51,8 +52,8 @@ class AsyncAgent:
     :param command_timeout_seconds: the deadline of every command.
     :param transcript: a file that gets a line of JSON for everything that happens.
     :param streamed: whether answers come piece by piece, as with :meth:`stream`; then ``on_event`` is told of each.
-    :param on_event: is told ``(kind, data)`` as things happen: ``text``, ``retry``, ``reply``, ``call``, ``result`` and
-        ``check``.
+    :param on_event: is told ``(kind, data)`` as things happen: ``start``, ``text``, ``retry``, ``reply``, ``call``,
+        ``result``, ``check``, ``note`` and ``end``.
     """
 
     def __init__(
@@ -136,7 +137,12 @@ class AsyncAgent:
         forks = await parent.fork_tree(trial.attempts)
         if not forks:
             raise SandlingError("none of the forks could be made; there may be no room for them")
+        errors = []
         try:
+            if len(forks) < trial.attempts:
+                errors.append(f"{trial.attempts} forks were asked for and {len(forks)} made")
+                await self._tell(AgentEvent("note", {"text": errors[0]}))
+                trial = replace(trial, attempts=len(forks))
             for fork in forks:
                 await fork.set_ttl(int(self._budget.seconds + trial.check_seconds) + _TTL_SLACK)
             made = [Attempt(number, fork) for number, fork in enumerate(forks, 1)]
@@ -150,7 +156,7 @@ class AsyncAgent:
             await end(forks)
             raise
         await end([fork for fork in forks if fork.id != best.sandbox.id])
-        return BestOf(best, made)
+        return BestOf(best, made, errors)
 
     async def _attempt(self, attempt: Attempt[AsyncSandbox], trial: Trial) -> None:
         # What breaks one attempt does not break the others.
@@ -161,7 +167,7 @@ class AsyncAgent:
             attempt.error = error
         why = None if attempt.error is None else str(attempt.error)
         about = {"exit_code": attempt.exit_code, "passed": attempt.passed, "score": attempt.score, "error": why}
-        self._tell(AgentEvent("check", about), attempt.number)
+        await self._tell(AgentEvent("check", about), attempt.number)
 
     async def _judge(self, attempt: Attempt[AsyncSandbox], trial: Trial) -> None:
         if isinstance(trial.check, str):
@@ -188,12 +194,12 @@ class AsyncAgent:
         self, task: str, sandbox: AsyncSandbox, *, pieces: bool, attempt: Optional[int] = None
     ) -> Source[AgentEvent]:
         start = AgentEvent("start", {"task": task, "model": self._model, "sandbox": sandbox.id})
-        self._tell(start, attempt)
+        await self._tell(start, attempt)
         yield start
         tools = AsyncSandboxTools(sandbox, timeout_seconds=self._command_timeout)
         try:
             async for event in self._events(task, tools, pieces):
-                self._tell(event, attempt)
+                await self._tell(event, attempt)
                 yield event
         finally:
             # A sandbox that goes on has room for so many live interpreters.
@@ -209,14 +215,14 @@ class AsyncAgent:
         answer, last, repeats, empty = "", None, 0, 0
         ended_by: Optional[str] = None
         while ended_by is None:
-            heard: List[Any] = []
+            heard: List[dialogues.Reply] = []
             try:
                 async for event in self._asked.ask(dialogue, spent, pieces=pieces, heard=heard):
                     yield event
             except Exhausted as over:
                 ended_by = over.budget
                 break
-            reply = dialogue.read(heard[0])
+            reply = heard[0]
             spent.add(reply.read, reply.written, dialogue.size())
             answer = reply.text or answer
             tokens = {"input_tokens": reply.read, "output_tokens": reply.written}
@@ -249,14 +255,14 @@ class AsyncAgent:
         tools.timeout_seconds = max(min(self._command_timeout, spent.seconds_left), 0.001)
         return await tools.call(call.name, call.arguments)
 
-    def _tell(self, event: AgentEvent, attempt: Optional[int] = None) -> None:
+    async def _tell(self, event: AgentEvent, attempt: Optional[int] = None) -> None:
         about = {name: value for name, value in event.data.items() if name != "result"}
         if attempt is not None:
             about["attempt"] = attempt
         if event.kind != "text":
             self._transcript.write(event.kind, **about)
-        if self._on_event is not None and event.kind not in ("start", "end"):
-            self._on_event(event.kind, about)
+        if self._on_event is not None:
+            await settle(self._on_event(event.kind, about))
 
 
 def _about(call: ToolCall, output: ToolOutput, seconds: float) -> Dict[str, Any]:

@@ -85,6 +85,21 @@ async def finish(running: Set[Any]) -> None:
     await asyncio.gather(*running)
 
 
+class Lock:
+    """A lock. Asyncio's own belongs, before Python 3.10, to the event loop of where it is made."""
+
+    _lock: Optional[asyncio.Lock] = None
+
+    async def __aenter__(self) -> None:
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._lock is not None, "it was entered"
+        self._lock.release()
+
+
 def condition() -> asyncio.Condition:
     return asyncio.Condition()
 
@@ -106,6 +121,19 @@ async def settle(value: Any) -> Any:
 def scope() -> Any:
     """What a default client belongs to: its connections cannot leave the event loop."""
     return asyncio.get_running_loop()
+
+
+def is_over(owner: Any) -> bool:
+    """Whether a default client's event loop is closed."""
+    return bool(owner.is_closed())
+
+
+def leave(pool: Any) -> None:
+    """Closes the connections of a loop that is closed. Those elsewhere can only be dropped."""
+    from ..loopback import LoopbackTransport
+
+    if isinstance(pool, LoopbackTransport):
+        pool.leave()
 
 
 def to_loopback(limits: httpx.Limits, socket_options: List[Any]) -> httpx.AsyncBaseTransport:

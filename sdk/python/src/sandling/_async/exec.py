@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, List, Optional, Sequence, Union
 
 from .._sse import ServerEvent
-from ..errors import ExecInterrupted, from_answer
+from ..errors import ConnectionError, ExecInterrupted, from_answer
 from ..models import Chunk, ExecInfo, ExecResult
 from ..options import ExecOptions, exec_body
 from .colour import Source, settle
@@ -89,12 +89,17 @@ class AsyncExecStream:
         return self._chunks()
 
     async def _chunks(self) -> Source[Chunk]:
-        async for event in self._events:
-            chunk = self._take(event)
-            if chunk is not None:
-                yield chunk
-            if self._result is not None:
-                break
+        try:
+            async for event in self._events:
+                chunk = self._take(event)
+                if chunk is not None:
+                    yield chunk
+                if self._result is not None:
+                    break
+        except ConnectionError as error:
+            if not self._head:
+                raise
+            raise self._interrupted(error.message) from error
         await self.aclose()
         self._judge()
 
@@ -121,9 +126,11 @@ class AsyncExecStream:
         if complaint:
             # The same error as if the command had not been followed.
             raise from_answer(complaint.pop("status", 500), self._head, {**complaint, **printed})
-        request_id = self._head.get("x-request-id")
-        message = "the command's output ended without an exit code"
-        raise ExecInterrupted(message, code="interrupted", request_id=request_id, **printed)
+        raise self._interrupted("the command's output ended without an exit code")
+
+    def _interrupted(self, why: str) -> ExecInterrupted:
+        told = {"code": "interrupted", "request_id": self._head.get("x-request-id")}
+        return ExecInterrupted(why, id=self.id, stdout=self.stdout, stderr=self.stderr, **told)
 
 
 async def follow(stream: AsyncExecStream, on_stdout: Optional[OnOutput], on_stderr: Optional[OnOutput]) -> ExecResult:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from ..agents import AgentEvent, Exhausted, Spent
-from ..tools.dialogues import Dialogue, estimated
+from ..mending import mended
+from ..tools.dialogues import Dialogue, Reply, estimated
 from ..tools.patience import LONGEST_WAIT, TRIES, is_passing, retry_after, was_read
 from ..tools.streams import PIECES, heard_of
 from .colour import Source, each_within, sleep, within
@@ -25,8 +26,8 @@ class AsyncModel:
         """Others know the limit of an answer by its older name only."""
         return "api.openai.com" in str(getattr(self._client, "base_url", ""))
 
-    async def ask(self, dialogue: Dialogue, spent: Spent, *, pieces: bool, heard: List[Any]) -> Source[AgentEvent]:
-        """Puts the answer into ``heard``; what comes of it before, and each new try, is told.
+    async def ask(self, dialogue: Dialogue, spent: Spent, *, pieces: bool, heard: List[Reply]) -> Source[AgentEvent]:
+        """Puts the reply into ``heard``; what comes of it before, and each new try, is told.
 
         A request has no effects, so one that failed is simply sent again. What it cost all the same is counted.
 
@@ -36,10 +37,12 @@ class AsyncModel:
         for left in reversed(range(TRIES)):
             request = dialogue.request(spent.next_answer(dialogue.size()))
             error: Optional[Exception] = None
+            answers: List[Any] = []
             came: List[str] = []
             try:
-                async for event in self._once(request, spent, pieces, heard, came):
+                async for event in self._once(request, spent, pieces, answers, came):
                     yield event
+                heard.append(dialogue.read(answers[0]))
                 return
             except Exception as raised:
                 if was_read(raised):
@@ -58,11 +61,11 @@ class AsyncModel:
             wait = min(wait * 2, LONGEST_WAIT)
 
     async def _once(
-        self, request: Dict[str, Any], spent: Spent, pieces: bool, heard: List[Any], came: List[str]
+        self, request: Dict[str, Any], spent: Spent, pieces: bool, answers: List[Any], came: List[str]
     ) -> Source[AgentEvent]:
-        """One try. ``came`` gets what comes of the answer, whether or not it becomes whole."""
+        """One try. ``answers`` gets the answer, ``came`` what comes of it, whether or not it becomes whole."""
         if not pieces:
-            heard.append(await within(lambda: self._create(request, spent), spent.seconds_left))
+            answers.append(await within(lambda: self._create(request, spent), spent.seconds_left))
             return
         answer = PIECES[self.api]()
         asked = {**request, **answer.ASKED}
@@ -71,8 +74,8 @@ class AsyncModel:
             came.append(heard_of(event))
             text = answer.take(event)
             if text:
-                yield AgentEvent("text", {"text": text})
-        heard.append(answer.whole())
+                yield AgentEvent("text", {"text": mended(text)})
+        answers.append(answer.whole())
 
     async def _create(self, request: Dict[str, Any], spent: Spent) -> Any:
         timeout = max(spent.seconds_left, 0.001)

@@ -61,6 +61,9 @@ class AsyncRecordingTransport(AsyncTransport):
     async def located(self) -> Endpoint:
         return await self._inner.located()
 
+    def leave(self) -> None:
+        self._inner.leave()
+
     async def aclose(self) -> None:
         await self._inner.aclose()
 

@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ..audit import AuditLog, AuditRecord
-from ..errors import BadRequestError, NotFoundError, SandboxTimeout
+from ..errors import BadRequestError, NotFoundError, RequestTimeout, SandboxTimeout
+from ..mending import flat
 from ..toolkit import (
     MAX_OUTPUT,
     SPECS,
@@ -22,6 +23,7 @@ from ..toolkit import (
     shorten,
 )
 from ..tools import formats
+from .colour import Lock
 from .contexts import AsyncCodeContext
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 #: What a model can look at, by the file's first bytes.
 _PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
+#: A file larger than this is not fetched for a model.
+_LARGEST_FILE = 16 << 20
 #: A picture larger than this is described instead.
 _LARGEST_PICTURE = 4_000_000
 #: Of one cell, so many results and pictures are shown; more are counted.
@@ -66,9 +70,12 @@ class AsyncSandboxTools:
         self._audit = audit
         self._actor = actor
         self._python: Optional[AsyncCodeContext] = None
+        # Frameworks carry out the calls of one turn at once; an interpreter takes one cell at a time.
+        self._cells = Lock()
 
     async def call(self, name: str, arguments: Union[str, Mapping[str, Any]]) -> ToolOutput:
         """Carries out one call. What a model can mend is its answer; what only you can mend is raised."""
+        arguments = flat(arguments)
         record = AuditRecord(name, {"arguments": arguments}, sandbox_id=self.sandbox.id, actor=self._actor)
         started = time.monotonic()
         try:
@@ -164,14 +171,15 @@ class AsyncSandboxTools:
         deadline = self._deadline(timeout_seconds)
         if language != "python":
             return self._ran(record, await self.sandbox.run_code(code, language, deadline, cwd=self._directory))
-        try:
-            cell = await (await self._context()).run_code(code, deadline)
-        except NotFoundError as error:
-            if error.message != "session not found":
-                raise
-            # After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
-            self._python = None
-            cell = await (await self._context()).run_code(code, deadline)
+        async with self._cells:
+            try:
+                cell = await (await self._context()).run_code(code, deadline)
+            except NotFoundError as error:
+                if error.message != "session not found":
+                    raise
+                # After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
+                self._python = None
+                cell = await (await self._context()).run_code(code, deadline)
         return self._cell(record, cell)
 
     async def _context(self) -> AsyncCodeContext:
@@ -190,7 +198,7 @@ class AsyncSandboxTools:
         return max(self.timeout_seconds if wanted is None else min(wanted, self.timeout_seconds), 0.001)
 
     async def _read_file(self, record: AuditRecord, path: str) -> ToolOutput:
-        data = await self.sandbox.files.read(self._path(path))
+        data = await self._fetch(path)
         mime = next((mime for start, mime in _PICTURES.items() if data.startswith(start)), None)
         record.output = {"bytes": len(data)}
         if mime is not None and len(data) <= _LARGEST_PICTURE:
@@ -201,6 +209,25 @@ class AsyncSandboxTools:
             return ToolOutput(f"{path} is not text: {len(data)} bytes. Look at it with run_command.", is_error=True)
         record.output["text"] = text
         return ToolOutput(shorten(text, self._limit) or f"({path} is empty)")
+
+    async def _fetch(self, path: str) -> bytes:
+        """A file's bytes, if a model should be given them."""
+        about = await self.sandbox.files.stat(self._path(path))
+        if about.is_dir:
+            raise BadCall(f"{path} is a directory; list_files lists it")
+        if about.mode == "o":
+            raise BadCall(f"{path} is a device, a pipe or a socket; look at it with run_command")
+        too_much = "bytes, which is too much; read a part with run_command"
+        if about.size > _LARGEST_FILE:
+            raise BadCall(f"{path} has {about.size} {too_much}")
+        try:
+            data = await self.sandbox.files._begin(self._path(path), _LARGEST_FILE, self.timeout_seconds)
+        except RequestTimeout as late:
+            raise BadCall(f"{path} could not be read in time; look at it with run_command") from late
+        # Some have more than they say, such as those of /proc.
+        if len(data) > _LARGEST_FILE:
+            raise BadCall(f"{path} has more than {_LARGEST_FILE} {too_much}")
+        return data
 
     async def _write_file(self, record: AuditRecord, path: str, content: str) -> ToolOutput:
         written: Dict[str, Any] = await self.sandbox.files.write(self._path(path), content)

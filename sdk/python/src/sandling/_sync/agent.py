@@ -7,6 +7,7 @@ import functools
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Union
 
 from ..agents import (
@@ -52,8 +53,8 @@ class Agent:
     :param command_timeout_seconds: the deadline of every command.
     :param transcript: a file that gets a line of JSON for everything that happens.
     :param streamed: whether answers come piece by piece, as with :meth:`stream`; then ``on_event`` is told of each.
-    :param on_event: is told ``(kind, data)`` as things happen: ``text``, ``retry``, ``reply``, ``call``, ``result`` and
-        ``check``.
+    :param on_event: is told ``(kind, data)`` as things happen: ``start``, ``text``, ``retry``, ``reply``, ``call``,
+        ``result``, ``check``, ``note`` and ``end``.
     """
 
     def __init__(
@@ -137,7 +138,12 @@ class Agent:
         forks = parent.fork_tree(trial.attempts)
         if not forks:
             raise SandlingError("none of the forks could be made; there may be no room for them")
+        errors = []
         try:
+            if len(forks) < trial.attempts:
+                errors.append(f"{trial.attempts} forks were asked for and {len(forks)} made")
+                self._tell(AgentEvent("note", {"text": errors[0]}))
+                trial = replace(trial, attempts=len(forks))
             for fork in forks:
                 fork.set_ttl(int(self._budget.seconds + trial.check_seconds) + _TTL_SLACK)
             made = [Attempt(number, fork) for number, fork in enumerate(forks, 1)]
@@ -151,7 +157,7 @@ class Agent:
             end(forks)
             raise
         end([fork for fork in forks if fork.id != best.sandbox.id])
-        return BestOf(best, made)
+        return BestOf(best, made, errors)
 
     def _attempt(self, attempt: Attempt[Sandbox], trial: Trial) -> None:
         # What breaks one attempt does not break the others.
@@ -208,14 +214,14 @@ class Agent:
         answer, last, repeats, empty = "", None, 0, 0
         ended_by: Optional[str] = None
         while ended_by is None:
-            heard: List[Any] = []
+            heard: List[dialogues.Reply] = []
             try:
                 for event in self._asked.ask(dialogue, spent, pieces=pieces, heard=heard):
                     yield event
             except Exhausted as over:
                 ended_by = over.budget
                 break
-            reply = dialogue.read(heard[0])
+            reply = heard[0]
             spent.add(reply.read, reply.written, dialogue.size())
             answer = reply.text or answer
             tokens = {"input_tokens": reply.read, "output_tokens": reply.written}
@@ -254,8 +260,8 @@ class Agent:
             about["attempt"] = attempt
         if event.kind != "text":
             self._transcript.write(event.kind, **about)
-        if self._on_event is not None and event.kind not in ("start", "end"):
-            self._on_event(event.kind, about)
+        if self._on_event is not None:
+            settle(self._on_event(event.kind, about))
 
 
 def _about(call: ToolCall, output: ToolOutput, seconds: float) -> Dict[str, Any]:

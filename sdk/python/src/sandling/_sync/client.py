@@ -6,16 +6,15 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from typing import Any, Callable, Dict, List, MutableMapping, Optional
+from typing import Any, Callable, Dict, List, Optional
 from weakref import WeakKeyDictionary
 
-from .. import config, local, retry
-from ..config import Endpoint
+from .. import config, retry
 from ..errors import ConnectionError, CreateCancelled, SandlingError
 from ..models import Event, Promotion, SnapshotInfo, Token, VolumeInfo
 from ..options import DEFAULT_TEMPLATE, CancelEvent
 from ..retry import CreateRetryEvent
-from .colour import Source, scope, settle, sleep
+from .colour import Source, is_over, scope, settle, sleep
 from .network import NetworkDefaults
 from .sandbox import Sandbox
 from .secrets import Secrets
@@ -41,10 +40,7 @@ class Client:
         max_create_retry_seconds: float = retry.DEFAULT_BUDGET,
         on_create_retry: Optional[Callable[[CreateRetryEvent], Any]] = None,
     ) -> None:
-        def resolve() -> Endpoint:
-            return config.configured(api_url, api_key) or local.ensure()
-
-        self._transport = Transport(resolve, timeout)
+        self._transport = Transport(lambda: config.configured(api_url, api_key), timeout)
         self._budget = max_create_retry_seconds
         self._on_retry = on_create_retry
         self.sandboxes = Sandboxes(self)
@@ -239,7 +235,7 @@ class Tokens:
         self._client._transport.request("DELETE", f"/v1/me/tokens/{prefix}")
 
 
-_defaults: MutableMapping[Any, Client] = WeakKeyDictionary()
+_defaults: WeakKeyDictionary[Any, Client] = WeakKeyDictionary()
 # A child process must not share its parent's connections.
 os.register_at_fork(after_in_child=_defaults.clear)
 
@@ -248,8 +244,19 @@ def get_default_client() -> Client:
     """The client that is used where none is given."""
     client = _defaults.get(scope())
     if client is None:
+        _sweep()
         client = _defaults.setdefault(scope(), Client())
     return client
+
+
+def _sweep() -> None:
+    """Drops the clients of event loops that are closed. By themselves they stay: their connections know the loop."""
+    for reference in _defaults.keyrefs():
+        owner = reference()
+        if owner is not None and is_over(owner):
+            client = _defaults.pop(owner, None)
+            if client is not None:
+                client._transport.leave()
 
 
 def set_default_client(client: Optional[Client]) -> None:

@@ -121,6 +121,9 @@ def finish(running: Set[Any]) -> None:
         thread.join()
 
 
+Lock = threading.Lock
+
+
 def condition() -> threading.Condition:
     return threading.Condition()
 
@@ -136,6 +139,14 @@ def settle(value: Any) -> Any:
 
 def scope() -> Any:
     return _PROCESS
+
+
+def is_over(owner: Any) -> bool:
+    return False
+
+
+def leave(pool: Any) -> None:
+    pass
 
 
 def to_loopback(limits: httpx.Limits, socket_options: List[Any]) -> httpx.BaseTransport:

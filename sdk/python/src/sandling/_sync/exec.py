@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from .._sse import ServerEvent
-from ..errors import ExecInterrupted, from_answer
+from ..errors import ConnectionError, ExecInterrupted, from_answer
 from ..models import Chunk, ExecInfo, ExecResult
 from ..options import ExecOptions, exec_body
 from .colour import Source, settle
@@ -90,12 +90,17 @@ class ExecStream:
         return self._chunks()
 
     def _chunks(self) -> Source[Chunk]:
-        for event in self._events:
-            chunk = self._take(event)
-            if chunk is not None:
-                yield chunk
-            if self._result is not None:
-                break
+        try:
+            for event in self._events:
+                chunk = self._take(event)
+                if chunk is not None:
+                    yield chunk
+                if self._result is not None:
+                    break
+        except ConnectionError as error:
+            if not self._head:
+                raise
+            raise self._interrupted(error.message) from error
         self.close()
         self._judge()
 
@@ -122,9 +127,11 @@ class ExecStream:
         if complaint:
             # The same error as if the command had not been followed.
             raise from_answer(complaint.pop("status", 500), self._head, {**complaint, **printed})
-        request_id = self._head.get("x-request-id")
-        message = "the command's output ended without an exit code"
-        raise ExecInterrupted(message, code="interrupted", request_id=request_id, **printed)
+        raise self._interrupted("the command's output ended without an exit code")
+
+    def _interrupted(self, why: str) -> ExecInterrupted:
+        told = {"code": "interrupted", "request_id": self._head.get("x-request-id")}
+        return ExecInterrupted(why, id=self.id, stdout=self.stdout, stderr=self.stderr, **told)
 
 
 def follow(stream: ExecStream, on_stdout: Optional[OnOutput], on_stderr: Optional[OnOutput]) -> ExecResult:

@@ -62,6 +62,9 @@ class RecordingTransport(Transport):
     def located(self) -> Endpoint:
         return self._inner.located()
 
+    def leave(self) -> None:
+        self._inner.leave()
+
     def close(self) -> None:
         self._inner.close()
 

@@ -13,24 +13,29 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 from urllib.parse import urlsplit
 
+from .. import local
 from .._sse import EventDecoder, ServerEvent
 from .._version import __version__
 from ..config import Endpoint
 from ..errors import ConnectionError, RequestTimeout, from_answer
-from .colour import Source, in_thread, to_loopback
+from .colour import Source, in_thread, leave, to_loopback
 
 if TYPE_CHECKING:
     import httpx
+
+    Pool = Union[httpx.Client, httpx.BaseTransport]
 
 CONNECT_WITHIN = 10.0
 #: The server sends a sign of life every ten seconds.
 STREAM_SILENCE = 60.0
 #: Shorter than the server's own limit for idle connections, so that none is closed under a request.
 KEEP_ALIVE = 45.0
+#: What Linux calls TCP_KEEPIDLE has another name on macOS, which Python knows since 3.10.
+_KEEPIDLE: int = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", 0x10))
 #: A peer that vanished without a word is noticed even while a command is waited for without a deadline.
 SOCKET_OPTIONS = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, _KEEPIDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -41,17 +46,39 @@ MOST_URLS = 256
 Params = Mapping[str, Union[str, int]]
 
 
-class Transport:
-    """Sends requests. ``resolve`` says where to; it is asked once, when the first request is made."""
+class _Server:
+    """Where requests go, and what they have in common."""
 
-    def __init__(self, resolve: Callable[[], Endpoint], timeout: float) -> None:
-        self._resolve = resolve
+    def __init__(self, endpoint: Endpoint, *, is_local: bool) -> None:
+        self.endpoint, self.is_local = endpoint, is_local
+        self.headers = _headers(endpoint)
+        self._urls: Dict[str, httpx.URL] = {}
+
+    def url(self, path: str) -> httpx.URL:
+        """The whole address. Kept, because taking one apart costs as much as all else that is done here."""
+        import httpx
+
+        url = self._urls.get(path)
+        if url is None:
+            if len(self._urls) >= MOST_URLS:
+                self._urls.clear()
+            url = self._urls[path] = httpx.URL(self.endpoint.url + path)
+        return url
+
+
+class Transport:
+    """Sends requests. ``named`` says where to, if somebody does; it is asked when the first request is made.
+
+    Else they go to the local server. If that is gone, another is looked for, or started: it may have ended because
+    nobody needed it, and the next one listens elsewhere.
+    """
+
+    def __init__(self, named: Callable[[], Optional[Endpoint]], timeout: float) -> None:
+        self._named = named
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._pool: Union[httpx.Client, httpx.BaseTransport, None] = None
-        self._headers: List[Tuple[bytes, bytes]] = []
-        self._urls: Dict[str, httpx.URL] = {}
-        self.endpoint: Optional[Endpoint] = None
+        self._pool: Optional[Pool] = None
+        self._server: Optional[_Server] = None
 
     def request(
         self,
@@ -142,21 +169,36 @@ class Transport:
         if pool is not None:
             pool.close()
 
+    def leave(self) -> None:
+        """Closes the connections, if their event loop is closed and cannot do it any more."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            leave(pool)
+
     def located(self) -> Endpoint:
         """Where the server is."""
-        if self.endpoint is None:
-            self._connect()
-        assert self.endpoint is not None
-        return self.endpoint
+        return (self._server or self._find()).endpoint
 
-    def _connect(self) -> None:
-        endpoint = self.endpoint
-        if endpoint is None:
-            endpoint = in_thread(self._resolve)
+    def _find(self, gone: Optional[_Server] = None) -> _Server:
+        """Where the server is; with ``gone``, now that it is not there any more."""
+        found = in_thread(self._resolve)
+        with self._lock:
+            if self._server is None or self._server is gone:
+                # The same pool takes connections to elsewhere. What still runs on the old ones goes on.
+                if gone is not None and _way(gone.endpoint) != _way(found.endpoint):
+                    self._pool = None
+                self._server = found
+            return self._server
+
+    def _resolve(self) -> _Server:
+        named = self._named()
+        return _Server(named or local.ensure(), is_local=named is None)
+
+    def _connections(self, server: _Server) -> Pool:
         with self._lock:
             if self._pool is None:
-                self._headers = _headers(endpoint)
-                self._pool, self.endpoint = _pool(endpoint), endpoint
+                self._pool = _pool(server.endpoint)
+            return self._pool
 
     def _send(
         self,
@@ -169,45 +211,53 @@ class Transport:
         headers: Optional[Dict[str, str]],
         seconds: Optional[float],
     ) -> httpx.Response:
-        """Sends a request, with JSON or bytes or neither, and gives the head of its answer.
-
-        The request is made here and not by httpx's client: that one looks for cookies, redirects and what to merge,
-        which together costs as much again.
-        """
+        """Sends a request, with JSON or bytes or neither, and gives the head of its answer."""
         import httpx
 
-        if self._pool is None:
-            self._connect()
         own = {name.encode(): value.encode() for name, value in (headers or {}).items()}
         if body is not None:
             content = json.dumps(body).encode()
             own[b"content-type"] = b"application/json"
-        all_headers = [*(pair for pair in self._headers if pair[0] not in own), *own.items()]
         limits = {"connect": CONNECT_WITHIN, "read": seconds, "write": seconds, "pool": seconds}
+        server = self._server or self._find()
+        try:
+            return self._send_to(server, method, path, content, params=params, own=own, limits=limits)
+        except httpx.ConnectError:
+            if not server.is_local:
+                raise
+            # Nothing was sent.
+            server = self._find(gone=server)
+        return self._send_to(server, method, path, content, params=params, own=own, limits=limits)
+
+    def _send_to(
+        self,
+        server: _Server,
+        method: str,
+        path: str,
+        content: Any,
+        *,
+        params: Optional[Params],
+        own: Dict[bytes, bytes],
+        limits: Dict[str, Optional[float]],
+    ) -> httpx.Response:
+        """The request is made here and not by httpx's client: that one looks for cookies, redirects and what to merge,
+        which together costs as much again.
+        """
+        import httpx
+
         request = httpx.Request(
             method,
-            self._url(path),
+            server.url(path),
             params=params,
-            headers=all_headers,
+            headers=[*(pair for pair in server.headers if pair[0] not in own), *own.items()],
             content=content,
             extensions={"timeout": limits},
         )
-        if isinstance(self._pool, httpx.Client):
-            return self._pool.send(request, stream=True)
-        assert self._pool is not None, "the client was closed while it was in use"
-        return self._pool.handle_request(request)
-
-    def _url(self, path: str) -> httpx.URL:
-        """The whole address. Kept, because taking one apart costs as much as all else that is done here."""
-        import httpx
-
-        url = self._urls.get(path)
-        if url is None:
-            assert self.endpoint is not None, "the address is known once there is a connection"
-            if len(self._urls) >= MOST_URLS:
-                self._urls.clear()
-            url = self._urls[path] = httpx.URL(self.endpoint.url + path)
-        return url
+        pool = self._pool or self._connections(server)
+        if isinstance(pool, httpx.Client):
+            request.extensions["trace"] = _traced
+            return pool.send(request, stream=True)
+        return pool.handle_request(request)
 
 
 def _headers(endpoint: Endpoint) -> List[Tuple[bytes, bytes]]:
@@ -216,18 +266,32 @@ def _headers(endpoint: Endpoint) -> List[Tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in own.items()]
 
 
-def _pool(endpoint: Endpoint) -> Union[httpx.Client, httpx.BaseTransport]:
+def _way(endpoint: Endpoint) -> str:
+    parts = urlsplit(endpoint.url)
+    if parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
+        return "elsewhere"
+    return "loopback" if parts.scheme == "http" else "loopback by TLS"
+
+
+def _pool(endpoint: Endpoint) -> Pool:
     import httpx
 
-    parts = urlsplit(endpoint.url)
+    way = _way(endpoint)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE)
-    if parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
+    if way == "elsewhere":
         # The client knows the environment's proxies and certificates.
         return httpx.Client(limits=limits)
     # No proxy stands between this machine and itself, and certificates are loaded only where they are needed.
-    if parts.scheme == "http":
+    if way == "loopback":
         return to_loopback(limits, SOCKET_OPTIONS)
     return httpx.HTTPTransport(limits=limits, socket_options=SOCKET_OPTIONS)
+
+
+def _traced(what: str, about: Mapping[str, Any]) -> None:
+    """Hears what happens to a request. A client that knows the environment's proxies takes no socket options."""
+    if what.endswith("connect_tcp.complete"):
+        for option in SOCKET_OPTIONS:
+            about["return_value"].get_extra_info("socket").setsockopt(*option)
 
 
 def _refusal(answer: httpx.Response) -> Exception:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type
 
+from ..mending import flat, mended
 from ..toolkit import ToolCall, ToolSpec
 from . import formats
-from .streams import failure
+from .streams import NoAnswer, failure
 
 #: Bytes of text that are about a token. Prose has more, but what tools print is dense.
 BYTES = 3
 #: About what a model reads of a picture, in tokens.
-PICTURE = 1600
+PICTURE = 1500
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class Dialogue:
         raise NotImplementedError
 
     def read(self, response: Any) -> Reply:
+        """Takes an answer in.
+
+        :raises ModelError: it is none. Nothing is taken in.
+        """
         raise NotImplementedError
 
     def answer(self, answered: formats.Answered) -> None:
@@ -88,15 +93,18 @@ class Anthropic(Dialogue):
         return {**common, "max_tokens": max_tokens}
 
     def read(self, response: Any) -> Reply:
+        if getattr(response, "content", None) is None:
+            raise NoAnswer(response)
         broken = getattr(response, "broken", {})
         calls = [
-            ToolCall(call.id, call.name, broken.get(call.id, call.arguments))
+            ToolCall(call.id, call.name, flat(broken.get(call.id, call.arguments)))
             for call in formats.anthropic_calls(response)
         ]
-        text = "".join(block.text for block in response.content if block.type == "text")
+        content = mended(response.content)
+        text = "".join(block.text for block in content if block.type == "text")
         reply = self._reply(text, calls, _anthropic_usage(response.usage), is_cut=response.stop_reason == "max_tokens")
-        if response.content:
-            self.turns.append({"role": "assistant", "content": response.content})
+        if content:
+            self.turns.append({"role": "assistant", "content": content})
         return reply
 
     def answer(self, answered: formats.Answered) -> None:
@@ -115,11 +123,16 @@ class Chat(Dialogue):
         return {**common, "max_tokens" if self.older_limit else "max_completion_tokens": max_tokens}
 
     def read(self, response: Any) -> Reply:
-        choice = response.choices[0]
-        message, usage = choice.message, response.usage
+        choices = getattr(response, "choices", None)
+        if not choices or choices[0].message is None:
+            raise NoAnswer(response)
+        choice = choices[0]
+        usage = response.usage
         counted = (usage.prompt_tokens or 0, usage.completion_tokens or 0) if usage else (0, 0)
-        calls = formats.openai_calls(message)
-        reply = self._reply(message.content or "", calls, counted, is_cut=choice.finish_reason == "length")
+        calls = formats.openai_calls(choice.message)
+        message = mended(choice.message)
+        text = formats.field_of(message, "content") or ""
+        reply = self._reply(text, calls, counted, is_cut=choice.finish_reason == "length")
         self.turns.append(message)
         return reply
 
@@ -136,11 +149,15 @@ class Responses(Dialogue):
     def read(self, response: Any) -> Reply:
         if getattr(response, "status", None) == "failed":
             raise failure(response)
+        if getattr(response, "output", None) is None:
+            raise NoAnswer(response)
         usage, incomplete = response.usage, getattr(response, "incomplete_details", None)
         counted = (usage.input_tokens or 0, usage.output_tokens or 0) if usage else (0, 0)
         is_cut = incomplete is not None and incomplete.reason == "max_output_tokens"
-        reply = self._reply(response.output_text, formats.responses_calls(response), counted, is_cut=is_cut)
-        self.turns.extend(response.output)
+        calls = formats.responses_calls(response)
+        output = mended(response.output)
+        reply = self._reply(mended(response.output_text), calls, counted, is_cut=is_cut)
+        self.turns.extend(output)
         return reply
 
     def answer(self, answered: formats.Answered) -> None:

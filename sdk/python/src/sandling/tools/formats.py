@@ -9,7 +9,7 @@ from ..toolkit import ToolCall, ToolOutput, ToolSpec
 Answered = Sequence[Tuple[ToolCall, ToolOutput]]
 
 
-def _field(thing: Any, name: str, default: Any = None) -> Any:
+def field_of(thing: Any, name: str, default: Any = None) -> Any:
     """Of an SDK's object, or of the dictionary that it came from."""
     return thing.get(name, default) if isinstance(thing, Mapping) else getattr(thing, name, default)
 
@@ -19,8 +19,8 @@ def anthropic_tools(specs: Iterable[ToolSpec]) -> List[Dict[str, Any]]:
 
 
 def anthropic_calls(message: Any) -> List[ToolCall]:
-    blocks = [block for block in _field(message, "content") or [] if _field(block, "type") == "tool_use"]
-    return [ToolCall(_field(block, "id"), _field(block, "name"), _field(block, "input")) for block in blocks]
+    blocks = [block for block in field_of(message, "content") or [] if field_of(block, "type") == "tool_use"]
+    return [ToolCall(field_of(block, "id"), field_of(block, "name"), field_of(block, "input")) for block in blocks]
 
 
 def anthropic_results(answered: Answered) -> List[Dict[str, Any]]:
@@ -52,9 +52,9 @@ def openai_tools(specs: Iterable[ToolSpec]) -> List[Dict[str, Any]]:
 
 def openai_calls(message: Any) -> List[ToolCall]:
     calls = []
-    for call in _field(message, "tool_calls") or []:
-        function = _field(call, "function")
-        calls.append(ToolCall(_field(call, "id"), _field(function, "name"), _field(function, "arguments")))
+    for call in field_of(message, "tool_calls") or []:
+        function = field_of(call, "function")
+        calls.append(ToolCall(field_of(call, "id"), field_of(function, "name"), field_of(function, "arguments")))
     return calls
 
 
@@ -88,8 +88,8 @@ def responses_tools(specs: Iterable[ToolSpec]) -> List[Dict[str, Any]]:
 
 
 def responses_calls(response: Any) -> List[ToolCall]:
-    items = [item for item in _field(response, "output") or [] if _field(item, "type") == "function_call"]
-    return [ToolCall(_field(item, "call_id"), _field(item, "name"), _field(item, "arguments")) for item in items]
+    items = [item for item in field_of(response, "output") or [] if field_of(item, "type") == "function_call"]
+    return [ToolCall(field_of(item, "call_id"), field_of(item, "name"), field_of(item, "arguments")) for item in items]
 
 
 def responses_results(answered: Answered) -> List[Dict[str, Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from email.utils import parsedate_to_datetime
 from typing import Optional
 
-from .streams import CutShort
+from .streams import CutShort, NoAnswer
 
 #: So often it is asked before that is an error.
 TRIES = 6
@@ -15,7 +17,7 @@ _PASSING = (408, 429, 500, 502, 503, 504, 529)
 
 def is_passing(error: Exception) -> bool:
     """Whether the same request may work a little later. The SDKs have names for that in common and no class."""
-    if isinstance(error, CutShort):
+    if isinstance(error, (CutShort, NoAnswer)):
         return True
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & {"TransportError", "APIConnectionError"}:
@@ -43,4 +45,13 @@ def retry_after(error: Exception) -> Optional[float]:
             return max(0.0, float(headers[name]) * unit)
         except (KeyError, ValueError):
             continue
-    return None
+    until, now = _moment(headers.get("retry-after")), _moment(headers.get("date")) or time.time()
+    return None if until is None else max(0.0, until - now)
+
+
+def _moment(header: Optional[str]) -> Optional[float]:
+    """A date of HTTP, in seconds since 1970. That of the answer itself is by the same clock as its others."""
+    try:
+        return None if header is None else parsedate_to_datetime(header).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None

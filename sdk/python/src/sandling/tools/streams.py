@@ -7,9 +7,13 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Optional, Type
 
 from ..errors import ModelError
+from .formats import field_of
 
 #: Fields of a block that grow, by the kind of the piece that they grow by.
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+
+#: Characters of a strange answer that are shown.
+_SHOWN = 500
 
 
 def heard_of(event: Any) -> str:
@@ -30,6 +34,15 @@ def _text_of(piece: Any) -> str:
 
 class CutShort(Exception):
     """The connection ended before the answer did."""
+
+
+class NoAnswer(ModelError):
+    """A server that said that all is well, and nothing else. Some do that while they are busy."""
+
+    def __init__(self, response: Any) -> None:
+        error = field_of(response, "error")
+        why = field_of(error, "message") or error or (response if isinstance(response, str) else None)
+        super().__init__(f"the model's server sent no answer: {str(why or 'it does not say why')[:_SHOWN]}")
 
 
 class Pieces:
@@ -118,15 +131,12 @@ class ChatPieces(Pieces):
             call["function"]["arguments"] += piece.function.arguments or ""
 
     def whole(self) -> Any:
-        from openai.types.chat import ChatCompletionMessage
-
         if self._reason is None:
             raise CutShort
         said: Dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
         if self._calls:
             said["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
-        message = ChatCompletionMessage.model_validate(said)
-        choice = SimpleNamespace(message=message, finish_reason=self._reason)
+        choice = SimpleNamespace(message=said, finish_reason=self._reason)
         return SimpleNamespace(choices=[choice], usage=self._usage)
 
 
@@ -157,7 +167,7 @@ def _object(text: str) -> Dict[str, Any]:
     """Arguments; nothing if they are none."""
     try:
         read = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return read if isinstance(read, dict) else {}
 
