@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { appendFileSync } from "node:fs";
 import type { IncomingHttpHeaders } from "node:http";
 
+import type { Endpoint } from "./config.js";
 import { ErrorWithOutput, SandboxTimeout } from "./errors.js";
 import { toWire, type Wire } from "./naming.js";
 import type { ServerEvent } from "./sse.js";
@@ -123,6 +124,14 @@ export class RecordingTransport extends Transport {
     this.#inner = inner;
     this.#audit = audit;
     this.#actor = actor;
+  }
+
+  override endpoint(): Promise<Endpoint> {
+    return this.#inner.endpoint();
+  }
+
+  override reach<T>(work: (endpoint: Endpoint) => Promise<T>): Promise<T> {
+    return this.#inner.reach(work);
   }
 
   override recording(method: string, path: string, options: RequestOptions): Recording {

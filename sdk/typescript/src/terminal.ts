@@ -39,19 +39,22 @@ export class Terminal implements AsyncIterable<Buffer> {
   }
 
   static async open(requests: SandboxRequests, options: TerminalOptions = {}): Promise<Terminal> {
-    const { url, token } = await requests.transport.endpoint();
     const given = Object.entries(options).filter(([, value]) => value !== undefined);
     const pairs = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
-    const address = `${url.replace(/^http/, "ws")}${requests.path("/exec/pty")}?${new URLSearchParams(pairs)}`;
+    const path = requests.path("/exec/pty");
+    const recording = requests.transport.recording("GET", path, { query: pairs });
     // Only those who open a terminal wait for it to be loaded.
     const { WebSocket } = await import("ws");
-    const socket = new WebSocket(address, { headers: { authorization: `Bearer ${token}` } });
-    const terminal = new Terminal(
-      socket,
-      requests.transport.recording("GET", requests.path("/exec/pty"), { query: pairs }),
-    );
-    await opened(socket);
-    return terminal;
+    try {
+      return await requests.transport.reach(({ url, token }) => {
+        const address = `${url.replace(/^http/, "ws")}${path}?${new URLSearchParams(pairs)}`;
+        const socket = new WebSocket(address, { headers: { authorization: `Bearer ${token}` } });
+        return opened(socket, () => new Terminal(socket, recording));
+      });
+    } catch (error) {
+      recording?.end({ error });
+      throw error;
+    }
   }
 
   /** How the shell ended, once it did. */
@@ -138,15 +141,15 @@ export class Terminal implements AsyncIterable<Buffer> {
   }
 }
 
-/** Waits until the socket is open; a refusal is the error it would be on any other route. */
-function opened(socket: WebSocket): Promise<void> {
+/** What is made of the socket when it opens; a refusal is the error it would be on any other route. */
+function opened<T>(socket: WebSocket, make: () => T): Promise<T> {
   return new Promise((resolve, reject) => {
-    socket.once("open", resolve);
-    socket.once("error", (cause) => reject(new ConnectionError(`no terminal: ${cause.message}`, { cause })));
+    socket.once("open", () => resolve(make()));
+    socket.on("error", (cause) => reject(new ConnectionError(`no terminal: ${cause.message}`, { cause })));
     socket.once("unexpected-response", (_request, answer) => {
       const pieces: Buffer[] = [];
       answer.on("data", (piece: Buffer) => pieces.push(piece));
-      answer.on("end", () => {
+      answer.on("close", () => {
         reject(fromAnswer(answer.statusCode ?? 0, answer.headers, Buffer.concat(pieces).toString("utf8")));
         socket.terminate();
       });

@@ -36,7 +36,7 @@ export interface RequestOptions {
   onHead?: (headers: http.IncomingHttpHeaders) => void;
 }
 
-/** Sends requests. `resolve` says where to; it is asked when the first request is made. */
+/** Sends requests. `resolve` says where to; it is asked when the first request is made, and when nobody listens there. */
 export class Transport {
   readonly #resolve: () => Promise<Endpoint>;
   readonly #timeoutMs: number;
@@ -55,6 +55,21 @@ export class Transport {
       throw error;
     });
     return this.#endpoint;
+  }
+
+  /** Does `work` where the server is; again if nobody listens there any more, and the server is elsewhere by now. */
+  async reach<T>(work: (endpoint: Endpoint) => Promise<T>): Promise<T> {
+    const known = this.endpoint();
+    const endpoint = await known;
+    try {
+      return await work(endpoint);
+    } catch (error) {
+      if (!isRefused(error)) throw error;
+      if (this.#endpoint === known) this.#endpoint = undefined;
+      const found = await this.endpoint();
+      if (found.url === endpoint.url) throw error;
+      return work(found);
+    }
   }
 
   /** Sends JSON and gives the answer's JSON; `undefined` for an answer without a body. */
@@ -120,13 +135,17 @@ export class Transport {
     this.#agent = undefined;
   }
 
-  async #send(
+  #send(method: string, path: string, options: RequestOptions, limit: number | null): Promise<http.IncomingMessage> {
+    return this.reach((endpoint) => this.#sendTo(endpoint, method, path, options, limit));
+  }
+
+  #sendTo(
+    endpoint: Endpoint,
     method: string,
     path: string,
     options: RequestOptions,
     limit: number | null,
   ): Promise<http.IncomingMessage> {
-    const endpoint = await this.endpoint();
     const secure = endpoint.url.startsWith("https:");
     this.#agent ??= new (secure ? https : http).Agent({ keepAlive: true, timeout: KEEP_ALIVE_MS });
     const content = options.body ? Buffer.from(JSON.stringify(options.body)) : options.content;
@@ -162,10 +181,19 @@ function exchange(
       clearTimeout(timer);
       resolve(message);
     });
-    if (content === undefined || content instanceof Uint8Array) request.end(content);
-    // What the source throws destroys the request, and is told above.
-    else pipeline(Readable.from(content), request, () => {});
+    if (content === undefined || content instanceof Uint8Array) return void request.end(content);
+    onceConnected(request, () => {
+      const source = Readable.from(content);
+      // What it throws is the caller's own. It destroys the request, too.
+      source.on("error", reject);
+      pipeline(source, request, () => {});
+    });
   });
+}
+
+/** Nothing is taken from a source before, so that all of it can still go elsewhere. */
+function onceConnected(request: http.ClientRequest, begin: () => void): void {
+  request.on("socket", (socket) => (socket.connecting ? socket.once("connect", begin) : begin()));
 }
 
 async function gather(message: http.IncomingMessage): Promise<Buffer> {
@@ -187,6 +215,12 @@ function queryString(query: Query = {}): string {
 
 function late(limit: number): Error {
   return new RequestTimeout(`the server did not answer within ${limit / 1000} s`);
+}
+
+/** Nobody listens there, so nothing was sent. */
+function isRefused(error: unknown): boolean {
+  if (!(error instanceof ConnectionError)) return false;
+  return (error.cause as NodeJS.ErrnoException | undefined)?.code === "ECONNREFUSED";
 }
 
 function lost(error: unknown): Error {

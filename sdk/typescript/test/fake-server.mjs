@@ -24,9 +24,11 @@ export async function fakeServer(answers) {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const url = `http://127.0.0.1:${server.address().port}`;
-  const close = () => {
-    server.closeAllConnections();
+  const close = async () => {
+    const closed = once(server, "close");
     server.close();
+    server.closeAllConnections();
+    await closed;
   };
-  return { url, asked, close };
+  return { url, asked, close, http: server };
 }
