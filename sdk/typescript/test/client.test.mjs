@@ -64,6 +64,7 @@ test("a command is never sent twice", async () => {
   });
 });
 
+const START = 'event: start\ndata: {"id":"e1","pid":7}\n\n';
 const OUT = 'event: stdout\ndata: {"chunk":"so far"}\n\n';
 const DIED = 'event: error\ndata: {"error":"the guest died","code":"guest_died"}\n\n';
 const LATE = 'event: exit\ndata: {"exit_code":137,"reason":"timeout"}\n\n';
@@ -85,6 +86,32 @@ for (const [body, kind, status, code] of [
     });
   });
 }
+
+for (const [name, follow] of Object.entries({
+  "that is started": (box) => box.exec("x", { onStdout: () => {} }),
+  "that runs by itself": (box) => box.commands.get("e1").wait(),
+})) {
+  test(`a connection that is cut while a command ${name} is followed keeps what was printed`, async () => {
+    const cut = { body: START + OUT, cut: true };
+    const answers = { "POST /v1/sandboxes/box/exec/stream": cut, "GET /v1/sandboxes/box/execs/e1/output?from=0": cut };
+    await against(answers, async (_, sent, box) => {
+      await assert.rejects(follow(await box()), (error) => {
+        assert(error instanceof sandling.ExecInterrupted, error.name);
+        assert.deepEqual([error.stdout, error.stderr, error.id], ["so far", "", "e1"]);
+        assert.deepEqual([error.code, error.requestId], ["interrupted", "abc123"]);
+        assert(error.cause instanceof sandling.ConnectionError);
+        return true;
+      });
+      assert.equal(sent().length, 1);
+    });
+  });
+}
+
+test("a command whose start is not answered is not one that was interrupted", async () => {
+  await against({ "POST /v1/sandboxes/box/exec/stream": { hangUp: true } }, async (_, __, box) => {
+    await assert.rejects((await box()).execStream("x"), sandling.ConnectionError);
+  });
+});
 
 test("forks, snapshots and sleep as the contract has them", async () => {
   const child = { id: "c1", status: "running", metadata: { fork_tree_id: "t" } };

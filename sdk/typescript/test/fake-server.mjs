@@ -13,12 +13,13 @@ export async function fakeServer(answers) {
     const { method, url: path, headers } = request;
     const body = headers["content-type"]?.includes("json") ? JSON.parse(sent.toString("utf8")) : sent;
     asked.push({ method, path, headers, body: sent.length > 0 ? body : undefined });
-    const found = typeof answers === "function" ? answers(asked.at(-1)) : answers[`${method} ${path}`];
+    const found = typeof answers === "function" ? await answers(asked.at(-1)) : await answers[`${method} ${path}`];
     const answer = (Array.isArray(found) ? found.shift() : found) ?? { status: 404, body: { error: "no answer" } };
     if (answer.hangUp) return void request.socket.destroy();
     const isText = typeof answer.body === "string" || Buffer.isBuffer(answer.body);
     const kind = isText ? "application/octet-stream" : "application/json";
     response.writeHead(answer.status ?? 200, { "x-request-id": "abc123", "content-type": kind, ...answer.headers });
+    if (answer.cut) return void response.write(answer.body, () => request.socket.destroy());
     response.end(isText ? answer.body : answer.body === undefined ? "" : JSON.stringify(answer.body));
   });
   server.listen(0, "127.0.0.1");
