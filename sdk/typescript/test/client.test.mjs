@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import { createServer } from "node:net";
 import { test } from "node:test";
 
 import * as sandling from "../dist/index.js";
@@ -111,6 +114,42 @@ test("a command whose start is not answered is not one that was interrupted", as
   await against({ "POST /v1/sandboxes/box/exec/stream": { hangUp: true } }, async (_, __, box) => {
     await assert.rejects((await box()).execStream("x"), sandling.ConnectionError);
   });
+});
+
+const WRITE = "PUT /v1/sandboxes/box/fs?path=%2Ff";
+for (const [name, write] of Object.entries({
+  "a file to upload that is missing": (box) => box.files.upload("/nowhere/file", "/f"),
+  "a stream that failed before it was read": (box) => box.files.write("/f", createReadStream("/nowhere/file")),
+  "a source that throws halfway": (box) => box.files.write("/f", halfway()),
+})) {
+  test(`${name} is its own error`, async () => {
+    await against({ [WRITE]: { body: { path: "/f", bytes: 0 } } }, async (_, sent, box) => {
+      await assert.rejects(write(await box()), (error) => {
+        assert.equal(error.code, "ENOENT");
+        assert(!(error instanceof sandling.SandlingError));
+        return true;
+      });
+      assert.deepEqual(sent(), []);
+    });
+  });
+}
+
+async function* halfway() {
+  yield Buffer.alloc(100_000);
+  throw Object.assign(new Error("mine"), { code: "ENOENT" });
+}
+
+test("a connection that is lost while a file is sent is no fault of the file", async () => {
+  async function* endless() {
+    for (;;) yield Buffer.alloc(100_000);
+  }
+  const server = createServer((socket) => socket.once("data", () => socket.destroy())).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = new sandling.Client({ apiUrl: `http://127.0.0.1:${server.address().port}`, apiKey: "key" });
+  const sent = client.transport.fetch("PUT", "/", { content: endless(), timeoutMs: null });
+  await assert.rejects(sent, sandling.ConnectionError);
+  client.close();
+  server.close();
 });
 
 test("forks, snapshots and sleep as the contract has them", async () => {

@@ -8,7 +8,11 @@ export async function fakeServer(answers) {
   const asked = [];
   const server = createServer(async (request, response) => {
     const pieces = [];
-    for await (const piece of request) pieces.push(piece);
+    try {
+      for await (const piece of request) pieces.push(piece);
+    } catch {
+      return; // It was broken off.
+    }
     const sent = Buffer.concat(pieces);
     const { method, url: path, headers } = request;
     const body = headers["content-type"]?.includes("json") ? JSON.parse(sent.toString("utf8")) : sent;
