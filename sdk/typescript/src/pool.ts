@@ -10,6 +10,7 @@ import { advice, configRecord, type ExecutionConfig, type PoolStatus, type RunRe
 import { toWire } from "./naming.js";
 import type { CreateOptions } from "./options.js";
 import { Sandbox } from "./sandbox.js";
+import { deadlineTimer } from "./timer.js";
 
 const TTL_SECONDS = 3600;
 /** After a failure, so long until the next try; twice as long each time. */
@@ -261,7 +262,7 @@ export class SandboxPool {
     const left = deadline - Date.now();
     if (left <= 0) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const timer = Number.isFinite(left) ? setTimeout(() => resolve(false), left) : undefined;
+      const timer = deadlineTimer(left, () => resolve(false));
       this.#waiting.push(() => {
         clearTimeout(timer);
         resolve(true);

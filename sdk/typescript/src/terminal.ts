@@ -7,6 +7,7 @@ import type { WebSocket } from "ws";
 import type { Recording } from "./audit.js";
 import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
 import type { SandboxRequests } from "./requests.js";
+import { deadlineTimer } from "./timer.js";
 
 export interface TerminalOptions {
   rows?: number;
@@ -132,7 +133,7 @@ export class Terminal implements AsyncIterable<Buffer> {
     return new Promise((resolve, reject) => {
       const wait = Math.max(0, deadline - Date.now());
       const late = () => reject(new RequestTimeout("the terminal did not show it in time"));
-      const timer = Number.isFinite(wait) ? setTimeout(late, wait) : undefined;
+      const timer = deadlineTimer(wait, late);
       this.#wakeUp = () => {
         clearTimeout(timer);
         resolve();

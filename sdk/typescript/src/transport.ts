@@ -13,6 +13,7 @@ import type { Endpoint } from "./config.js";
 import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
 import type { Wire } from "./naming.js";
 import { EventDecoder, type ServerEvent } from "./sse.js";
+import { deadlineTimer } from "./timer.js";
 import { VERSION } from "./version.js";
 
 /** The server sends a sign of life every ten seconds. */
@@ -80,9 +81,9 @@ export class Transport {
 
   /** Gives the bytes of the answer. */
   async fetch(method: string, path: string, options: RequestOptions = {}): Promise<Buffer> {
-    const limit = options.timeoutMs === undefined ? this.#timeoutMs : options.timeoutMs;
+    const limit = options.timeoutMs === undefined ? this.#timeoutMs : (options.timeoutMs ?? Number.POSITIVE_INFINITY);
     const message = await this.#send(method, path, options, limit);
-    const timer = limit === null ? undefined : setTimeout(() => message.destroy(late(limit)), limit);
+    const timer = deadlineTimer(limit, () => message.destroy(late(limit)));
     try {
       const bytes = await gather(message);
       if ((message.statusCode ?? 0) >= 400) {
@@ -135,7 +136,7 @@ export class Transport {
     this.#agent = undefined;
   }
 
-  #send(method: string, path: string, options: RequestOptions, limit: number | null): Promise<http.IncomingMessage> {
+  #send(method: string, path: string, options: RequestOptions, limit: number): Promise<http.IncomingMessage> {
     return this.reach((endpoint) => this.#sendTo(endpoint, method, path, options, limit));
   }
 
@@ -144,7 +145,7 @@ export class Transport {
     method: string,
     path: string,
     options: RequestOptions,
-    limit: number | null,
+    limit: number,
   ): Promise<http.IncomingMessage> {
     const secure = endpoint.url.startsWith("https:");
     this.#agent ??= new (secure ? https : http).Agent({ keepAlive: true, timeout: KEEP_ALIVE_MS });
@@ -168,10 +169,10 @@ export class Transport {
 function exchange(
   request: http.ClientRequest,
   content: Content | undefined,
-  limit: number | null,
+  limit: number,
 ): Promise<http.IncomingMessage> {
   return new Promise((resolve, reject) => {
-    const timer = limit === null ? undefined : setTimeout(() => request.destroy(late(limit)), limit);
+    const timer = deadlineTimer(limit, () => request.destroy(late(limit)));
     request.on("socket", (socket) => socket.setKeepAlive(true, PROBE_AFTER_MS));
     request.on("error", (error) => {
       clearTimeout(timer);

@@ -67,6 +67,15 @@ test("a command is never sent twice", async () => {
   });
 });
 
+test("a deadline may be months away", async () => {
+  const MONTHS = 100 * 24 * 3600;
+  const answers = { "POST /v1/sandboxes/box/exec": { afterMs: 100, body: { stdout: "late", exit_code: 0 } } };
+  const work = async (_, __, box) => {
+    assert.equal((await (await box()).exec("x", { timeoutSeconds: MONTHS })).stdout, "late");
+  };
+  await against(answers, work, { timeoutMs: MONTHS * 1000 });
+});
+
 const START = 'event: start\ndata: {"id":"e1","pid":7}\n\n';
 const OUT = 'event: stdout\ndata: {"chunk":"so far"}\n\n';
 const DIED = 'event: error\ndata: {"error":"the guest died","code":"guest_died"}\n\n';

@@ -2,6 +2,7 @@
 
 import { createServer } from "node:http";
 import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
 
 /** `answers` maps "METHOD /path" to an answer, or to a list of answers that are used up one by one; or is a function. */
 export async function fakeServer(answers) {
@@ -17,8 +18,9 @@ export async function fakeServer(answers) {
     const { method, url: path, headers } = request;
     const body = headers["content-type"]?.includes("json") ? JSON.parse(sent.toString("utf8")) : sent;
     asked.push({ method, path, headers, body: sent.length > 0 ? body : undefined });
-    const found = typeof answers === "function" ? await answers(asked.at(-1)) : await answers[`${method} ${path}`];
+    const found = typeof answers === "function" ? answers(asked.at(-1)) : answers[`${method} ${path}`];
     const answer = (Array.isArray(found) ? found.shift() : found) ?? { status: 404, body: { error: "no answer" } };
+    if (answer.afterMs) await sleep(answer.afterMs);
     if (answer.hangUp) return void request.socket.destroy();
     const isText = typeof answer.body === "string" || Buffer.isBuffer(answer.body);
     const kind = isText ? "application/octet-stream" : "application/json";

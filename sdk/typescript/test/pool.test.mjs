@@ -112,6 +112,13 @@ test("a pool that cannot work says why, and one without stock makes on demand", 
   await against({ size: 1 }, refused, { create });
 });
 
+test("a machine may be waited for as long as one likes", async () => {
+  const prepare = () => sleep(100);
+  await against({ size: 0, prepare }, async (pool) => {
+    await pool.release(await pool.acquire({ timeoutSeconds: 100 * 24 * 3600 }));
+  });
+});
+
 test("a run is reported, advised and recorded", async () => {
   const scratch = await mkdtemp(join(tmpdir(), "pool-"));
   const log = join(scratch, "audit.jsonl");
