@@ -156,7 +156,11 @@ export class RecordingTransport extends Transport {
     return answer;
   }
 
-  override stream(method: string, path: string, options: RequestOptions = {}) {
+  override stream(
+    method: string,
+    path: string,
+    options: RequestOptions = {},
+  ): AsyncGenerator<Buffer, void, undefined> {
     const recording = this.recording(method, path, options);
     const { output } = recording.record;
     return followed(this.#inner.stream(method, path, options), recording, (block) => recording.passed(output, block));
