@@ -156,11 +156,7 @@ export class RecordingTransport extends Transport {
     return answer;
   }
 
-  override stream(
-    method: string,
-    path: string,
-    options: RequestOptions = {},
-  ): AsyncGenerator<Buffer, void, undefined> {
+  override stream(method: string, path: string, options: RequestOptions = {}): AsyncGenerator<Buffer, void, undefined> {
     const recording = this.recording(method, path, options);
     const { output } = recording.record;
     return followed(this.#inner.stream(method, path, options), recording, (block) => recording.passed(output, block));
