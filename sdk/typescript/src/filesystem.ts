@@ -1,5 +1,6 @@
 /** The files of a sandbox. Paths are absolute; contents are bytes and never changed on the way. */
 
+import { randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { Readable } from "node:stream";
@@ -83,7 +84,7 @@ export class Filesystem {
 
   /** Copies a file of the sandbox to this machine, of any size. A file that was there is replaced at the end. */
   async download(remotePath: string, localPath: string): Promise<void> {
-    const unfinished = `${localPath}.${process.pid}.part`;
+    const unfinished = `${localPath}.${randomUUID()}.part`;
     try {
       await pipeline(Readable.from(this.stream(remotePath)), createWriteStream(unfinished));
       await rename(unfinished, localPath);

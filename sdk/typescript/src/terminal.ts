@@ -24,7 +24,9 @@ export class Terminal implements AsyncIterable<Buffer> {
   #received: Buffer[] = [];
   #ended = false;
   #failure: Error | undefined;
-  #wakeUp: () => void = () => {};
+  /** What the record could not be kept for. */
+  #unrecorded: unknown;
+  #waiting: (() => void)[] = [];
   #exitCode: number | undefined;
 
   private constructor(socket: WebSocket, recording: Recording | undefined) {
@@ -34,7 +36,12 @@ export class Terminal implements AsyncIterable<Buffer> {
     socket.on("error", (error) => (this.#failure = error));
     socket.on("close", () => {
       this.#ended = true;
-      recording?.end({ error: this.#failure });
+      try {
+        recording?.end({ error: this.#failure });
+      } catch (error) {
+        // Thrown here it would end the process.
+        this.#unrecorded = error;
+      }
       this.#wakeUp();
     });
   }
@@ -77,20 +84,28 @@ export class Terminal implements AsyncIterable<Buffer> {
   async read(options: { timeoutMs?: number } = {}): Promise<Buffer> {
     const deadline = Date.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
     while (this.#received.length === 0 && !this.#ended) await this.#news(deadline);
-    if (this.#failure) throw new ConnectionError(`the terminal is gone: ${this.#failure.message}`);
+    if (this.#received.length === 0) this.#judge();
     const shown = Buffer.concat(this.#received);
     this.#received = [];
     return shown;
   }
 
-  /** What the terminal shows until `text` is in it. What comes after it in the same breath is kept for later. */
+  /**
+   * What the terminal shows until `text` is in it. What comes after it in the same breath is kept for later, and all of it
+   * if `text` does not come.
+   */
   async readUntil(text: string, options: { timeoutMs?: number } = {}): Promise<Buffer> {
     const deadline = Date.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
     let seen = Buffer.alloc(0);
-    while (!seen.includes(text)) {
-      const more = await this.read({ timeoutMs: deadline - Date.now() });
-      if (more.length === 0) throw new ConnectionError(`the terminal ended before it showed ${JSON.stringify(text)}`);
-      seen = Buffer.concat([seen, more]);
+    try {
+      while (!seen.includes(text)) {
+        const more = await this.read({ timeoutMs: deadline - Date.now() });
+        if (more.length === 0) throw new ConnectionError(`the terminal ended before it showed ${JSON.stringify(text)}`);
+        seen = Buffer.concat([seen, more]);
+      }
+    } catch (error) {
+      if (seen.length > 0) this.#received.unshift(seen);
+      throw error;
     }
     const end = seen.indexOf(text) + Buffer.byteLength(text);
     if (end < seen.length) this.#received.unshift(seen.subarray(end));
@@ -103,10 +118,12 @@ export class Terminal implements AsyncIterable<Buffer> {
 
   /** Hangs up. */
   async close(): Promise<void> {
-    if (this.#socket.readyState === this.#socket.CLOSED) return;
-    const closed = once(this.#socket, "close");
-    this.#socket.close(1000);
-    await closed;
+    if (this.#socket.readyState !== this.#socket.CLOSED) {
+      const closed = once(this.#socket, "close");
+      this.#socket.close(1000);
+      await closed;
+    }
+    if (this.#unrecorded !== undefined) throw this.#unrecorded;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -129,15 +146,24 @@ export class Terminal implements AsyncIterable<Buffer> {
     if (this.#recording && word.exit !== undefined) this.#recording.record.output["exit_code"] = word.exit;
   }
 
+  #judge(): void {
+    if (this.#failure) throw new ConnectionError(`the terminal is gone: ${this.#failure.message}`);
+    if (this.#unrecorded !== undefined) throw this.#unrecorded;
+  }
+
+  #wakeUp(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
   #news(deadline: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const wait = Math.max(0, deadline - Date.now());
       const late = () => reject(new RequestTimeout("the terminal did not show it in time"));
       const timer = deadlineTimer(wait, late);
-      this.#wakeUp = () => {
+      this.#waiting.push(() => {
         clearTimeout(timer);
         resolve();
-      };
+      });
     });
   }
 }

@@ -31,8 +31,10 @@ export interface RequestOptions {
   content?: Content;
   query?: Query;
   headers?: Record<string, string>;
-  /** Until the whole answer is there; `null` for as long as it takes. */
+  /** Until the whole answer is there; `null` for as long as it takes, as it is with streams if this is absent. */
   timeoutMs?: number | null;
+  /** Of a stream: how long nothing may come; a minute unless given. */
+  silenceMs?: number;
   /** Is told the headers of an answer that is no refusal; of a stream, before its body comes. */
   onHead?: (headers: http.IncomingHttpHeaders) => void;
 }
@@ -98,18 +100,28 @@ export class Transport {
 
   /** An answer whose body is still to come. */
   async *stream(method: string, path: string, options: RequestOptions = {}): AsyncGenerator<Buffer, void, undefined> {
-    const message = await this.#send(method, path, options, STREAM_SILENCE_MS);
+    const { silenceMs = STREAM_SILENCE_MS } = options;
+    const limit = options.timeoutMs ?? Number.POSITIVE_INFINITY;
+    const message = await this.#send(method, path, options, Math.min(silenceMs, limit));
     if ((message.statusCode ?? 0) >= 400) {
       const text = (await gather(message)).toString("utf8");
       throw fromAnswer(message.statusCode ?? 0, message.headers, text);
     }
     options.onHead?.(message.headers);
-    message.setTimeout(STREAM_SILENCE_MS, () => message.destroy(late(STREAM_SILENCE_MS)));
+    const timer = deadlineTimer(limit, () => message.destroy(late(limit)));
+    const pieces = message[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     try {
-      for await (const received of message) yield received as Buffer;
+      for (;;) {
+        // The time that a reader takes for a piece does not count.
+        const silence = deadlineTimer(silenceMs, () => message.destroy(late(silenceMs)));
+        const piece = await pieces.next().finally(() => clearTimeout(silence));
+        if (piece.done) return;
+        yield piece.value;
+      }
     } catch (error) {
       throw lost(error);
     } finally {
+      clearTimeout(timer);
       message.destroy();
     }
   }
@@ -130,7 +142,7 @@ export class Transport {
     return undefined;
   }
 
-  /** Closes the connections that are not in use. */
+  /** Closes the connections, also those in use. */
   close(): void {
     this.#agent?.destroy();
     this.#agent = undefined;

@@ -26,6 +26,7 @@ export async function fakeServer(answers) {
     const kind = isText ? "application/octet-stream" : "application/json";
     response.writeHead(answer.status ?? 200, { "x-request-id": "abc123", "content-type": kind, ...answer.headers });
     if (answer.cut) return void response.write(answer.body, () => request.socket.destroy());
+    if (answer.hold) return void response.write(answer.body);
     response.end(isText ? answer.body : answer.body === undefined ? "" : JSON.stringify(answer.body));
   });
   server.listen(0, "127.0.0.1");

@@ -3,7 +3,16 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, beforeEach, test } from "node:test";
@@ -136,6 +145,8 @@ for (const [name, work] of Object.entries({
     let withdraw = await announce(first.url);
     try {
       const box = await client.sandboxes.get("box");
+      // Or a connection that is still open might be used before its end is noticed.
+      client.close();
       await first.close();
       await withdraw();
       withdraw = await announce(second.url);
@@ -161,6 +172,7 @@ test("a machine that a pool lent finds its server again, and its terminal is rec
   try {
     const box = await pool.acquire();
     await (await box.terminal()).close();
+    client.close();
     await first.close();
     await withdraw();
     withdraw = await announce(second.url);
@@ -183,6 +195,7 @@ test("a server that is gone, and cannot be replaced, is named so", async () => {
   const client = new Client();
   const withdraw = await announce(server.url);
   const box = await client.sandboxes.get("box");
+  client.close();
   await server.close();
   await withdraw();
   process.env.SANDLING_BINARY = "/nowhere/sandling";
@@ -204,6 +217,23 @@ test("a server that cannot start says why", async () => {
 test("a binary that is not there is named", async () => {
   process.env.SANDLING_BINARY = "/nowhere/sandling";
   await assert.rejects(ensureLocalServer(), /SANDLING_BINARY names \/nowhere\/sandling/);
+});
+
+test("a server that cannot be started leaves no file open", async () => {
+  process.env.SANDLING_BINARY = "/nowhere/sandling";
+  await assert.rejects(ensureLocalServer(), ConfigError);
+  const open = readdirSync("/proc/self/fd").map((number) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${number}`);
+    } catch {
+      return "";
+    }
+  });
+  const home = process.env.SANDLING_HOME;
+  assert.deepEqual(
+    open.filter((path) => path.startsWith(home)),
+    [],
+  );
 });
 
 test("a binary beside this Node is found", async () => {
