@@ -79,6 +79,7 @@ test("a server that died is replaced, and one that was stopped starts again", op
   assert.notEqual(next.url, before.url);
   const client = new Client();
   assert.equal((await client.me()).workspace, "default");
+  client.close();
   assert.equal(await stopLocalServer(), true);
   assert.equal(await stopLocalServer(), false);
   // Whoever used it notices nothing.
