@@ -1,5 +1,6 @@
 /** A pool of machines that are ready before they are needed. Everyone who asks gets a fresh one. */
 
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { type AuditLog, newRecord, RecordingTransport } from "./audit.js";
@@ -72,7 +73,11 @@ export class SandboxPool {
 
   /** Begins to make machines. */
   start(): this {
-    this.#open ??= new AbortController();
+    if (!this.#open) {
+      this.#open = new AbortController();
+      // Every machine on its way listens.
+      setMaxListeners(0, this.#open.signal);
+    }
     this.#fill();
     return this;
   }
