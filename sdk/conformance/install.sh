@@ -4,7 +4,8 @@
 #   sdk/conformance/install.sh DIRECTORY SANDLING [python] [typescript]
 #
 # Makes DIRECTORY/python (a virtual environment with the wheel, which has the binary SANDLING in it) and
-# DIRECTORY/typescript (an npm project with the packed tarball), anew each time, and shows that both can be imported.
+# DIRECTORY/typescript (an npm project with the packed tarball), anew each time, and shows that both can be imported
+# and that the declarations of the latter are whole.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,7 +32,9 @@ install_typescript() {
   mkdir -p "$target/typescript"
   (cd "$target/typescript" && npm init --yes >/dev/null && npm pkg set type=module >/dev/null &&
     npm install --silent --no-audit --no-fund "$(realpath "$dist"/sandling-*.tgz)" &&
-    node --eval 'import("sandling").then((sdk) => console.log("sandling", sdk.VERSION, "for TypeScript"))')
+    node --eval 'import("sandling").then((sdk) => console.log("sandling", sdk.VERSION, "for TypeScript"))' &&
+    npm install --silent --no-audit --no-fund --save-dev typescript@5 && cp "$here/typescript/types.ts" . &&
+    npx --no-install tsc --noEmit --strict --module NodeNext --target ES2022 types.ts)
 }
 
 "$here/../../scripts/dist.sh" "$sandling"

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { appendFileSync } from "node:fs";
 import type { IncomingHttpHeaders } from "node:http";
 
+import type { Endpoint } from "./config.js";
 import { ErrorWithOutput, SandboxTimeout } from "./errors.js";
 import { toWire, type Wire } from "./naming.js";
 import type { ServerEvent } from "./sse.js";
@@ -125,6 +126,14 @@ export class RecordingTransport extends Transport {
     this.#actor = actor;
   }
 
+  override endpoint(): Promise<Endpoint> {
+    return this.#inner.endpoint();
+  }
+
+  override reach<T>(work: (endpoint: Endpoint) => Promise<T>): Promise<T> {
+    return this.#inner.reach(work);
+  }
+
   override recording(method: string, path: string, options: RequestOptions): Recording {
     return new Recording(this.#audit, this.#actor, method, path, options);
   }
@@ -147,7 +156,7 @@ export class RecordingTransport extends Transport {
     return answer;
   }
 
-  override stream(method: string, path: string, options: RequestOptions = {}) {
+  override stream(method: string, path: string, options: RequestOptions = {}): AsyncGenerator<Buffer, void, undefined> {
     const recording = this.recording(method, path, options);
     const { output } = recording.record;
     return followed(this.#inner.stream(method, path, options), recording, (block) => recording.passed(output, block));

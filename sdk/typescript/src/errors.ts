@@ -70,8 +70,17 @@ export class ErrorWithOutput extends SandlingError {
 
 /** A command or cell ran into its deadline and was ended. `stdout` and `stderr` hold what it had printed. */
 export class SandboxTimeout extends ErrorWithOutput {}
-/** A command's output ended without its exit code. Whether it runs on is unknown. */
-export class ExecInterrupted extends ErrorWithOutput {}
+
+/** A command's output ended without its exit code. Whether it runs on is unknown; `commands.get(id)` can say. */
+export class ExecInterrupted extends ErrorWithOutput {
+  /** The command's; empty if it was not told. */
+  readonly id: string;
+
+  constructor(message: string, id: string, printed: { stdout: string; stderr: string }, facts: Facts = {}) {
+    super(message, printed, facts);
+    this.id = id;
+  }
+}
 
 /** A command that had to succeed (`check: true`) did not. */
 export class CommandFailed extends ErrorWithOutput {

@@ -2,7 +2,7 @@
 
 import type { IncomingHttpHeaders } from "node:http";
 
-import { ExecInterrupted, fromAnswer } from "./errors.js";
+import { ConnectionError, ExecInterrupted, fromAnswer } from "./errors.js";
 import type { Chunk, ExecInfo, ExecResult } from "./models.js";
 import { fromWire, type Wire } from "./naming.js";
 import { execBody, type ExecOptions, type Listeners } from "./options.js";
@@ -33,7 +33,7 @@ export class ExecStream implements AsyncIterable<Chunk> {
   readonly #requests: SandboxRequests;
   readonly #events: AsyncGenerator<ServerEvent, void, undefined>;
   readonly #printed = { stdout: "", stderr: "" };
-  #head: IncomingHttpHeaders = {};
+  #head: IncomingHttpHeaders | undefined;
   #complaint: Record<string, unknown> | undefined;
   #result: ExecResult | undefined;
   #id: string;
@@ -82,12 +82,19 @@ export class ExecStream implements AsyncIterable<Chunk> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Chunk, void, undefined> {
-    for await (const event of this.#events) {
-      const chunk = this.#take(event);
-      if (chunk) yield chunk;
-      if (this.#result) break;
+    let cause: unknown;
+    try {
+      for await (const event of this.#events) {
+        const chunk = this.#take(event);
+        if (chunk) yield chunk;
+        if (this.#result) break;
+      }
+    } catch (error) {
+      // Before there is an answer it is not known that there is a command.
+      if (!this.#head || !(error instanceof ConnectionError)) throw error;
+      cause = error;
     }
-    this.#judge();
+    this.#judge(cause);
   }
 
   #take(event: ServerEvent): Chunk | undefined {
@@ -103,17 +110,18 @@ export class ExecStream implements AsyncIterable<Chunk> {
     return undefined;
   }
 
-  #judge(): void {
+  #judge(cause: unknown): void {
+    const head = this.#head ?? {};
     const { status, ...complaint } = this.#complaint ?? {};
     // The same errors as if the command had not been followed.
     if (this.#result?.reason === "timeout") {
       const late = { error: "command timeout", ...complaint, ...this.#printed, code: "command_timeout" };
-      throw fromAnswer(TIMED_OUT, this.#head, late);
+      throw fromAnswer(TIMED_OUT, head, late);
     }
     if (this.#result) return;
-    if (this.#complaint) throw fromAnswer(Number(status ?? 500), this.#head, { ...complaint, ...this.#printed });
-    const facts = { code: "interrupted", requestId: String(this.#head["x-request-id"] ?? "") || undefined };
-    throw new ExecInterrupted("the command's output ended without an exit code", this.#printed, facts);
+    if (this.#complaint) throw fromAnswer(Number(status ?? 500), head, { ...complaint, ...this.#printed });
+    const facts = { code: "interrupted", requestId: String(head["x-request-id"] ?? "") || undefined, cause };
+    throw new ExecInterrupted("the command's output ended without an exit code", this.#id, this.#printed, facts);
   }
 }
 

@@ -207,14 +207,19 @@ async function end(forks: Sandbox[]): Promise<string[]> {
   return (await Promise.all(ended)).flat();
 }
 
-/** Does all of it, at most `limit` at once, and gives the results in order. */
+/** Does all of it, at most `limit` at once, and gives the results in order. After a failure nothing more is begun. */
 async function inTurns<T, R>(items: T[], limit: number, work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
   let next = 0;
   const worker = async () => {
     while (next < items.length) {
       const index = next++;
-      results[index] = await work(items[index] as T);
+      try {
+        results[index] = await work(items[index] as T);
+      } catch (error) {
+        next = items.length;
+        throw error;
+      }
     }
   };
   await Promise.all(Array.from({ length: Math.max(1, Math.min(limit, items.length)) }, worker));

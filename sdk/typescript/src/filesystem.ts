@@ -1,5 +1,6 @@
 /** The files of a sandbox. Paths are absolute; contents are bytes and never changed on the way. */
 
+import { randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { Readable } from "node:stream";
@@ -61,6 +62,8 @@ export class Filesystem {
    */
   async write(path: string, content: string | Content, options: WriteOptions = {}): Promise<Written> {
     const { append, mode, user } = options;
+    // A stream that fails before it is read says so when it is.
+    if (content instanceof Readable) content.on("error", () => {});
     const answer = await this.#requests.request("PUT", "/fs", {
       content: typeof content === "string" ? Buffer.from(content) : content,
       query: { path, write: append ? "append" : undefined, mode, user },
@@ -76,12 +79,12 @@ export class Filesystem {
 
   /** Copies a file of this machine into the sandbox, of any size. */
   upload(localPath: string, remotePath: string, options: WriteOptions = {}): Promise<Written> {
-    return this.write(remotePath, createReadStream(localPath) as AsyncIterable<Uint8Array>, options);
+    return this.write(remotePath, blocksOf(localPath), options);
   }
 
   /** Copies a file of the sandbox to this machine, of any size. A file that was there is replaced at the end. */
   async download(remotePath: string, localPath: string): Promise<void> {
-    const unfinished = `${localPath}.${process.pid}.part`;
+    const unfinished = `${localPath}.${randomUUID()}.part`;
     try {
       await pipeline(Readable.from(this.stream(remotePath)), createWriteStream(unfinished));
       await rename(unfinished, localPath);
@@ -151,4 +154,9 @@ export class Filesystem {
       yield { path: data.path, kind: data.kind };
     }
   }
+}
+
+/** The file is opened when the first block is wanted. */
+async function* blocksOf(localPath: string): AsyncGenerator<Uint8Array> {
+  yield* createReadStream(localPath) as AsyncIterable<Uint8Array>;
 }

@@ -1,5 +1,9 @@
 /** A disposable computer for every AI agent. */
 
+// The declarations need both, whatever the settings of those who use them.
+/// <reference types="node" preserve="true" />
+/// <reference lib="esnext.disposable" preserve="true" />
+
 import "./dispose.js";
 
 export { AuditLog, type AuditRecord } from "./audit.js";

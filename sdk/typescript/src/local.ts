@@ -126,10 +126,11 @@ function born(pid: number): string | undefined {
 }
 
 async function start(directory: string): Promise<string> {
+  const program = binary();
   const log = join(directory, "local-server.log");
   const { SANDLING_TOKEN: _, ...environment } = process.env;
   const output = openSync(log, "w");
-  const server = spawn(binary(), ["serve", "--listen", "127.0.0.1:0"], {
+  const server = spawn(program, ["serve", "--listen", "127.0.0.1:0"], {
     stdio: ["ignore", output, output],
     env: { ...environment, SANDLING_HOME: directory },
     cwd: directory,

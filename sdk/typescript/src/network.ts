@@ -3,6 +3,7 @@
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
 import type { SandboxRequests } from "./requests.js";
 import type { Transport } from "./transport.js";
+import { Turns } from "./turns.js";
 
 /** Nothing, what is listed, the public internet, or that and a list of what was used. */
 export type NetworkMode = "deny" | "allow" | "open" | "learn";
@@ -145,6 +146,7 @@ function defaultOf(data: unknown): NetworkDefault {
 /** `sandbox.network`: what it may reach, and what it did. A change holds at once, also for open connections. */
 export class SandboxNetwork {
   readonly #requests: SandboxRequests;
+  readonly #turns = new Turns();
 
   constructor(requests: SandboxRequests) {
     this.#requests = requests;
@@ -161,9 +163,11 @@ export class SandboxNetwork {
   }
 
   /** Lets it reach these, too: names, `*.name`, addresses, networks or presets such as `pypi`. */
-  async allow(...entries: string[]): Promise<Network> {
-    const { mode, allow, tls } = await this.get();
-    return this.set({ mode: mode === "deny" ? "allow" : mode, allow: [...new Set([...allow, ...entries])], tls });
+  allow(...entries: string[]): Promise<Network> {
+    return this.#turns.take(async () => {
+      const { mode, allow, tls } = await this.get();
+      return this.set({ mode: mode === "deny" ? "allow" : mode, allow: [...new Set([...allow, ...entries])], tls });
+    });
   }
 
   /** Takes it all away: it reaches nothing but its group. */

@@ -1,5 +1,6 @@
 /** A pool of machines that are ready before they are needed. Everyone who asks gets a fresh one. */
 
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { type AuditLog, newRecord, RecordingTransport } from "./audit.js";
@@ -17,6 +18,7 @@ import { advice, configRecord, DEFAULTS, type ExecutionConfig, type PoolStatus, 
 import { toWire } from "./naming.js";
 import type { CreateOptions } from "./options.js";
 import { Sandbox } from "./sandbox.js";
+import { deadlineTimer } from "./timer.js";
 
 const TTL_SECONDS = 3600;
 /** After a failure, so long until the next try; twice as long each time. */
@@ -78,7 +80,11 @@ export class SandboxPool {
 
   /** Begins to make machines. */
   start(): this {
-    this.#open ??= new AbortController();
+    if (!this.#open) {
+      this.#open = new AbortController();
+      // Every machine on its way listens.
+      setMaxListeners(0, this.#open.signal);
+    }
     this.#fill();
     return this;
   }
@@ -271,7 +277,7 @@ export class SandboxPool {
     const left = deadline - Date.now();
     if (left <= 0) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const timer = Number.isFinite(left) ? setTimeout(() => resolve(false), left) : undefined;
+      const timer = deadlineTimer(left, () => resolve(false));
       this.#waiting.push(() => {
         clearTimeout(timer);
         resolve(true);

@@ -4,6 +4,7 @@ import { type Client, getDefaultClient } from "./client.js";
 import { fromWire, listOf } from "./naming.js";
 import type { GrantedSecret, SandboxNetwork } from "./network.js";
 import type { Transport } from "./transport.js";
+import { Turns } from "./turns.js";
 
 /**
  * A secret of the workspace, without its value, which no request answers with. A sandbox that is granted it holds a
@@ -60,6 +61,7 @@ export class Secrets {
 /** `sandbox.secrets`: the secrets that a sandbox may use. */
 export class SandboxSecrets {
   readonly #network: SandboxNetwork;
+  readonly #turns = new Turns();
 
   constructor(network: SandboxNetwork) {
     this.#network = network;
@@ -70,14 +72,19 @@ export class SandboxSecrets {
   }
 
   /** Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does. */
-  async grant(...names: string[]): Promise<GrantedSecret[]> {
-    const had = (await this.list()).map(({ name }) => name);
-    return (await this.#network.set({ secrets: [...new Set([...had, ...names])] })).secrets;
+  grant(...names: string[]): Promise<GrantedSecret[]> {
+    return this.#change((had) => [...new Set([...had, ...names])]);
   }
 
   /** Takes these away, at once. */
-  async revoke(...names: string[]): Promise<GrantedSecret[]> {
-    const left = (await this.list()).map(({ name }) => name).filter((name) => !names.includes(name));
-    return (await this.#network.set({ secrets: left })).secrets;
+  revoke(...names: string[]): Promise<GrantedSecret[]> {
+    return this.#change((had) => had.filter((name) => !names.includes(name)));
+  }
+
+  #change(wanted: (had: string[]) => string[]): Promise<GrantedSecret[]> {
+    return this.#turns.take(async () => {
+      const had = (await this.list()).map(({ name }) => name);
+      return (await this.#network.set({ secrets: wanted(had) })).secrets;
+    });
   }
 }

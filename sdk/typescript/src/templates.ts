@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { type Client, getDefaultClient } from "./client.js";
-import { TemplateBuildError } from "./errors.js";
+import { ConnectionError, TemplateBuildError } from "./errors.js";
 import type { TemplateBuild, TemplateInfo } from "./models.js";
 import { fromWire, listOf, toWire } from "./naming.js";
 import type { Transport } from "./transport.js";
@@ -36,8 +36,9 @@ export const Template = {
   ): Promise<TemplateInfo> {
     const { onLog, timeoutSeconds = BUILD_WITHIN_SECONDS, ...wanted } = options;
     const { id } = await client.templates.build(name, wanted);
-    if (onLog) for await (const line of client.templates.buildLogs(id)) await onLog(line);
-    await client.templates.waitForBuild(id, { timeoutSeconds });
+    const started = Date.now();
+    if (onLog) await listen(client.templates.buildLogs(id, { timeoutSeconds }), onLog);
+    await ended(client.templates, id, timeoutSeconds, started);
     return client.templates.get(name);
   },
 };
@@ -76,29 +77,44 @@ export class Templates {
   }
 
   async getBuild(id: string): Promise<TemplateBuild> {
-    return fromWire(await this.#transport.request("GET", `/v1/templates/builds/${id}`));
+    return fromWire(await this.#transport.request("GET", `/v1/templates/builds/${encodeURIComponent(id)}`));
   }
 
-  /** The lines of a build's log, until it is done. */
-  async *buildLogs(id: string): AsyncGenerator<string, void, undefined> {
-    const path = `/v1/templates/builds/${id}/logs`;
-    for await (const event of this.#transport.events("GET", path, { query: { follow: "1" } })) {
+  /** The lines of a build's log, until it is done; `RequestTimeout` if that is not in time. */
+  async *buildLogs(id: string, options: { timeoutSeconds?: number } = {}): AsyncGenerator<string, void, undefined> {
+    const path = `/v1/templates/builds/${encodeURIComponent(id)}/logs`;
+    const { timeoutSeconds } = options;
+    const timeoutMs = timeoutSeconds === undefined ? null : timeoutSeconds * 1000;
+    for await (const event of this.#transport.events("GET", path, { query: { follow: "1" }, timeoutMs })) {
       if (event.name === "done") return;
       yield event.data;
     }
   }
 
   /** Waits until a build is done; `TemplateBuildError` if it fails, or is not done in time. */
-  async waitForBuild(id: string, options: { timeoutSeconds?: number } = {}): Promise<TemplateBuild> {
-    const seconds = options.timeoutSeconds ?? 1200;
-    const deadline = Date.now() + seconds * 1000;
-    for (;;) {
-      const build = await this.getBuild(id);
-      if (build.status === "done") return build;
-      const details = { build };
-      if (build.status === "failed") throw new TemplateBuildError(build.error ?? "the build failed", { details });
-      if (Date.now() > deadline) throw new TemplateBuildError(`the build is not done after ${seconds} s`, { details });
-      await sleep(2000);
+  waitForBuild(id: string, options: { timeoutSeconds?: number } = {}): Promise<TemplateBuild> {
+    return ended(this, id, options.timeoutSeconds ?? 1200, Date.now());
+  }
+}
+
+/** A log that is lost, or not at its end in time, says nothing about the build. */
+async function listen(log: AsyncIterable<string>, onLog: (line: string) => unknown): Promise<void> {
+  try {
+    for await (const line of log) await onLog(line);
+  } catch (error) {
+    if (!(error instanceof ConnectionError)) throw error;
+  }
+}
+
+async function ended(templates: Templates, id: string, seconds: number, started: number): Promise<TemplateBuild> {
+  for (;;) {
+    const build = await templates.getBuild(id);
+    if (build.status === "done") return build;
+    const details = { build };
+    if (build.status === "failed") throw new TemplateBuildError(build.error ?? "the build failed", { details });
+    if (Date.now() > started + seconds * 1000) {
+      throw new TemplateBuildError(`the build is not done after ${seconds} s`, { details });
     }
+    await sleep(2000);
   }
 }

@@ -7,6 +7,7 @@ import type { WebSocket } from "ws";
 import type { Recording } from "./audit.js";
 import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
 import type { SandboxRequests } from "./requests.js";
+import { deadlineTimer } from "./timer.js";
 
 export interface TerminalOptions {
   rows?: number;
@@ -23,7 +24,9 @@ export class Terminal implements AsyncIterable<Buffer> {
   #received: Buffer[] = [];
   #ended = false;
   #failure: Error | undefined;
-  #wakeUp: () => void = () => {};
+  /** What the record could not be kept for. */
+  #unrecorded: unknown;
+  #waiting: (() => void)[] = [];
   #exitCode: number | undefined;
 
   private constructor(socket: WebSocket, recording: Recording | undefined) {
@@ -33,25 +36,33 @@ export class Terminal implements AsyncIterable<Buffer> {
     socket.on("error", (error) => (this.#failure = error));
     socket.on("close", () => {
       this.#ended = true;
-      recording?.end({ error: this.#failure });
+      try {
+        recording?.end({ error: this.#failure });
+      } catch (error) {
+        // Thrown here it would end the process.
+        this.#unrecorded = error;
+      }
       this.#wakeUp();
     });
   }
 
   static async open(requests: SandboxRequests, options: TerminalOptions = {}): Promise<Terminal> {
-    const { url, token } = await requests.transport.endpoint();
     const given = Object.entries(options).filter(([, value]) => value !== undefined);
     const pairs = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
-    const address = `${url.replace(/^http/, "ws")}${requests.path("/exec/pty")}?${new URLSearchParams(pairs)}`;
+    const path = requests.path("/exec/pty");
+    const recording = requests.transport.recording("GET", path, { query: pairs });
     // Only those who open a terminal wait for it to be loaded.
     const { WebSocket } = await import("ws");
-    const socket = new WebSocket(address, { headers: { authorization: `Bearer ${token}` } });
-    const terminal = new Terminal(
-      socket,
-      requests.transport.recording("GET", requests.path("/exec/pty"), { query: pairs }),
-    );
-    await opened(socket);
-    return terminal;
+    try {
+      return await requests.transport.reach(({ url, token }) => {
+        const address = `${url.replace(/^http/, "ws")}${path}?${new URLSearchParams(pairs)}`;
+        const socket = new WebSocket(address, { headers: { authorization: `Bearer ${token}` } });
+        return opened(socket, () => new Terminal(socket, recording));
+      });
+    } catch (error) {
+      recording?.end({ error });
+      throw error;
+    }
   }
 
   /** How the shell ended, once it did. */
@@ -73,20 +84,28 @@ export class Terminal implements AsyncIterable<Buffer> {
   async read(options: { timeoutMs?: number } = {}): Promise<Buffer> {
     const deadline = Date.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
     while (this.#received.length === 0 && !this.#ended) await this.#news(deadline);
-    if (this.#failure) throw new ConnectionError(`the terminal is gone: ${this.#failure.message}`);
+    if (this.#received.length === 0) this.#judge();
     const shown = Buffer.concat(this.#received);
     this.#received = [];
     return shown;
   }
 
-  /** What the terminal shows until `text` is in it. What comes after it in the same breath is kept for later. */
+  /**
+   * What the terminal shows until `text` is in it. What comes after it in the same breath is kept for later, and all of it
+   * if `text` does not come.
+   */
   async readUntil(text: string, options: { timeoutMs?: number } = {}): Promise<Buffer> {
     const deadline = Date.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
     let seen = Buffer.alloc(0);
-    while (!seen.includes(text)) {
-      const more = await this.read({ timeoutMs: deadline - Date.now() });
-      if (more.length === 0) throw new ConnectionError(`the terminal ended before it showed ${JSON.stringify(text)}`);
-      seen = Buffer.concat([seen, more]);
+    try {
+      while (!seen.includes(text)) {
+        const more = await this.read({ timeoutMs: deadline - Date.now() });
+        if (more.length === 0) throw new ConnectionError(`the terminal ended before it showed ${JSON.stringify(text)}`);
+        seen = Buffer.concat([seen, more]);
+      }
+    } catch (error) {
+      if (seen.length > 0) this.#received.unshift(seen);
+      throw error;
     }
     const end = seen.indexOf(text) + Buffer.byteLength(text);
     if (end < seen.length) this.#received.unshift(seen.subarray(end));
@@ -99,10 +118,12 @@ export class Terminal implements AsyncIterable<Buffer> {
 
   /** Hangs up. */
   async close(): Promise<void> {
-    if (this.#socket.readyState === this.#socket.CLOSED) return;
-    const closed = once(this.#socket, "close");
-    this.#socket.close(1000);
-    await closed;
+    if (this.#socket.readyState !== this.#socket.CLOSED) {
+      const closed = once(this.#socket, "close");
+      this.#socket.close(1000);
+      await closed;
+    }
+    if (this.#unrecorded !== undefined) throw this.#unrecorded;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -125,28 +146,37 @@ export class Terminal implements AsyncIterable<Buffer> {
     if (this.#recording && word.exit !== undefined) this.#recording.record.output["exit_code"] = word.exit;
   }
 
+  #judge(): void {
+    if (this.#failure) throw new ConnectionError(`the terminal is gone: ${this.#failure.message}`);
+    if (this.#unrecorded !== undefined) throw this.#unrecorded;
+  }
+
+  #wakeUp(): void {
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
   #news(deadline: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const wait = Math.max(0, deadline - Date.now());
       const late = () => reject(new RequestTimeout("the terminal did not show it in time"));
-      const timer = Number.isFinite(wait) ? setTimeout(late, wait) : undefined;
-      this.#wakeUp = () => {
+      const timer = deadlineTimer(wait, late);
+      this.#waiting.push(() => {
         clearTimeout(timer);
         resolve();
-      };
+      });
     });
   }
 }
 
-/** Waits until the socket is open; a refusal is the error it would be on any other route. */
-function opened(socket: WebSocket): Promise<void> {
+/** What is made of the socket when it opens; a refusal is the error it would be on any other route. */
+function opened<T>(socket: WebSocket, make: () => T): Promise<T> {
   return new Promise((resolve, reject) => {
-    socket.once("open", resolve);
-    socket.once("error", (cause) => reject(new ConnectionError(`no terminal: ${cause.message}`, { cause })));
+    socket.once("open", () => resolve(make()));
+    socket.on("error", (cause) => reject(new ConnectionError(`no terminal: ${cause.message}`, { cause })));
     socket.once("unexpected-response", (_request, answer) => {
       const pieces: Buffer[] = [];
       answer.on("data", (piece: Buffer) => pieces.push(piece));
-      answer.on("end", () => {
+      answer.on("close", () => {
         reject(fromAnswer(answer.statusCode ?? 0, answer.headers, Buffer.concat(pieces).toString("utf8")));
         socket.terminate();
       });

@@ -13,6 +13,7 @@ import type { Endpoint } from "./config.js";
 import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
 import type { Wire } from "./naming.js";
 import { EventDecoder, type ServerEvent } from "./sse.js";
+import { deadlineTimer } from "./timer.js";
 import { VERSION } from "./version.js";
 
 /** The server sends a sign of life every ten seconds. */
@@ -30,13 +31,15 @@ export interface RequestOptions {
   content?: Content;
   query?: Query;
   headers?: Record<string, string>;
-  /** Until the whole answer is there; `null` for as long as it takes. */
+  /** Until the whole answer is there; `null` for as long as it takes, as it is with streams if this is absent. */
   timeoutMs?: number | null;
+  /** Of a stream: how long nothing may come; a minute unless given. */
+  silenceMs?: number;
   /** Is told the headers of an answer that is no refusal; of a stream, before its body comes. */
   onHead?: (headers: http.IncomingHttpHeaders) => void;
 }
 
-/** Sends requests. `resolve` says where to; it is asked when the first request is made. */
+/** Sends requests. `resolve` says where to; it is asked when the first request is made, and when nobody listens there. */
 export class Transport {
   readonly #resolve: () => Promise<Endpoint>;
   readonly #timeoutMs: number;
@@ -57,6 +60,21 @@ export class Transport {
     return this.#endpoint;
   }
 
+  /** Does `work` where the server is; again if nobody listens there any more, and the server is elsewhere by now. */
+  async reach<T>(work: (endpoint: Endpoint) => Promise<T>): Promise<T> {
+    const known = this.endpoint();
+    const endpoint = await known;
+    try {
+      return await work(endpoint);
+    } catch (error) {
+      if (!isRefused(error)) throw error;
+      if (this.#endpoint === known) this.#endpoint = undefined;
+      const found = await this.endpoint();
+      if (found.url === endpoint.url) throw error;
+      return work(found);
+    }
+  }
+
   /** Sends JSON and gives the answer's JSON; `undefined` for an answer without a body. */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<unknown> {
     const answer = await this.fetch(method, path, options);
@@ -65,9 +83,9 @@ export class Transport {
 
   /** Gives the bytes of the answer. */
   async fetch(method: string, path: string, options: RequestOptions = {}): Promise<Buffer> {
-    const limit = options.timeoutMs === undefined ? this.#timeoutMs : options.timeoutMs;
+    const limit = options.timeoutMs === undefined ? this.#timeoutMs : (options.timeoutMs ?? Number.POSITIVE_INFINITY);
     const message = await this.#send(method, path, options, limit);
-    const timer = limit === null ? undefined : setTimeout(() => message.destroy(late(limit)), limit);
+    const timer = deadlineTimer(limit, () => message.destroy(late(limit)));
     try {
       const bytes = await gather(message);
       if ((message.statusCode ?? 0) >= 400) {
@@ -82,18 +100,28 @@ export class Transport {
 
   /** An answer whose body is still to come. */
   async *stream(method: string, path: string, options: RequestOptions = {}): AsyncGenerator<Buffer, void, undefined> {
-    const message = await this.#send(method, path, options, STREAM_SILENCE_MS);
+    const { silenceMs = STREAM_SILENCE_MS } = options;
+    const limit = options.timeoutMs ?? Number.POSITIVE_INFINITY;
+    const message = await this.#send(method, path, options, Math.min(silenceMs, limit));
     if ((message.statusCode ?? 0) >= 400) {
       const text = (await gather(message)).toString("utf8");
       throw fromAnswer(message.statusCode ?? 0, message.headers, text);
     }
     options.onHead?.(message.headers);
-    message.setTimeout(STREAM_SILENCE_MS, () => message.destroy(late(STREAM_SILENCE_MS)));
+    const timer = deadlineTimer(limit, () => message.destroy(late(limit)));
+    const pieces = message[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     try {
-      for await (const received of message) yield received as Buffer;
+      for (;;) {
+        // The time that a reader takes for a piece does not count.
+        const silence = deadlineTimer(silenceMs, () => message.destroy(late(silenceMs)));
+        const piece = await pieces.next().finally(() => clearTimeout(silence));
+        if (piece.done) return;
+        yield piece.value;
+      }
     } catch (error) {
       throw lost(error);
     } finally {
+      clearTimeout(timer);
       message.destroy();
     }
   }
@@ -114,19 +142,23 @@ export class Transport {
     return undefined;
   }
 
-  /** Closes the connections that are not in use. */
+  /** Closes the connections, also those in use. */
   close(): void {
     this.#agent?.destroy();
     this.#agent = undefined;
   }
 
-  async #send(
+  #send(method: string, path: string, options: RequestOptions, limit: number): Promise<http.IncomingMessage> {
+    return this.reach((endpoint) => this.#sendTo(endpoint, method, path, options, limit));
+  }
+
+  #sendTo(
+    endpoint: Endpoint,
     method: string,
     path: string,
     options: RequestOptions,
-    limit: number | null,
+    limit: number,
   ): Promise<http.IncomingMessage> {
-    const endpoint = await this.endpoint();
     const secure = endpoint.url.startsWith("https:");
     this.#agent ??= new (secure ? https : http).Agent({ keepAlive: true, timeout: KEEP_ALIVE_MS });
     const content = options.body ? Buffer.from(JSON.stringify(options.body)) : options.content;
@@ -149,10 +181,10 @@ export class Transport {
 function exchange(
   request: http.ClientRequest,
   content: Content | undefined,
-  limit: number | null,
+  limit: number,
 ): Promise<http.IncomingMessage> {
   return new Promise((resolve, reject) => {
-    const timer = limit === null ? undefined : setTimeout(() => request.destroy(late(limit)), limit);
+    const timer = deadlineTimer(limit, () => request.destroy(late(limit)));
     request.on("socket", (socket) => socket.setKeepAlive(true, PROBE_AFTER_MS));
     request.on("error", (error) => {
       clearTimeout(timer);
@@ -162,10 +194,19 @@ function exchange(
       clearTimeout(timer);
       resolve(message);
     });
-    if (content === undefined || content instanceof Uint8Array) request.end(content);
-    // What the source throws destroys the request, and is told above.
-    else pipeline(Readable.from(content), request, () => {});
+    if (content === undefined || content instanceof Uint8Array) return void request.end(content);
+    onceConnected(request, () => {
+      const source = Readable.from(content);
+      // What it throws is the caller's own. It destroys the request, too.
+      source.on("error", reject);
+      pipeline(source, request, () => {});
+    });
   });
+}
+
+/** Nothing is taken from a source before, so that all of it can still go elsewhere. */
+function onceConnected(request: http.ClientRequest, begin: () => void): void {
+  request.on("socket", (socket) => (socket.connecting ? socket.once("connect", begin) : begin()));
 }
 
 async function gather(message: http.IncomingMessage): Promise<Buffer> {
@@ -187,6 +228,12 @@ function queryString(query: Query = {}): string {
 
 function late(limit: number): Error {
   return new RequestTimeout(`the server did not answer within ${limit / 1000} s`);
+}
+
+/** Nobody listens there, so nothing was sent. */
+function isRefused(error: unknown): boolean {
+  if (!(error instanceof ConnectionError)) return false;
+  return (error.cause as NodeJS.ErrnoException | undefined)?.code === "ECONNREFUSED";
 }
 
 function lost(error: unknown): Error {

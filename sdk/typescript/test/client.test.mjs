@@ -1,5 +1,12 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import * as sandling from "../dist/index.js";
 import { fakeServer } from "./fake-server.mjs";
@@ -64,6 +71,16 @@ test("a command is never sent twice", async () => {
   });
 });
 
+test("a deadline may be months away", async () => {
+  const MONTHS = 100 * 24 * 3600;
+  const answers = { "POST /v1/sandboxes/box/exec": { afterMs: 100, body: { stdout: "late", exit_code: 0 } } };
+  const work = async (_, __, box) => {
+    assert.equal((await (await box()).exec("x", { timeoutSeconds: MONTHS })).stdout, "late");
+  };
+  await against(answers, work, { timeoutMs: MONTHS * 1000 });
+});
+
+const START = 'event: start\ndata: {"id":"e1","pid":7}\n\n';
 const OUT = 'event: stdout\ndata: {"chunk":"so far"}\n\n';
 const DIED = 'event: error\ndata: {"error":"the guest died","code":"guest_died"}\n\n';
 const LATE = 'event: exit\ndata: {"exit_code":137,"reason":"timeout"}\n\n';
@@ -85,6 +102,68 @@ for (const [body, kind, status, code] of [
     });
   });
 }
+
+for (const [name, follow] of Object.entries({
+  "that is started": (box) => box.exec("x", { onStdout: () => {} }),
+  "that runs by itself": (box) => box.commands.get("e1").wait(),
+})) {
+  test(`a connection that is cut while a command ${name} is followed keeps what was printed`, async () => {
+    const cut = { body: START + OUT, cut: true };
+    const answers = { "POST /v1/sandboxes/box/exec/stream": cut, "GET /v1/sandboxes/box/execs/e1/output?from=0": cut };
+    await against(answers, async (_, sent, box) => {
+      await assert.rejects(follow(await box()), (error) => {
+        assert(error instanceof sandling.ExecInterrupted, error.name);
+        assert.deepEqual([error.stdout, error.stderr, error.id], ["so far", "", "e1"]);
+        assert.deepEqual([error.code, error.requestId], ["interrupted", "abc123"]);
+        assert(error.cause instanceof sandling.ConnectionError);
+        return true;
+      });
+      assert.equal(sent().length, 1);
+    });
+  });
+}
+
+test("a command whose start is not answered is not one that was interrupted", async () => {
+  await against({ "POST /v1/sandboxes/box/exec/stream": { hangUp: true } }, async (_, __, box) => {
+    await assert.rejects((await box()).execStream("x"), sandling.ConnectionError);
+  });
+});
+
+const WRITE = "PUT /v1/sandboxes/box/fs?path=%2Ff";
+for (const [name, write] of Object.entries({
+  "a file to upload that is missing": (box) => box.files.upload("/nowhere/file", "/f"),
+  "a stream that failed before it was read": (box) => box.files.write("/f", createReadStream("/nowhere/file")),
+  "a source that throws halfway": (box) => box.files.write("/f", halfway()),
+})) {
+  test(`${name} is its own error`, async () => {
+    await against({ [WRITE]: { body: { path: "/f", bytes: 0 } } }, async (_, sent, box) => {
+      await assert.rejects(write(await box()), (error) => {
+        assert.equal(error.code, "ENOENT");
+        assert(!(error instanceof sandling.SandlingError));
+        return true;
+      });
+      assert.deepEqual(sent(), []);
+    });
+  });
+}
+
+async function* halfway() {
+  yield Buffer.alloc(100_000);
+  throw Object.assign(new Error("mine"), { code: "ENOENT" });
+}
+
+test("a connection that is lost while a file is sent is no fault of the file", async () => {
+  async function* endless() {
+    for (;;) yield Buffer.alloc(100_000);
+  }
+  const server = createServer((socket) => socket.once("data", () => socket.destroy())).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = new sandling.Client({ apiUrl: `http://127.0.0.1:${server.address().port}`, apiKey: "key" });
+  const sent = client.transport.fetch("PUT", "/", { content: endless(), timeoutMs: null });
+  await assert.rejects(sent, sandling.ConnectionError);
+  client.close();
+  server.close();
+});
 
 test("forks, snapshots and sleep as the contract has them", async () => {
   const child = { id: "c1", status: "running", metadata: { fork_tree_id: "t" } };
@@ -169,6 +248,77 @@ test("an exploration without a winner leaves nothing", async () => {
   });
 });
 
+test("an exploration that fails begins nothing more", async () => {
+  await against(explorable([0, 0, 0, 0]), async (_, __, box) => {
+    const begun = [];
+    let goOn;
+    const candidate = (label, wait) => ({ label, fn: () => (begun.push(label), wait) });
+    const waiting = new Promise((resolve) => (goOn = resolve));
+    const candidates = [candidate("a"), candidate("b", waiting), candidate("c"), candidate("d")];
+    const onOutcome = ({ label }) => label === "a" && Promise.reject(new Error("mine"));
+    const options = { maxConcurrency: 2, captureFiles: false, onOutcome };
+    await assert.rejects((await box()).explore(candidates, options), /mine/);
+    goOn();
+    await sleep(100);
+    assert.deepEqual(begun, ["a", "b"]);
+  });
+});
+
+test("a reader of a stream may take its time", async () => {
+  const answers = { "GET /v1/large": { body: Buffer.alloc(20_000_000) } };
+  await against(answers, async (client) => {
+    let size = 0;
+    for await (const piece of client.transport.stream("GET", "/v1/large", { silenceMs: 1000 })) {
+      if (size === 0) await sleep(2500);
+      size += piece.length;
+    }
+    assert.equal(size, 20_000_000);
+  });
+});
+
+test("a server that falls silent is not waited for", async () => {
+  await against({ "GET /v1/quiet": { body: "so far", hold: true } }, async (client) => {
+    const pieces = [];
+    const read = async (options) => {
+      for await (const piece of client.transport.stream("GET", "/v1/quiet", options)) pieces.push(String(piece));
+    };
+    await assert.rejects(read({ silenceMs: 500 }), sandling.RequestTimeout);
+    await assert.rejects(read({ timeoutMs: 500 }), sandling.RequestTimeout);
+    assert.deepEqual(pieces, ["so far", "so far"]);
+  });
+});
+
+test("a file can be downloaded twice at once", async () => {
+  const scratch = await mkdtemp(join(tmpdir(), "client-"));
+  const target = join(scratch, "file");
+  await against({ "GET /v1/sandboxes/box/fs?path=%2Ff": { body: "content" } }, async (_, __, box) => {
+    const { files } = await box();
+    await Promise.all([files.download("/f", target), files.download("/f", target)]);
+    assert.equal(await readFile(target, "utf8"), "content");
+    assert.deepEqual(await readdir(scratch), ["file"]);
+  });
+  await rm(scratch, { recursive: true });
+});
+
+test("changes that are made at once all hold", async () => {
+  const policy = { mode: "deny", allow: [], tls: "sealed", secrets: [], limits: {}, counts: {} };
+  const server = await fakeServer(({ method, body }) => {
+    if (method === "PUT") Object.assign(policy, body);
+    if (body?.secrets) policy.secrets = body.secrets.map((name) => ({ name, placeholder: name }));
+    return { body: { ...BOX, ...policy } };
+  });
+  const client = new sandling.Client({ apiUrl: server.url, apiKey: "key" });
+  const { network, secrets } = await client.sandboxes.get("box");
+  await Promise.all([network.allow("a"), network.allow("b"), secrets.grant("X"), secrets.grant("Y")]);
+  assert.deepEqual([policy.mode, policy.allow], ["allow", ["a", "b"]]);
+  assert.deepEqual(
+    policy.secrets.map(({ name }) => name),
+    ["X", "Y"],
+  );
+  client.close();
+  await server.close();
+});
+
 const BUILD = { id: "b", name: "mine", status: "queued" };
 const LOG = "data:   indented\n\ndata: second\n\nevent: done\ndata: end\n\n";
 
@@ -205,5 +355,16 @@ test("a build that fails, or is not done in time, is an error", async () => {
   });
   await against(building({}), async (client) => {
     await assert.rejects(client.templates.waitForBuild("b", { timeoutSeconds: -1 }), /not done after/);
+  });
+});
+
+test("a build's deadline holds while its log is heard, and a log that is lost ends no build", async () => {
+  const logs = "GET /v1/templates/builds/b/logs?follow=1";
+  const options = { onLog: () => {}, timeoutSeconds: 0.5 };
+  await against({ ...building({}), [logs]: { body: LOG.slice(0, 20), hold: true } }, async (client) => {
+    await assert.rejects(sandling.Template.build("mine", options, client), /not done after 0.5 s/);
+  });
+  await against({ ...building({ status: "done" }), [logs]: { body: LOG, cut: true } }, async (client) => {
+    assert.equal((await sandling.Template.build("mine", options, client)).name, "mine");
   });
 });

@@ -3,13 +3,34 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, beforeEach, test } from "node:test";
 import { promisify } from "node:util";
 
-import { Client, ConfigError, ensureLocalServer, Sandbox, setDefaultClient, stopLocalServer } from "../dist/index.js";
+import { WebSocketServer } from "ws";
+
+import {
+  AuditLog,
+  Client,
+  ConfigError,
+  ensureLocalServer,
+  Sandbox,
+  SandboxPool,
+  setDefaultClient,
+  stopLocalServer,
+} from "../dist/index.js";
+import { fakeServer } from "./fake-server.mjs";
 
 const real = process.env.SANDLING_BINARY;
 const options = { skip: real ? false : "SANDLING_BINARY names no server to start" };
@@ -61,19 +82,126 @@ test("a server that died is replaced, and one that was stopped starts again", op
   client.close();
   assert.equal(await stopLocalServer(), true);
   assert.equal(await stopLocalServer(), false);
+  // Whoever used it notices nothing.
+  assert.equal((await client.me()).workspace, "default");
+  client.close();
 });
 
-test("a server that somebody announced is used while it holds its word", async () => {
+/** Announces a server as one does that somebody started. Gives what takes it back. */
+async function announce(url) {
   const directory = process.env.SANDLING_HOME;
   writeFileSync(join(directory, "token"), "sdl_secret");
-  writeFileSync(join(directory, "server"), "http://127.0.0.1:4242\n");
+  writeFileSync(join(directory, "server"), `${url}\n`);
   const holder = spawn("flock", ["-x", join(directory, "server"), "sh", "-c", "echo; exec cat"]);
   await once(holder.stdout, "data");
+  return async () => {
+    holder.stdin.end();
+    await once(holder, "exit");
+  };
+}
+
+test("a server that somebody announced is used while it holds its word", async () => {
+  const withdraw = await announce("http://127.0.0.1:4242");
   assert.deepEqual(await ensureLocalServer(), { url: "http://127.0.0.1:4242", token: "sdl_secret" });
-  holder.stdin.end();
-  await once(holder, "exit");
+  await withdraw();
   process.env.SANDLING_BINARY = "/nowhere/sandling";
   await assert.rejects(ensureLocalServer(), ConfigError);
+});
+
+/** A server that has one sandbox, which can do a little. */
+async function smallServer() {
+  const server = await fakeServer({
+    "GET /v1/sandboxes/box": { body: { id: "box", template: "base", status: "running", persistent: false } },
+    "POST /v1/sandboxes/box/exec": { body: { exit_code: 0 } },
+    "POST /v1/sandboxes/box/exec/stream": { body: 'event: exit\ndata: {"exit_code":0}\n\n' },
+    "PUT /v1/sandboxes/box/fs?path=%2Ff": { body: { path: "/f", bytes: 6 } },
+    "POST /v1/sandboxes": { body: { id: "box", template: "base", status: "running", persistent: false } },
+    "PATCH /v1/sandboxes/box/lifecycle": { body: { persistent: false } },
+    "DELETE /v1/sandboxes/box": { status: 204 },
+  });
+  const terminals = new WebSocketServer({ noServer: true });
+  server.http.on("upgrade", (request, socket, head) => {
+    terminals.handleUpgrade(request, socket, head, (terminal) => terminal.send(Buffer.from("$ ")));
+  });
+  return server;
+}
+
+const FILE = new URL("fake-server.mjs", import.meta.url).pathname;
+const MANY = () => Promise.all([Sandbox.get("box"), Sandbox.get("box"), Sandbox.get("box")]);
+for (const [name, work] of Object.entries({
+  "a request": (box) => box.exec("x"),
+  "a stream": (box) => box.execStream("x"),
+  "an upload": (box) => box.files.upload(FILE, "/f"),
+  "a terminal": async (box) => {
+    const terminal = await box.terminal();
+    assert.equal(String(await terminal.readUntil("$ ")), "$ ");
+    await terminal.close();
+  },
+  "many at once": MANY,
+})) {
+  test(`a server that is replaced elsewhere is found again by ${name}`, async () => {
+    const [first, second] = [await smallServer(), await smallServer()];
+    const client = new Client();
+    setDefaultClient(client);
+    let withdraw = await announce(first.url);
+    try {
+      const box = await client.sandboxes.get("box");
+      // Or a connection that is still open might be used before its end is noticed.
+      client.close();
+      await first.close();
+      await withdraw();
+      withdraw = await announce(second.url);
+      await work(box);
+      assert.equal(await client.apiUrl(), second.url);
+      const sent = second.asked.map(({ body }) => body).filter(Boolean);
+      if (name === "an upload") assert.deepEqual(sent, [readFileSync(FILE)]);
+    } finally {
+      setDefaultClient();
+      client.close();
+      await withdraw();
+      await second.close();
+    }
+  });
+}
+
+test("a machine that a pool lent finds its server again, and its terminal is recorded once", async () => {
+  const [first, second] = [await smallServer(), await smallServer()];
+  const records = [];
+  const client = new Client();
+  let withdraw = await announce(first.url);
+  const pool = new SandboxPool({ size: 1, audit: new AuditLog((record) => records.push(record)) }, client).start();
+  try {
+    const box = await pool.acquire();
+    await (await box.terminal()).close();
+    client.close();
+    await first.close();
+    await withdraw();
+    withdraw = await announce(second.url);
+    await (await box.terminal()).close();
+    const terminals = records.filter(({ action }) => action === "GET /exec/pty");
+    assert.deepEqual(
+      terminals.map(({ outcome }) => outcome),
+      ["ok", "ok"],
+    );
+  } finally {
+    await pool.close();
+    client.close();
+    await withdraw();
+    await second.close();
+  }
+});
+
+test("a server that is gone, and cannot be replaced, is named so", async () => {
+  const server = await smallServer();
+  const client = new Client();
+  const withdraw = await announce(server.url);
+  const box = await client.sandboxes.get("box");
+  client.close();
+  await server.close();
+  await withdraw();
+  process.env.SANDLING_BINARY = "/nowhere/sandling";
+  await assert.rejects(box.exec("x"), ConfigError);
+  client.close();
 });
 
 test("a server that cannot start says why", async () => {
@@ -90,6 +218,23 @@ test("a server that cannot start says why", async () => {
 test("a binary that is not there is named", async () => {
   process.env.SANDLING_BINARY = "/nowhere/sandling";
   await assert.rejects(ensureLocalServer(), /SANDLING_BINARY names \/nowhere\/sandling/);
+});
+
+test("a server that cannot be started leaves no file open", async () => {
+  process.env.SANDLING_BINARY = "/nowhere/sandling";
+  await assert.rejects(ensureLocalServer(), ConfigError);
+  const open = readdirSync("/proc/self/fd").map((number) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${number}`);
+    } catch {
+      return "";
+    }
+  });
+  const home = process.env.SANDLING_HOME;
+  assert.deepEqual(
+    open.filter((path) => path.startsWith(home)),
+    [],
+  );
 });
 
 test("a binary beside this Node is found", async () => {

@@ -112,6 +112,27 @@ test("a pool that cannot work says why, and one without stock makes on demand", 
   await against({ size: 1 }, refused, { create });
 });
 
+test("a large pool that has to wait raises no alarm", async () => {
+  const warnings = [];
+  const heard = (warning) => warnings.push(warning.name);
+  process.on("warning", heard);
+  const create = { status: 500, body: { error: "not now" } };
+  const refused = async (pool) => {
+    await until(() => pool.status().lastError);
+    await sleep(100);
+  };
+  await against({ size: 20 }, refused, { create });
+  process.off("warning", heard);
+  assert.deepEqual(warnings, []);
+});
+
+test("a machine may be waited for as long as one likes", async () => {
+  const prepare = () => sleep(100);
+  await against({ size: 0, prepare }, async (pool) => {
+    await pool.release(await pool.acquire({ timeoutSeconds: 100 * 24 * 3600 }));
+  });
+});
+
 test("a run is reported, advised and recorded", async () => {
   const scratch = await mkdtemp(join(tmpdir(), "pool-"));
   const log = join(scratch, "audit.jsonl");
