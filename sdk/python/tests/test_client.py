@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
 import json
 import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Any, List
 
 import pytest
 from colour import Colour, settle
-from fake_server import Answer, FakeServer
+from fake_server import Answer, Asked, FakeServer
 
 from sandling import (
     ConflictError,
@@ -316,6 +319,52 @@ def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeSe
             colour.run(work)
     assert heard == ["  indented", "second"]
     assert server.asked[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}
+
+
+def test_a_lost_log_does_not_end_a_build(colour: Colour, server: FakeServer) -> None:
+    build = {"id": "b", "name": "mine", "status": "queued"}
+    server.answers.update(
+        {
+            ("POST", "/v1/templates/build"): Answer(202, build),
+            ("GET", "/v1/templates/builds/b/logs?follow=1"): Answer(
+                200, b"data: first\n\n", {"content-type": "text/event-stream"}, breaks_off=True
+            ),
+            ("GET", "/v1/templates/builds/b"): Answer(200, {**build, "status": "done"}),
+            ("GET", "/v1/templates/mine"): Answer(200, {"name": "mine"}),
+        }
+    )
+    heard: List[str] = []
+
+    async def work() -> Any:
+        return await settle(colour.Template.build("mine", on_log=heard.append, client=connect(colour, server)))
+
+    assert colour.run(work).name == "mine"
+    assert heard == ["first"]
+
+
+def test_changes_that_are_made_at_once_all_hold(colour: Colour, server: FakeServer) -> None:
+    allowed: List[str] = []
+
+    def changed(asked: Asked) -> Answer:
+        if asked.method == "PUT":
+            allowed[:] = asked.body["allow"]
+        rest = {"tls": "sealed", "limits": {}, "secrets": [], "counts": {}}
+        answer = Answer(200, {"mode": "allow", "allow": [*allowed], **rest})
+        if asked.method == "GET":
+            time.sleep(0.05)
+        return answer
+
+    server.answers["GET", "/v1/sandboxes/box/network"] = server.answers["PUT", "/v1/sandboxes/box/network"] = changed
+    names = [f"{number}.example.com" for number in range(4)]
+
+    async def work() -> None:
+        allow = box(colour, server).network.allow
+        if colour.name == "sync":
+            allow = functools.partial(asyncio.to_thread, allow)
+        await asyncio.gather(*(allow(name) for name in names))
+
+    colour.run(work)
+    assert sorted(allowed) == names
 
 
 @pytest.mark.parametrize("by_proxy", [False, True])

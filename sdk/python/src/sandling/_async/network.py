@@ -33,11 +33,12 @@ class AsyncSandboxNetwork:
 
     async def allow(self, *entries: str) -> Network:
         """Lets it reach these, too: names, ``*.name``, addresses, networks or presets such as ``pypi``."""
-        policy = await self.get()
-        mode = "allow" if policy.mode == "deny" else policy.mode
-        wanted = [*policy.allow, *(entry for entry in entries if entry not in policy.allow)]
-        body = {"mode": mode, "allow": wanted, "tls": policy.tls}
-        return Network.from_wire(await self._sandbox._request("PUT", "/network", body=body))
+        async with self._sandbox.client._changing:
+            policy = await self.get()
+            mode = "allow" if policy.mode == "deny" else policy.mode
+            wanted = [*policy.allow, *(entry for entry in entries if entry not in policy.allow)]
+            body = {"mode": mode, "allow": wanted, "tls": policy.tls}
+            return Network.from_wire(await self._sandbox._request("PUT", "/network", body=body))
 
     async def deny(self) -> Network:
         """Takes it all away: it reaches nothing but its group."""

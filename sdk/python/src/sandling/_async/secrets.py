@@ -81,12 +81,14 @@ class AsyncSandboxSecrets:
 
     async def grant(self, *names: str) -> List[GrantedSecret]:
         """Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does."""
-        had = [secret.name for secret in await self.list()]
-        return await self._change([*had, *(name for name in names if name not in had)])
+        async with self._sandbox.client._changing:
+            had = [secret.name for secret in await self.list()]
+            return await self._change([*had, *(name for name in names if name not in had)])
 
     async def revoke(self, *names: str) -> List[GrantedSecret]:
         """Takes these away, at once."""
-        return await self._change([secret.name for secret in await self.list() if secret.name not in names])
+        async with self._sandbox.client._changing:
+            return await self._change([secret.name for secret in await self.list() if secret.name not in names])
 
     async def _change(self, names: Sequence[str]) -> List[GrantedSecret]:
         return (await self._sandbox.network.set(secrets=[*names])).secrets

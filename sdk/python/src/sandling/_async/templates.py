@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
-from ..errors import TemplateBuildError
+from ..errors import ConnectionError, TemplateBuildError
 from ..models import TemplateBuild
 from .base import default_client
 from .colour import Source, settle, sleep
@@ -76,10 +77,15 @@ class AsyncTemplate:
         build = await templates.build(
             name, packages=packages, npm=npm, base=base, cpu=cpu, memory_mb=memory_mb, disk_mb=disk_mb
         )
+        until = time.monotonic() + timeout_seconds
         if on_log is not None:
-            async for line in templates.build_logs(build.id):
-                await settle(on_log(line))
-        await templates.wait_for_build(build.id, timeout_seconds=timeout_seconds)
+            # Without its log it is built all the same.
+            with suppress(ConnectionError):
+                async for line in templates.build_logs(build.id):
+                    await settle(on_log(line))
+                    if time.monotonic() > until:
+                        break
+        await templates.wait_for_build(build.id, timeout_seconds=max(until - time.monotonic(), 0))
         return await templates.get(name)
 
 

@@ -14,7 +14,7 @@ from ..errors import ConnectionError, CreateCancelled, SandlingError
 from ..models import Event, Promotion, SnapshotInfo, Token, VolumeInfo
 from ..options import DEFAULT_TEMPLATE, CancelEvent
 from ..retry import CreateRetryEvent
-from .colour import Source, is_over, scope, settle, sleep
+from .colour import Lock, Source, is_over, scope, settle, sleep
 from .network import NetworkDefaults
 from .sandbox import Sandbox
 from .secrets import Secrets
@@ -43,6 +43,8 @@ class Client:
         self._transport = Transport(lambda: config.configured(api_url, api_key), timeout)
         self._budget = max_create_retry_seconds
         self._on_retry = on_create_retry
+        #: Held by whoever changes what it has read before, so that two at once both hold.
+        self._changing = Lock()
         self.sandboxes = Sandboxes(self)
         self.snapshots = Snapshots(self)
         self.volumes = Volumes(self)

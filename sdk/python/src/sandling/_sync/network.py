@@ -34,11 +34,12 @@ class SandboxNetwork:
 
     def allow(self, *entries: str) -> Network:
         """Lets it reach these, too: names, ``*.name``, addresses, networks or presets such as ``pypi``."""
-        policy = self.get()
-        mode = "allow" if policy.mode == "deny" else policy.mode
-        wanted = [*policy.allow, *(entry for entry in entries if entry not in policy.allow)]
-        body = {"mode": mode, "allow": wanted, "tls": policy.tls}
-        return Network.from_wire(self._sandbox._request("PUT", "/network", body=body))
+        with self._sandbox.client._changing:
+            policy = self.get()
+            mode = "allow" if policy.mode == "deny" else policy.mode
+            wanted = [*policy.allow, *(entry for entry in entries if entry not in policy.allow)]
+            body = {"mode": mode, "allow": wanted, "tls": policy.tls}
+            return Network.from_wire(self._sandbox._request("PUT", "/network", body=body))
 
     def deny(self) -> Network:
         """Takes it all away: it reaches nothing but its group."""

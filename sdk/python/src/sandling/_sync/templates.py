@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
-from ..errors import TemplateBuildError
+from ..errors import ConnectionError, TemplateBuildError
 from ..models import TemplateBuild
 from .base import default_client
 from .colour import Source, settle, sleep
@@ -77,10 +78,15 @@ class Template:
         build = templates.build(
             name, packages=packages, npm=npm, base=base, cpu=cpu, memory_mb=memory_mb, disk_mb=disk_mb
         )
+        until = time.monotonic() + timeout_seconds
         if on_log is not None:
-            for line in templates.build_logs(build.id):
-                settle(on_log(line))
-        templates.wait_for_build(build.id, timeout_seconds=timeout_seconds)
+            # Without its log it is built all the same.
+            with suppress(ConnectionError):
+                for line in templates.build_logs(build.id):
+                    settle(on_log(line))
+                    if time.monotonic() > until:
+                        break
+        templates.wait_for_build(build.id, timeout_seconds=max(until - time.monotonic(), 0))
         return templates.get(name)
 
 
