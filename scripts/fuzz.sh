@@ -3,7 +3,7 @@
 #
 #   scripts/fuzz.sh [SECONDS] [PACKAGE]
 #
-# PACKAGE is `fuzz` (the control channel) or `fuzz/network` (frames, DNS, TLS), which takes longer to build.
+# PACKAGE is `fuzz` (the control channel) or `fuzz/network` (frames, DNS, TLS, WebSockets), which takes longer to build.
 #
 # No nightly toolchain: what the targets look for are panics, hangs and memory without bound, and libFuzzer finds those
 # without a sanitizer, for which safe code has little use. With nightly and cargo-fuzz, `cargo fuzz run TARGET` works too.

@@ -59,6 +59,8 @@ pub use totals::Totals;
 pub mod fuzzing {
     pub use crate::dns::{Answer, read as read_dns};
     pub use crate::frame::{Inbound, lease, read as read_frame, reset, udp, unreachable};
+    pub use crate::http::{Frames, Scrubber, Search, Sent, Spelling};
+    pub use crate::tcp::{Greeting, classify};
     pub use crate::tls::Hello;
     pub use crate::udp::is_quic;
 }

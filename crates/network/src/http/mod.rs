@@ -11,3 +11,8 @@ mod socket;
 mod spelling;
 
 pub(crate) use proxy::{relay_opened, relay_plain};
+pub use scrub::Scrubber;
+pub use search::Search;
+pub use sent::Sent;
+pub use socket::Frames;
+pub use spelling::Spelling;

@@ -16,6 +16,7 @@ mod stream;
 mod table;
 
 pub(crate) use dial::{dial, hang_up};
+pub use greeting::{Greeting, classify};
 pub(crate) use open::{failure, segment};
 pub(crate) use prefixed::Prefixed;
 pub(crate) use session::Session;
