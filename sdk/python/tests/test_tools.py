@@ -158,6 +158,11 @@ FILE = {"name": "f", "path": "/f", "is_dir": False, "mode": "f", "size": 5}
             Answer(200, b"x" * (1 << 20), endless=True),
             f"error: /f has more than {16 << 20} bytes, which is too much; read a part with run_command",
         ),
+        (
+            {},
+            Answer(200, b"hel", breaks_off=True),
+            "error: /f could not be read to its end; look at it with run_command",
+        ),
     ],
 )
 def test_a_file_that_is_too_much_for_a_model_is_not_fetched(
@@ -187,5 +192,5 @@ def test_a_file_that_does_not_come_is_not_waited_for(colour: Colour, server: Fak
     async def work() -> Any:
         return await settle(tools_of(colour, server, timeout_seconds=0.2).call("read_file", {"path": "/f"}))
 
-    assert "could not be read in time" in colour.run(work).text
+    assert "could not be read to its end" in colour.run(work).text
     over.set()

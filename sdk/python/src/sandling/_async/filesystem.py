@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, AsyncIterator, BinaryIO, Dict, List, Optional, Tuple, Union
 
-from ..errors import NotFoundError, RequestTimeout, ServerError
+from ..errors import ConnectionError, NotFoundError, RequestTimeout, SandlingError, ServerError
 from ..models import FileChange, FileInfo
 from .colour import in_thread
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 Local = Union[str, "os.PathLike[str]"]
 BLOCK = 1 << 18
+
+
+class Unfinished(SandlingError):
+    """Some of a file's bytes came, if any, and not its end."""
 
 
 class AsyncSandboxFilesystem:
@@ -49,20 +53,27 @@ class AsyncSandboxFilesystem:
     async def _begin(self, path: str, most: int, seconds: float) -> bytes:
         """A file's beginning: all of it, or a little more than ``most`` bytes.
 
-        :raises RequestTimeout: that takes too long.
+        :raises Unfinished: its end does not come in time, or not at all.
         """
         until = time.monotonic() + seconds
         data = bytearray()
-        async with self._sandbox._stream("GET", "/fs", params={"path": path}, silence=seconds) as answer:
-            async for block in answer.aiter_bytes(BLOCK):
-                data += block
-                if len(data) > most:
-                    break
-                if time.monotonic() > until:
-                    raise RequestTimeout("the file does not end in time")
-            recording = answer.extensions.get("recording")
-            if recording is not None:
-                recording.answered(answer.headers.get("content-type", ""), bytes(data))
+        is_there = False
+        try:
+            async with self._sandbox._stream("GET", "/fs", params={"path": path}, silence=seconds) as answer:
+                is_there = True
+                async for block in answer.aiter_bytes(BLOCK):
+                    data += block
+                    if len(data) > most:
+                        break
+                    if time.monotonic() > until:
+                        raise RequestTimeout("the file is still being read")
+                recording = answer.extensions.get("recording")
+                if recording is not None:
+                    recording.answered(answer.headers.get("content-type", ""), bytes(data))
+        except ConnectionError as error:
+            if not is_there and not isinstance(error, RequestTimeout):
+                raise
+            raise Unfinished(f"{path} could not be read to its end") from error
         return bytes(data)
 
     async def write(

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ..audit import AuditLog, AuditRecord
-from ..errors import BadRequestError, NotFoundError, RequestTimeout, SandboxTimeout
+from ..errors import BadRequestError, NotFoundError, SandboxTimeout
 from ..mending import flat
 from ..toolkit import (
     MAX_OUTPUT,
@@ -26,6 +26,7 @@ from ..toolkit import (
 from ..tools import formats
 from .colour import Lock
 from .contexts import CodeContext
+from .filesystem import Unfinished
 
 if TYPE_CHECKING:
     from ..models import ExecResult, Execution
@@ -217,8 +218,8 @@ class SandboxTools:
             raise BadCall(f"{path} has {about.size} {too_much}")
         try:
             data = self.sandbox.files._begin(self._path(path), _LARGEST_FILE, self.timeout_seconds)
-        except RequestTimeout as late:
-            raise BadCall(f"{path} could not be read in time; look at it with run_command") from late
+        except Unfinished as error:
+            raise BadCall(f"{path} could not be read to its end; look at it with run_command") from error
         # Some have more than they say, such as those of /proc.
         if len(data) > _LARGEST_FILE:
             raise BadCall(f"{path} has more than {_LARGEST_FILE} {too_much}")
