@@ -60,7 +60,8 @@ impl NetworkSettings {
             None => {}
         }
         if let Some(kept) = change.secrets {
-            settings.secrets.retain(|secret| kept.contains(&secret.name));
+            let given_anew = |name: &String| granted.iter().any(|secret| secret.name == *name);
+            settings.secrets.retain(|secret| kept.contains(&secret.name) && !given_anew(&secret.name));
             settings.secrets.extend_from_slice(granted);
         }
         Ok(settings)
@@ -79,10 +80,15 @@ impl Sandbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::SecretId;
 
     #[test]
     fn secrets_are_those_that_are_named() {
-        let secret = |name: &str| AttachedSecret { name: name.into(), placeholder: "sandling-placeholder".into() };
+        let secret = |name: &str| AttachedSecret {
+            id: SecretId::default(),
+            name: name.into(),
+            placeholder: "sandling-placeholder".into(),
+        };
         let settings =
             NetworkSettings { secrets: vec![secret("A"), secret("B")], has_authority: true, ..Default::default() };
         let most = Limits::default();
@@ -93,6 +99,8 @@ mod tests {
         assert_eq!(settings.changed(keep(&["B"]), &[], &most).unwrap().secrets, [secret("B")]);
         let more = settings.changed(keep(&["A", "C"]), &[secret("C")], &most).unwrap();
         assert_eq!(more.secrets, [secret("A"), secret("C")]);
+        let other = AttachedSecret { id: SecretId::fresh(), ..secret("A") };
+        assert_eq!(settings.changed(keep(&["A"]), &[other.clone()], &most).unwrap().secrets, [other]);
         assert_eq!(settings.changed(NetworkChange::default(), &[], &most).unwrap(), settings);
     }
 

@@ -37,6 +37,6 @@ pub use groups::Membership;
 pub use in_force::{InForce, PolicySource};
 pub(crate) use kept::Kept;
 pub(crate) use prepare::{Granted, Prepared};
-pub use secrets::SecretInfo;
+pub use secrets::{SecretId, SecretInfo};
 pub use settings::{AttachedSecret, NetworkSettings, NetworkWish};
 pub(crate) use vault::Vault;

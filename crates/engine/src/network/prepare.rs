@@ -59,30 +59,27 @@ impl Engine {
         let known = if names.is_empty() { Vec::new() } else { self.store.secrets(workspace)? };
         let mut secrets: Vec<AttachedSecret> = Vec::new();
         for name in names {
-            if !known.iter().any(|row| row.name == *name) {
-                return Err(NetworkError::NoSecret(name.clone()));
-            }
-            if !secrets.iter().any(|secret| secret.name == *name) {
-                secrets.push(AttachedSecret { name: name.clone(), placeholder: placeholder()? });
+            let row = known.iter().find(|row| row.name == *name).ok_or_else(|| NetworkError::NoSecret(name.clone()))?;
+            if !secrets.iter().any(|secret| secret.is_of(row)) {
+                let (id, name) = (row.id.clone(), name.clone());
+                secrets.push(AttachedSecret { id, name, placeholder: placeholder()? });
             }
         }
         Ok(secrets)
     }
 
-    /// What a sandbox with these settings is to have that it has not, of the secrets that are wanted for it.
+    /// What a sandbox with these settings is to have that it has not, of the secrets that are wanted for it. One that it
+    /// had by the same name, and that was removed, is none that it has.
     pub(crate) fn grant(
         &self,
         workspace: &str,
         settings: &NetworkSettings,
         wanted: &Option<Vec<String>>,
     ) -> Result<Granted, NetworkError> {
-        let wanted = wanted.as_deref().unwrap_or_default();
-        if wanted.len() > MOST_ATTACHED {
-            return Err(NetworkError::TooMany { most: MOST_ATTACHED });
-        }
-        let has = |name: &String| settings.secrets.iter().any(|secret| secret.name == *name);
-        let new: Vec<String> = wanted.iter().filter(|name| !has(name)).cloned().collect();
-        Ok(Granted { secrets: self.attach_secrets(workspace, &new)? })
+        let mut secrets = self.attach_secrets(workspace, wanted.as_deref().unwrap_or_default())?;
+        let has = |new: &AttachedSecret| settings.secrets.iter().any(|had| (&had.name, &had.id) == (&new.name, &new.id));
+        secrets.retain(|new| !has(new));
+        Ok(Granted { secrets })
     }
 
     /// What a copy of a sandbox has. If it opens TLS, it does so with its parent's authority, which its guest trusts.
