@@ -24,7 +24,7 @@ mod vault;
 
 pub use sandling_network::{BadLimit, LimitWish};
 
-pub use change::{Before, GroupChange, NetworkChange};
+pub use change::{Before, GroupChange, NetworkChange, NetworkChangeError, Untaught};
 pub use config::NetworkConfig;
 pub(crate) use config::Outside;
 pub use counts::NetworkCounts;

@@ -17,7 +17,7 @@ use crate::sandbox::{SandboxId, SandboxInfo};
 
 const MOST_ATTACHED: usize = 32;
 const INSTALLED_AT_FIRST_WITHIN: Duration = Duration::from_secs(60);
-/// For a guest that runs: it has given up before the sandbox's task gives it up.
+/// For a guest that runs: it has given up before it is given up.
 const INSTALLED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The network of a sandbox that is being made.
@@ -77,7 +77,8 @@ impl Engine {
         wanted: &Option<Vec<String>>,
     ) -> Result<Granted, NetworkError> {
         let mut secrets = self.attach_secrets(workspace, wanted.as_deref().unwrap_or_default())?;
-        let has = |new: &AttachedSecret| settings.secrets.iter().any(|had| (&had.name, &had.id) == (&new.name, &new.id));
+        let has =
+            |new: &AttachedSecret| settings.secrets.iter().any(|had| (&had.name, &had.id) == (&new.name, &new.id));
         secrets.retain(|new| !has(new));
         Ok(Granted { secrets })
     }
@@ -93,7 +94,7 @@ impl Engine {
 }
 
 /// What is new to a sandbox that runs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Granted {
     pub(crate) secrets: Vec<AttachedSecret>,
 }
@@ -102,15 +103,12 @@ impl Granted {
     /// Tells the guest. What starts in it afterwards has the placeholders, and trusts the authority if there is one.
     pub(crate) async fn teach(
         &self,
-        engine: &Engine,
-        id: &SandboxId,
         link: &Link,
         needs_authority: bool,
     ) -> Result<Option<Arc<Authority>>, NetworkError> {
         let authority = if needs_authority { Some(generate()?) } else { None };
         if let Some(authority) = &authority {
             install(link, authority.certificate_pem(), INSTALLED_WITHIN).await?;
-            engine.keep_authority(id, authority)?;
         }
         let variables = in_guest(&self.secrets, authority.is_some());
         link.call(Request::AddVariables { variables }).await?;

@@ -162,6 +162,38 @@ impl From<SecretRow> for SecretInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::create::DEFAULT_WORKSPACE;
+    use crate::network::NetworkSettings;
+    use crate::{EngineConfig, Home};
+
+    #[tokio::test]
+    async fn a_value_is_for_whoever_was_given_this_very_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineConfig::new(Home::new(dir.path().join("home"))).unwrap()).await.unwrap();
+        let set = |value: &str| {
+            let hosts = vec!["api.example.com".parse().unwrap()];
+            engine.set_secret(DEFAULT_WORKSPACE, "KEY", value.to_owned().into(), hosts).unwrap();
+        };
+        let grant = |had: &NetworkSettings| {
+            let wanted = Some(vec!["KEY".to_owned()]);
+            had.given(&engine.grant(DEFAULT_WORKSPACE, had, &wanted).unwrap().secrets)
+        };
+        let usable = |settings: &NetworkSettings| {
+            let usable = engine.secret_set(DEFAULT_WORKSPACE, &settings.secrets).iter().count();
+            (usable, engine.in_force(DEFAULT_WORKSPACE, "base", settings).unwrap().revoked.len())
+        };
+        set("first");
+        let given = grant(&NetworkSettings::default());
+        set("second");
+        assert_eq!((usable(&given), grant(&given)), ((1, 0), given.clone()), "it is still the same");
+        engine.remove_secret(DEFAULT_WORKSPACE, "KEY").unwrap();
+        assert_eq!(usable(&given), (0, 1));
+        set("third");
+        assert_eq!(usable(&given), (0, 1));
+        let again = grant(&given);
+        assert_eq!((usable(&again), again.secrets.len()), ((1, 0), 1));
+        assert_ne!(again.secrets[0].placeholder, given.secrets[0].placeholder);
+    }
 
     #[test]
     fn a_secrets_name_can_be_a_variables() {

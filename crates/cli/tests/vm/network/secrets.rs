@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandling_engine::{EndReason, Engine, ForkSpec, NetworkChange, NetworkError, RunSpec, Sandbox};
+use sandling_engine::{EndReason, Engine, ForkSpec, NetworkChange, RunSpec, Sandbox};
 use sandling_network::policy::{Policy, TlsMode};
 use sandling_protocol::Language;
 
@@ -124,7 +124,8 @@ isolated! {
         let taken = world.requests().into_iter().find(|head| head.contains("/taken"));
         assert!(!taken.is_some_and(|head| head.contains(VALUE)));
         later.hibernate().await.unwrap();
-        assert!(matches!(secrets(&["API_KEY"]).await, Err(NetworkError::NotRunning)));
+        let asleep = secrets(&["API_KEY"]).await.unwrap_err();
+        assert!(asleep.to_string().ends_with("it was not given API_KEY"), "{asleep}");
 
         // Gone at once.
         assert!(engine.remove_secret(WORKSPACE, "API_KEY").unwrap());
