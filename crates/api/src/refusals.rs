@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use sandling_engine::{
     BakeError, ChangeError, CheckpointError, CreateError, DiffError, ForkError, IdentifyError, ImportError, LinkError,
-    MakeError, NetworkError, Refused, RunError, SnapshotError, StoreError, TemplateError, TimelineError, UseError,
-    VolumeError,
+    MakeError, NetworkChangeError, NetworkError, Refused, RunError, SnapshotError, StoreError, TemplateError,
+    TimelineError, UseError, VolumeError,
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
@@ -174,6 +174,19 @@ impl From<NetworkError> for ApiError {
             NetworkError::Install { .. } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_authority", message),
             NetworkError::Key(_) | NetworkError::Authority(_) | NetworkError::Machine(_) | NetworkError::Start(_) => {
                 Self::internal(&error)
+            }
+        }
+    }
+}
+
+impl From<NetworkChangeError> for ApiError {
+    fn from(error: NetworkChangeError) -> Self {
+        let message = error.to_string();
+        match error {
+            NetworkChangeError::Refused(error) => error.into(),
+            NetworkChangeError::Untaught(untaught) => {
+                let why = Self::from(untaught.source).message;
+                Self::conflict("guest_not_told", format!("{message}: {why}"))
             }
         }
     }

@@ -122,6 +122,7 @@ impl Engine {
         let (answer, answered) = oneshot::channel();
         sandbox.ask_task(Command::Rewind { to: to.clone(), answer }).await?;
         let was = answered.await.map_err(|_| SnapshotError::CutOff)??;
+        sandbox.learned().await;
         self.sweep_behind();
         Ok(Rewound { to, was })
     }

@@ -59,7 +59,9 @@ pub use identify::IdentifyError;
 pub use lifecycle::{Refused, State};
 pub use link::{LinkError, StreamSender};
 pub use made::MakeError;
-pub use network::{NetworkChange, NetworkConfig, NetworkDefault, NetworkError, NetworkSettings, NetworkWish};
+pub use network::{
+    NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefault, NetworkError, NetworkSettings, NetworkWish,
+};
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,

@@ -20,7 +20,7 @@ use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
-use crate::network::{InForce, Network, NetworkChange, NetworkCounts, NetworkError, NetworkSettings};
+use crate::network::{InForce, Network, NetworkChange, NetworkChangeError, NetworkCounts, NetworkSettings};
 use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::{Listed, StoreError};
 use crate::timeline::{Checkpoint, Mark, Timeline};
@@ -181,7 +181,7 @@ pub(crate) enum Command {
     },
     SetNetwork {
         change: NetworkChange,
-        answer: oneshot::Sender<Result<NetworkSettings, NetworkError>>,
+        answer: oneshot::Sender<Result<NetworkSettings, NetworkChangeError>>,
     },
     /// Its guest may have to be told whom to trust, since a default changed.
     CatchUp,
@@ -265,6 +265,8 @@ pub struct Sandbox {
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) timeline: watch::Receiver<Timeline>,
     pub(crate) network: Arc<Network>,
+    /// Its guest is being told something of its network.
+    pub(crate) learning: watch::Receiver<bool>,
     pub(crate) saves: Saves,
 }
 
@@ -309,7 +311,7 @@ impl Sandbox {
     }
 
     pub async fn resume(&self) -> Result<(), ChangeError> {
-        self.change(lifecycle::Request::Resume, EndReason::Requested).await
+        self.set_going(lifecycle::Request::Resume).await
     }
 
     /// Saves it and ends its machine: no memory is held until it is woken.
@@ -321,7 +323,22 @@ impl Sandbox {
 
     /// Goes on where it hibernated. However many ask for it, it happens once; one that runs is left alone.
     pub async fn wake(&self) -> Result<(), ChangeError> {
-        self.change(lifecycle::Request::Wake, EndReason::Requested).await
+        self.set_going(lifecycle::Request::Wake).await
+    }
+
+    async fn set_going(&self, request: lifecycle::Request) -> Result<(), ChangeError> {
+        let runs = matches!(*self.phase.borrow(), Phase::Running(_));
+        self.change(request, EndReason::Requested).await?;
+        if !runs {
+            self.learned().await;
+        }
+        Ok(())
+    }
+
+    /// Waits until its guest was told what it is being told of its network, or could not be.
+    pub(crate) async fn learned(&self) {
+        // A task that has ended tells it nothing more.
+        let _ = self.learning.clone().wait_for(|learning| !learning).await;
     }
 
     pub fn hibernates(&self) -> bool {

@@ -74,6 +74,8 @@ export interface Network extends NetworkPolicy {
   /** What it may use, whoever said so. */
   limits: NetworkLimits;
   secrets: GrantedSecret[];
+  /** Names of secrets that it was granted and that were removed since. */
+  revokedSecrets: string[];
   group: string | null;
   /** By which the others of its group reach it. */
   hostnames: string[];
@@ -132,10 +134,11 @@ export function networkBody(options: NetworkDefaultOptions): Wire {
 }
 
 function networkOf(data: unknown): Network {
-  const { counts, group, limits, from = "sandbox", ...rest } = data as Wire;
+  const { counts, group, limits, from = "sandbox", revoked_secrets: revokedSecrets = [], ...rest } = data as Wire;
   const { name, names } = (group ?? {}) as { name?: string; names?: string[] };
   const told = { group: name ?? null, hostnames: names ?? [], learned: null, bound: null, source: from, ...rest };
-  return { ...told, limits: fromWire<NetworkLimits>(limits), usage: fromWire<NetworkUsage>(counts) } as Network;
+  const figures = { limits: fromWire<NetworkLimits>(limits), usage: fromWire<NetworkUsage>(counts) };
+  return { ...told, ...figures, revokedSecrets } as Network;
 }
 
 function defaultOf(data: unknown): NetworkDefault {

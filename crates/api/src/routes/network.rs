@@ -45,6 +45,10 @@ async fn get(
 ///
 /// At once, also for connections that are open. What is absent stays as it is; a policy that is given replaces the
 /// whole one, and is the sandbox's own from then on. `secrets` names all that it has from then on.
+///
+/// New secrets, and TLS `inspected`, need the guest's help: it is told whom to trust. All the rest holds whether it does or
+/// not. If it does not, the answer is 409 `guest_not_told` and says what is missing: it was not given the new secrets, or
+/// its TLS is refused.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
     request_body = NetworkRequest, responses((status = 200, body = NetworkView)),

@@ -31,7 +31,7 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<
 ///
 /// Encrypted, and bound to hosts. Sandboxes that are given it hold a placeholder, in a variable of its name; the
 /// gateway puts the value into the headers and the query of their HTTPS requests to those hosts. One that is there is
-/// replaced, at once and for sandboxes that have it.
+/// replaced, at once and for sandboxes that have it. After a removal no sandbox has it until it is given anew.
 #[utoipa::path(
     put, path = "/v1/secrets/{name}", tag = "network", params(("name" = String, Path)),
     request_body = SetSecret, responses((status = 200, body = SecretView)),
@@ -49,7 +49,8 @@ async fn set(
 
 /// Remove a secret
 ///
-/// No sandbox can use it any more when the answer comes; connections that had it are reset.
+/// No sandbox can use it any more when the answer comes; connections that had it are reset. One that is stored by its
+/// name later is another.
 #[utoipa::path(
     delete, path = "/v1/secrets/{name}", tag = "network", params(("name" = String, Path)),
     responses((status = 204)),

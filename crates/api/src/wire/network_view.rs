@@ -1,6 +1,6 @@
 //! What sandboxes may reach, and what went through their gateways, as it is shown.
 
-use sandling_engine::network::{AttachedSecret, NetworkCounts, PolicySource};
+use sandling_engine::network::{InForce, NetworkCounts, NetworkSettings, PolicySource};
 use sandling_engine::{NetworkDefault, Sandbox, SandboxInfo};
 use sandling_network::policy::{Entry, Mode, Policy, TlsMode};
 use serde::Serialize;
@@ -71,10 +71,16 @@ pub struct NetworkSummary {
     group: Option<String>,
 }
 
+/// Those of a sandbox's secrets that were not removed since.
+fn usable(settings: &NetworkSettings, in_force: &InForce) -> impl Iterator<Item = AttachedView> {
+    let attached = settings.secrets.iter().filter(|secret| !in_force.revoked.contains(&secret.name));
+    attached.map(|secret| AttachedView { name: secret.name.clone(), placeholder: secret.placeholder.clone() })
+}
+
 impl From<&SandboxInfo> for NetworkSummary {
     fn from(info: &SandboxInfo) -> Self {
         let (settings, in_force) = (&info.network, &info.in_force);
-        let secrets = settings.secrets.iter().map(|secret| secret.name.clone()).collect();
+        let secrets = usable(settings, in_force).map(|secret| secret.name).collect();
         let group = settings.group.as_ref().map(|membership| membership.group.clone());
         Self { policy: (&in_force.policy).into(), from: in_force.from.into(), secrets, group }
     }
@@ -91,6 +97,9 @@ pub(crate) struct NetworkView {
     /// What it may use, whoever said so.
     limits: NetworkLimits,
     secrets: Vec<AttachedView>,
+    /// Names of secrets that it was given and that were removed since. It cannot use what is stored by such a name now,
+    /// unless it is given that.
+    revoked_secrets: Vec<String>,
     group: Option<GroupView>,
     counts: CountsView,
     /// In the mode `learn`: the list that would have allowed what was used.
@@ -154,14 +163,14 @@ struct CountsView {
 impl NetworkView {
     pub(crate) fn of(sandbox: &Sandbox) -> Self {
         let (settings, in_force) = (sandbox.network(), sandbox.network_in_force());
-        let attached = |AttachedSecret { name, placeholder }| AttachedView { name, placeholder };
         let learned = (in_force.policy.mode == Mode::Learn).then(|| sandbox.learned_policy());
         Self {
             policy: (&in_force.policy).into(),
             from: in_force.from.into(),
             bound: in_force.bound.as_ref().map(PolicyView::from),
             limits: in_force.limits.into(),
-            secrets: settings.secrets.into_iter().map(attached).collect(),
+            secrets: usable(&settings, &in_force).collect(),
+            revoked_secrets: in_force.revoked,
             group: settings
                 .group
                 .map(|membership| GroupView { names: membership.names(sandbox.id()), name: membership.group }),

@@ -25,6 +25,8 @@ struct Shown {
     bound: Option<Policy>,
     limits: Value,
     secrets: Vec<Attached>,
+    #[serde(default)]
+    revoked_secrets: Vec<String>,
     group: Option<GroupShown>,
     counts: Counts,
     learned: Option<Vec<String>>,
@@ -157,6 +159,9 @@ fn print(now: &Shown) -> anyhow::Result<()> {
         show::line(format_args!("at most   {} (TLS {}){list}", bound.mode, bound.tls))?;
     }
     show::line(format_args!("secrets   {}", words(&secrets)))?;
+    if !now.revoked_secrets.is_empty() {
+        show::line(format_args!("revoked   {} (removed since it was given)", words(&now.revoked_secrets)))?;
+    }
     show::line(format_args!("limits    {}", written(&now.limits)))?;
     if let Some(group) = &now.group {
         show::line(format_args!("group     {} (as {})", group.name, words(&group.names)))?;

@@ -201,6 +201,6 @@ pub enum SecretCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a secret; no sandbox can use it any more
+    /// Remove a secret, and take it from all sandboxes for good
     Rm { name: String },
 }

@@ -1,6 +1,7 @@
 //! The task that owns one sandbox: it changes its state, watches its machine, and ends it when its time is over.
 
 mod end;
+mod lessons;
 mod network;
 mod save;
 mod sleep;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 
+use self::lessons::Lessons;
 use crate::checkpoint::CheckpointError;
 use crate::engine::Engine;
 use crate::expiry::{Activity, BACKSTOP, Lifetime};
@@ -35,6 +37,9 @@ struct Keeper {
     standing: watch::Sender<Standing>,
     timeline: watch::Sender<Timeline>,
     network: Arc<Network>,
+    /// Its guest is being told something of its network.
+    learning: watch::Sender<bool>,
+    lessons: Lessons,
     /// Absent while it hibernates.
     live: Option<Arc<Live>>,
     activity: Arc<Activity>,
@@ -53,6 +58,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
     let (lifetime, seen) = watch::channel(info.lifetime);
     let (standing, stood) = watch::channel(info.standing.clone());
     let (timeline, past) = watch::channel(info.timeline.clone());
+    let (learning, learned) = watch::channel(false);
     let network = Network::new(info.network.clone(), engine.kept_of(&info));
     let (commands, inbox) = mpsc::channel(64);
     let activity = Activity::new();
@@ -71,6 +77,7 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         standing: stood,
         timeline: past,
         network: network.clone(),
+        learning: learned,
         saves: saves.clone(),
     });
     let dir = engine.config.home.sandboxes().join(info.id.as_str());
@@ -83,6 +90,8 @@ pub(crate) fn start(engine: &Arc<Engine>, live: Option<Live>, info: SandboxInfo)
         standing,
         timeline,
         network,
+        learning,
+        lessons: Lessons::default(),
         live,
         activity,
         stalled,
@@ -131,7 +140,7 @@ async fn told<T: ToString>(receiver: &mut watch::Receiver<Option<T>>) -> String 
 impl Keeper {
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         self.plug_in().await;
-        self.catch_up().await;
+        self.catch_up();
         loop {
             let live = self.live.clone();
             let over = self.time_left();
@@ -156,6 +165,7 @@ impl Keeper {
                     Some(command) => if self.obey(command).await { return },
                     None => return self.finish(EndReason::EngineClosed).await,
                 },
+                Some(taught) = self.lessons.next() => self.taught(taught),
                 why = lost(live.as_deref()) => return self.finish(EndReason::GuestDied(why)).await,
                 () = tokio::time::sleep(pause) => {}
             }
@@ -171,11 +181,14 @@ impl Keeper {
                 false
             }
             Command::SetNetwork { change, answer } => {
-                let _ = answer.send(self.set_network(change).await);
+                match self.change_network(change) {
+                    Ok(granted) => self.teach_granted(granted, answer),
+                    Err(error) => drop(answer.send(Err(error.into()))),
+                }
                 false
             }
             Command::CatchUp => {
-                self.catch_up().await;
+                self.catch_up();
                 false
             }
             Command::Freeze { name, listed, mark, volumes, answer } => {
@@ -303,7 +316,7 @@ impl Keeper {
             return Err(error);
         }
         self.is_now(Phase::Running(live), "resumed");
-        self.catch_up().await;
+        self.catch_up();
         Ok(())
     }
 

@@ -1,19 +1,13 @@
 //! The machine's card, and what may be reached through it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sandling_network::{Authority, Flow};
-use tokio::time::timeout;
 
 use super::Keeper;
 use crate::engine::Engine;
-use crate::lifecycle::State;
 use crate::network::{Granted, NetworkChange, NetworkError, NetworkSettings};
 use crate::sandbox::SandboxInfo;
-
-/// A guest that takes longer to learn of a secret gets none: its task has other things to do.
-const TOLD_WITHIN: Duration = Duration::from_secs(30);
 
 /// More than a guest can have had; a snapshot from elsewhere may say anything.
 const MOST_CUT: usize = 4096;
@@ -31,11 +25,12 @@ impl Keeper {
     }
 
     /// Ends the gateway, and writes down what the next one needs.
-    pub(super) fn unplug(&self) {
+    pub(super) fn unplug(&mut self) {
         if let Some(engine) = self.engine.upgrade() {
             self.network.keep(&engine, &self.info.id);
         }
         self.network.detach();
+        self.stop_teaching();
     }
 
     /// Connections that the guest had when it was saved, and that ended there.
@@ -45,40 +40,26 @@ impl Keeper {
         connections.into_iter().take(MOST_CUT).collect()
     }
 
-    pub(super) async fn set_network(&mut self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
+    /// Changes it at once as far as that is ours to do: no guest can put off what binds it. Answers what it is given
+    /// besides, when its guest has been told.
+    pub(super) fn change_network(&mut self, change: NetworkChange) -> Result<Granted, NetworkError> {
         let engine = self.engine.upgrade().ok_or(NetworkError::Ended)?;
-        let workspace = self.info.workspace.clone();
         engine.check_change(&self.info, &change)?;
-        let granted = engine.grant(&workspace, &self.info.network, &change.secrets)?;
-        let mut settings = self.info.network.changed(change, &granted.secrets, &engine.outside.limits)?;
-        let needs_authority = settings.opens_tls() && !settings.has_authority;
-        let authority = self.teach(&engine, &granted, needs_authority).await?;
-        settings.has_authority |= needs_authority;
-        self.adopt(&engine, settings, authority)?;
+        let granted = engine.grant(&self.info.workspace, &self.info.network, &change.secrets)?;
+        let named = change.secrets.clone();
+        let settings = self.info.network.changed(change, &engine.outside.limits)?;
+        self.adopt(&engine, settings, None)?;
+        if let Some(named) = named {
+            self.lessons.give_only(&named);
+        }
         let mut detail = self.network.in_force().detail();
         detail["group"] = serde_json::json!(self.info.network.group);
         self.record("network_changed", detail);
-        self.catch_up().await;
-        Ok(self.info.network.clone())
-    }
-
-    /// Makes the guest trust an authority, if its TLS has to be opened because of what it follows or is bound by, and it
-    /// had none. Until then, and if it does not work, such connections are refused.
-    pub(super) async fn catch_up(&mut self) {
-        let runs = self.phase.borrow().state() == State::Running;
-        let Some(engine) = self.engine.upgrade().filter(|_| runs && self.network.lacks_authority()) else { return };
-        let taught = self.teach(&engine, &Granted::default(), true).await.and_then(|authority| {
-            let settings = NetworkSettings { has_authority: true, ..self.info.network.clone() };
-            self.adopt(&engine, settings, authority)
-        });
-        if let Err(error) = taught {
-            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "its TLS cannot be opened and is refused");
-            self.record("network_failed", serde_json::json!({ "why": error.to_string() }));
-        }
+        Ok(granted)
     }
 
     /// Written down first: what was acknowledged holds after a crash, too.
-    fn adopt(
+    pub(super) fn adopt(
         &mut self,
         engine: &Engine,
         settings: NetworkSettings,
@@ -87,21 +68,5 @@ impl Keeper {
         engine.store.update_sandbox(&SandboxInfo { network: settings.clone(), ..self.info.clone() })?;
         self.info.network = settings.clone();
         self.network.apply(engine, &self.info, settings, authority)
-    }
-
-    /// Tells the guest what it needs for secrets that are new to it, and whom to trust if it does not know yet.
-    async fn teach(
-        &self,
-        engine: &Engine,
-        granted: &Granted,
-        needs_authority: bool,
-    ) -> Result<Option<Arc<Authority>>, NetworkError> {
-        if granted.secrets.is_empty() && !needs_authority {
-            return Ok(None);
-        }
-        let live = self.live.as_ref().filter(|_| self.phase.borrow().state() == State::Running);
-        let live = live.ok_or(NetworkError::NotRunning)?;
-        let taught = granted.teach(engine, &self.info.id, &live.link, needs_authority);
-        timeout(TOLD_WITHIN, taught).await.map_err(|_| NetworkError::NotRunning)?
     }
 }

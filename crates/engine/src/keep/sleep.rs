@@ -77,7 +77,7 @@ impl Keeper {
         self.plug_in().await;
         stall::watch(&live, self.phase.subscribe(), self.stalled.clone(), noting(&engine, &self.info));
         self.is_now(Phase::Running(live), "woken");
-        self.catch_up().await;
+        self.catch_up();
         if let Some(sandbox) = engine.get(&self.info.id) {
             engine.fold_behind(&sandbox);
         }

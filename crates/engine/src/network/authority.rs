@@ -70,7 +70,7 @@ fn purpose(sandbox: &SandboxId) -> String {
 
 impl Engine {
     /// Keeps a sandbox's authority for its next gateway.
-    pub(super) fn keep_authority(&self, sandbox: &SandboxId, authority: &Authority) -> Result<(), NetworkError> {
+    pub(crate) fn keep_authority(&self, sandbox: &SandboxId, authority: &Authority) -> Result<(), NetworkError> {
         let kept =
             Kept { certificate: authority.certificate_pem().to_owned(), key: authority.key_pem().as_str().to_owned() };
         let text = serde_json::to_vec(&kept).map_err(|error| NetworkError::Key(error.into()))?;

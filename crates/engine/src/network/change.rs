@@ -36,14 +36,36 @@ pub enum GroupChange {
     Leave,
 }
 
+/// Why a change does not hold, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkChangeError {
+    /// It is as it was.
+    #[error(transparent)]
+    Refused(#[from] NetworkError),
+    #[error(transparent)]
+    Untaught(#[from] Untaught),
+}
+
+/// A change holds, but for what its guest has to be told first and could not be.
+#[derive(Debug, thiserror::Error)]
+#[error("the change holds, but the guest could not be told of it, so {}", missing(.withheld, *.tls_refused))]
+pub struct Untaught {
+    /// New secrets that it was not given.
+    pub withheld: Vec<String>,
+    /// Its TLS would have to be opened.
+    pub tls_refused: bool,
+    pub source: NetworkError,
+}
+
+fn missing(withheld: &[String], tls_refused: bool) -> String {
+    let secrets = (!withheld.is_empty()).then(|| format!("it was not given {}", withheld.join(", ")));
+    let tls = tls_refused.then(|| "its TLS is refused".to_owned());
+    secrets.into_iter().chain(tls).collect::<Vec<_>>().join(" and ")
+}
+
 impl NetworkSettings {
-    /// The settings after a change that comes with new secrets, where `most` are the operator's limits.
-    pub(crate) fn changed(
-        &self,
-        change: NetworkChange,
-        granted: &[AttachedSecret],
-        most: &Limits,
-    ) -> Result<Self, NetworkError> {
+    /// The settings after a change, but for secrets that are new, where `most` are the operator's limits.
+    pub(crate) fn changed(&self, change: NetworkChange, most: &Limits) -> Result<Self, NetworkError> {
         let mut settings = self.clone();
         change.limits.check(most)?;
         if change.before == Before::Forgotten {
@@ -61,28 +83,41 @@ impl NetworkSettings {
         }
         if let Some(kept) = change.secrets {
             settings.secrets.retain(|secret| kept.contains(&secret.name));
-            settings.secrets.extend_from_slice(granted);
         }
         Ok(settings)
+    }
+
+    /// The settings with these secrets, which replace those that were called so.
+    pub(crate) fn given(&self, granted: &[AttachedSecret]) -> Self {
+        let mut settings = self.clone();
+        settings.secrets.retain(|had| !granted.iter().any(|secret| secret.name == had.name));
+        settings.secrets.extend_from_slice(granted);
+        settings
     }
 }
 
 impl Sandbox {
-    /// Changes its own policy, its limits or its secrets. It holds when this returns, also for open connections.
-    pub async fn change_network(&self, change: NetworkChange) -> Result<NetworkSettings, NetworkError> {
+    /// Changes its own policy, its limits or its secrets. It holds when this returns, also for open connections; all but
+    /// new secrets does, whatever its guest does about it.
+    pub async fn change_network(&self, change: NetworkChange) -> Result<NetworkSettings, NetworkChangeError> {
         let (answer, answered) = oneshot::channel();
         self.commands.send(Command::SetNetwork { change, answer }).await.map_err(|_| NetworkError::Ended)?;
-        answered.await.unwrap_or(Err(NetworkError::Ended))
+        answered.await.unwrap_or(Err(NetworkError::Ended.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::SecretId;
 
     #[test]
     fn secrets_are_those_that_are_named() {
-        let secret = |name: &str| AttachedSecret { name: name.into(), placeholder: "sandling-placeholder".into() };
+        let secret = |name: &str| AttachedSecret {
+            id: SecretId::default(),
+            name: name.into(),
+            placeholder: "sandling-placeholder".into(),
+        };
         let settings =
             NetworkSettings { secrets: vec![secret("A"), secret("B")], has_authority: true, ..Default::default() };
         let most = Limits::default();
@@ -90,10 +125,25 @@ mod tests {
             secrets: Some(names.iter().map(|name| (*name).to_owned()).collect()),
             ..NetworkChange::default()
         };
-        assert_eq!(settings.changed(keep(&["B"]), &[], &most).unwrap().secrets, [secret("B")]);
-        let more = settings.changed(keep(&["A", "C"]), &[secret("C")], &most).unwrap();
-        assert_eq!(more.secrets, [secret("A"), secret("C")]);
-        assert_eq!(settings.changed(NetworkChange::default(), &[], &most).unwrap(), settings);
+        assert_eq!(settings.changed(keep(&["B"]), &most).unwrap().secrets, [secret("B")]);
+        let fewer = settings.changed(keep(&["A", "C"]), &most).unwrap();
+        assert_eq!(fewer.secrets, [secret("A")], "what is new is given when the guest knows of it");
+        assert_eq!(fewer.given(&[secret("C")]).secrets, [secret("A"), secret("C")]);
+        let other = AttachedSecret { id: SecretId::fresh(), ..secret("A") };
+        assert_eq!(settings.given(std::slice::from_ref(&other)).secrets, [secret("B"), other]);
+        assert_eq!(settings.changed(NetworkChange::default(), &most).unwrap(), settings);
+    }
+
+    #[test]
+    fn whoever_asked_is_told_what_does_not_hold() {
+        let told = |withheld: &[&str], tls_refused| {
+            let withheld = withheld.iter().map(|name| (*name).to_owned()).collect();
+            Untaught { withheld, tls_refused, source: NetworkError::NotRunning }.to_string()
+        };
+        let begins = "the change holds, but the guest could not be told of it, so ";
+        assert_eq!(told(&["A", "B"], false), format!("{begins}it was not given A, B"));
+        assert_eq!(told(&[], true), format!("{begins}its TLS is refused"));
+        assert_eq!(told(&["A"], true), format!("{begins}it was not given A and its TLS is refused"));
     }
 
     #[test]
@@ -101,14 +151,14 @@ mod tests {
         let limits = LimitWish { connections: Some(5), ..LimitWish::default() };
         let settings = NetworkSettings { policy: Some(Policy::default()), limits, ..Default::default() };
         let change = NetworkChange { before: Before::Forgotten, ..Default::default() };
-        assert_eq!(settings.changed(change, &[], &Limits::default()).unwrap(), NetworkSettings::default());
+        assert_eq!(settings.changed(change, &Limits::default()).unwrap(), NetworkSettings::default());
     }
 
     #[test]
     fn limits_that_are_not_named_stay() {
         let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
         let settings = NetworkSettings { limits: limits(Some(5), None), ..Default::default() };
-        let change = |limits| settings.changed(NetworkChange { limits, ..Default::default() }, &[], &Limits::default());
+        let change = |limits| settings.changed(NetworkChange { limits, ..Default::default() }, &Limits::default());
         assert_eq!(change(limits(None, Some(7))).unwrap().limits, limits(Some(5), Some(7)));
         assert!(matches!(change(limits(Some(0), None)), Err(NetworkError::Limit(_))));
     }

@@ -185,13 +185,14 @@ impl Network {
     }
 
     /// Takes the secrets as they are stored now.
-    pub(super) fn renew_secrets(&self, engine: &Engine, workspace: &str) {
-        let state = self.state();
+    pub(super) fn renew_secrets(&self, engine: &Engine, info: &SandboxInfo) {
+        let mut state = self.state();
         // Read under the lock: what is read last is also what is set last.
-        let attached = self.settings().secrets;
-        if let Some(gateway) = state.gateway.as_ref().filter(|_| !attached.is_empty()) {
-            gateway.set_secrets(engine.secret_set(workspace, &attached));
+        let settings = self.settings();
+        if let Some(gateway) = state.gateway.as_ref().filter(|_| !settings.secrets.is_empty()) {
+            gateway.set_secrets(engine.secret_set(&info.workspace, &settings.secrets));
         }
+        state.renew(engine, info, &settings);
     }
 
     fn counts(&self) -> NetworkCounts {

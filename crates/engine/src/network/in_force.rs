@@ -33,6 +33,8 @@ pub struct InForce {
     /// The workspace's policy, if it binds: nothing beyond it is reached, whatever the other says.
     pub bound: Option<Policy>,
     pub limits: Limits,
+    /// Names of secrets that it was given and that were removed since.
+    pub revoked: Vec<String>,
 }
 
 impl InForce {
@@ -50,7 +52,7 @@ impl InForce {
         ];
         let said = said.into_iter().find_map(|(policy, from)| Some((policy?, from)));
         let (policy, from) = said.unwrap_or_default();
-        Self { policy, from, bound, limits }
+        Self { policy, from, bound, limits, revoked: Vec::new() }
     }
 
     /// Whether all of its TLS has to be opened.
@@ -78,7 +80,8 @@ impl Engine {
         own: &NetworkSettings,
     ) -> Result<InForce, StoreError> {
         let default = |template| self.store.network_default(workspace, &key(template)).map(Option::unwrap_or_default);
-        Ok(InForce::of(own, default(Some(template))?, default(None)?, &self.outside.limits))
+        let said = InForce::of(own, default(Some(template))?, default(None)?, &self.outside.limits);
+        Ok(InForce { revoked: self.revoked(workspace, &own.secrets)?, ..said })
     }
 
     /// Gives the sandboxes of a workspace what the defaults say now. Those that sleep have it when they wake, those of

@@ -24,7 +24,7 @@ mod vault;
 
 pub use sandling_network::{BadLimit, LimitWish};
 
-pub use change::{Before, GroupChange, NetworkChange};
+pub use change::{Before, GroupChange, NetworkChange, NetworkChangeError, Untaught};
 pub use config::NetworkConfig;
 pub(crate) use config::Outside;
 pub use counts::NetworkCounts;
@@ -37,6 +37,6 @@ pub use groups::Membership;
 pub use in_force::{InForce, PolicySource};
 pub(crate) use kept::Kept;
 pub(crate) use prepare::{Granted, Prepared};
-pub use secrets::SecretInfo;
+pub use secrets::{SecretId, SecretInfo};
 pub use settings::{AttachedSecret, NetworkSettings, NetworkWish};
 pub(crate) use vault::Vault;

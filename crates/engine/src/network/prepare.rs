@@ -17,7 +17,7 @@ use crate::sandbox::{SandboxId, SandboxInfo};
 
 const MOST_ATTACHED: usize = 32;
 const INSTALLED_AT_FIRST_WITHIN: Duration = Duration::from_secs(60);
-/// For a guest that runs: it has given up before the sandbox's task gives it up.
+/// For a guest that runs: it has given up before it is given up.
 const INSTALLED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The network of a sandbox that is being made.
@@ -59,30 +59,28 @@ impl Engine {
         let known = if names.is_empty() { Vec::new() } else { self.store.secrets(workspace)? };
         let mut secrets: Vec<AttachedSecret> = Vec::new();
         for name in names {
-            if !known.iter().any(|row| row.name == *name) {
-                return Err(NetworkError::NoSecret(name.clone()));
-            }
-            if !secrets.iter().any(|secret| secret.name == *name) {
-                secrets.push(AttachedSecret { name: name.clone(), placeholder: placeholder()? });
+            let row = known.iter().find(|row| row.name == *name).ok_or_else(|| NetworkError::NoSecret(name.clone()))?;
+            if !secrets.iter().any(|secret| secret.is_of(row)) {
+                let (id, name) = (row.id.clone(), name.clone());
+                secrets.push(AttachedSecret { id, name, placeholder: placeholder()? });
             }
         }
         Ok(secrets)
     }
 
-    /// What a sandbox with these settings is to have that it has not, of the secrets that are wanted for it.
+    /// What a sandbox with these settings is to have that it has not, of the secrets that are wanted for it. One that it
+    /// had by the same name, and that was removed, is none that it has.
     pub(crate) fn grant(
         &self,
         workspace: &str,
         settings: &NetworkSettings,
         wanted: &Option<Vec<String>>,
     ) -> Result<Granted, NetworkError> {
-        let wanted = wanted.as_deref().unwrap_or_default();
-        if wanted.len() > MOST_ATTACHED {
-            return Err(NetworkError::TooMany { most: MOST_ATTACHED });
-        }
-        let has = |name: &String| settings.secrets.iter().any(|secret| secret.name == *name);
-        let new: Vec<String> = wanted.iter().filter(|name| !has(name)).cloned().collect();
-        Ok(Granted { secrets: self.attach_secrets(workspace, &new)? })
+        let mut secrets = self.attach_secrets(workspace, wanted.as_deref().unwrap_or_default())?;
+        let has =
+            |new: &AttachedSecret| settings.secrets.iter().any(|had| (&had.name, &had.id) == (&new.name, &new.id));
+        secrets.retain(|new| !has(new));
+        Ok(Granted { secrets })
     }
 
     /// What a copy of a sandbox has. If it opens TLS, it does so with its parent's authority, which its guest trusts.
@@ -96,7 +94,7 @@ impl Engine {
 }
 
 /// What is new to a sandbox that runs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Granted {
     pub(crate) secrets: Vec<AttachedSecret>,
 }
@@ -105,15 +103,12 @@ impl Granted {
     /// Tells the guest. What starts in it afterwards has the placeholders, and trusts the authority if there is one.
     pub(crate) async fn teach(
         &self,
-        engine: &Engine,
-        id: &SandboxId,
         link: &Link,
         needs_authority: bool,
     ) -> Result<Option<Arc<Authority>>, NetworkError> {
         let authority = if needs_authority { Some(generate()?) } else { None };
         if let Some(authority) = &authority {
             install(link, authority.certificate_pem(), INSTALLED_WITHIN).await?;
-            engine.keep_authority(id, authority)?;
         }
         let variables = in_guest(&self.secrets, authority.is_some());
         link.call(Request::AddVariables { variables }).await?;

@@ -1,14 +1,15 @@
-//! Secrets of a workspace: stored encrypted, bound to hosts, given to sandboxes by name, revoked at once.
+//! Secrets of a workspace: stored encrypted, bound to hosts, given to sandboxes by name, revoked at once and for good.
 
 use jiff::Timestamp;
 use sandling_network::policy::Entry;
 use sandling_network::{Secret, SecretSet};
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::error::NetworkError;
 use super::settings::AttachedSecret;
 use crate::engine::Engine;
-use crate::store::SecretRow;
+use crate::store::{SecretRow, StoreError};
 
 const MOST_SECRETS: usize = 256;
 const LONGEST_NAME: usize = 64;
@@ -17,6 +18,28 @@ const LONGEST_VALUE: usize = 8 * 1024;
 const RESERVED: [&str; 5] = ["PATH", "HOME", "USER", "LD_PRELOAD", "LD_LIBRARY_PATH"];
 /// Stands where a placeholder will be, to see whether the rest makes a secret.
 const SOME_PLACEHOLDER: &str = "sandling_secret_0000000000000000";
+
+/// Which secret it is. It stays when the value is replaced; one that is stored by the same name after a removal is
+/// another, which nobody has been given yet. Secrets of before there were ids have the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretId(String);
+
+impl SecretId {
+    pub(crate) fn fresh() -> Self {
+        Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SecretId {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
 
 /// A secret as it can be shown: without its value.
 #[derive(Debug, Clone)]
@@ -49,7 +72,8 @@ impl Engine {
             return Err(NetworkError::Full { most: MOST_SECRETS });
         }
         let sealed = self.vault.seal(&purpose(workspace, name), value.as_bytes()).map_err(NetworkError::Key)?;
-        let row = SecretRow { name: name.to_owned(), hosts, created_at: Timestamp::now(), sealed };
+        let (id, name) = (SecretId::fresh(), name.to_owned());
+        let row = SecretRow { id, name, hosts, created_at: Timestamp::now(), sealed };
         self.store.put_secret(workspace, &row)?;
         self.secrets_changed(workspace);
         Ok(row.into())
@@ -60,7 +84,8 @@ impl Engine {
         Ok(self.store.secrets(workspace)?.into_iter().map(SecretInfo::from).collect())
     }
 
-    /// Forgets a secret: no sandbox can use it any more when this returns. False when there is none.
+    /// Forgets a secret: no sandbox can use it any more when this returns, nor what is stored by its name later, unless
+    /// it is given that. False when there is none.
     pub fn remove_secret(&self, workspace: &str, name: &str) -> Result<bool, NetworkError> {
         let removed = self.store.remove_secret(workspace, name)?;
         self.secrets_changed(workspace);
@@ -71,7 +96,7 @@ impl Engine {
     fn secrets_changed(&self, workspace: &str) {
         for sandbox in self.living() {
             if sandbox.info.workspace == workspace {
-                sandbox.network.renew_secrets(self, workspace);
+                sandbox.network.renew_secrets(self, &sandbox.info);
             }
         }
     }
@@ -87,7 +112,7 @@ impl Engine {
             Vec::new()
         });
         let given = attached.iter().filter_map(|secret| {
-            let row = rows.iter().find(|row| row.name == secret.name)?;
+            let row = rows.iter().find(|row| secret.is_of(row))?;
             match self.open_secret(workspace, row, &secret.placeholder) {
                 Ok(secret) => Some(secret),
                 Err(error) => {
@@ -97,6 +122,16 @@ impl Engine {
             }
         });
         SecretSet::new(given.collect())
+    }
+
+    /// The names of those that are gone, though another may be stored by such a name now.
+    pub(super) fn revoked(&self, workspace: &str, attached: &[AttachedSecret]) -> Result<Vec<String>, StoreError> {
+        if attached.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.store.secrets(workspace)?;
+        let gone = attached.iter().filter(|secret| !rows.iter().any(|row| secret.is_of(row)));
+        Ok(gone.map(|secret| secret.name.clone()).collect())
     }
 
     fn open_secret(&self, workspace: &str, row: &SecretRow, placeholder: &str) -> Result<Secret, NetworkError> {
@@ -127,6 +162,38 @@ impl From<SecretRow> for SecretInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::create::DEFAULT_WORKSPACE;
+    use crate::network::NetworkSettings;
+    use crate::{EngineConfig, Home};
+
+    #[tokio::test]
+    async fn a_value_is_for_whoever_was_given_this_very_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineConfig::new(Home::new(dir.path().join("home"))).unwrap()).await.unwrap();
+        let set = |value: &str| {
+            let hosts = vec!["api.example.com".parse().unwrap()];
+            engine.set_secret(DEFAULT_WORKSPACE, "KEY", value.to_owned().into(), hosts).unwrap();
+        };
+        let grant = |had: &NetworkSettings| {
+            let wanted = Some(vec!["KEY".to_owned()]);
+            had.given(&engine.grant(DEFAULT_WORKSPACE, had, &wanted).unwrap().secrets)
+        };
+        let usable = |settings: &NetworkSettings| {
+            let usable = engine.secret_set(DEFAULT_WORKSPACE, &settings.secrets).iter().count();
+            (usable, engine.in_force(DEFAULT_WORKSPACE, "base", settings).unwrap().revoked.len())
+        };
+        set("first");
+        let given = grant(&NetworkSettings::default());
+        set("second");
+        assert_eq!((usable(&given), grant(&given)), ((1, 0), given.clone()), "it is still the same");
+        engine.remove_secret(DEFAULT_WORKSPACE, "KEY").unwrap();
+        assert_eq!(usable(&given), (0, 1));
+        set("third");
+        assert_eq!(usable(&given), (0, 1));
+        let again = grant(&given);
+        assert_eq!((usable(&again), again.secrets.len()), ((1, 0), 1));
+        assert_ne!(again.secrets[0].placeholder, given.secrets[0].placeholder);
+    }
 
     #[test]
     fn a_secrets_name_can_be_a_variables() {

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::NetworkError;
 use super::groups::Membership;
+use super::secrets::SecretId;
+use crate::store::SecretRow;
 
 /// More than anybody reads, and little enough to be looked through for every connection.
 const MOST_ENTRIES: usize = 512;
@@ -43,9 +45,18 @@ pub struct NetworkSettings {
 /// A secret that a sandbox may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachedSecret {
+    #[serde(default)]
+    pub id: SecretId,
     pub name: String,
     /// What the guest holds instead.
     pub placeholder: String,
+}
+
+impl AttachedSecret {
+    /// Whether it is this secret, and not another that is called so by now.
+    pub(super) fn is_of(&self, row: &SecretRow) -> bool {
+        self.name == row.name && self.id == row.id
+    }
 }
 
 impl NetworkSettings {
@@ -76,7 +87,8 @@ mod tests {
 
     #[test]
     fn a_child_has_the_policy_and_not_the_secrets() {
-        let secret = AttachedSecret { name: "KEY".into(), placeholder: "sandling-placeholder".into() };
+        let (id, name) = (SecretId::fresh(), "KEY".to_owned());
+        let secret = AttachedSecret { id, name, placeholder: "sandling-placeholder".into() };
         let policy = Policy::allow(["example.com".parse().unwrap()]);
         let limits = LimitWish { connections: Some(3), ..LimitWish::default() };
         let parent =
@@ -94,6 +106,8 @@ mod tests {
         let closed = r#"{"policy":{"mode":"deny","allow":[],"tls":"sealed"},"limits":{"connections":7},"secrets":[],
             "has_authority":false,"group":null}"#;
         assert_eq!((read(closed).policy, read(closed).limits.connections), (Some(Policy::default()), Some(7)));
+        let given = r#"{"secrets":[{"name":"KEY","placeholder":"sandling-placeholder"}],"has_authority":true}"#;
+        assert_eq!(read(given).secrets[0].id, SecretId::default());
         let silent = serde_json::to_string(&NetworkSettings::default()).unwrap();
         assert_eq!(read(&silent).policy, None);
     }

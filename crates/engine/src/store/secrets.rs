@@ -7,10 +7,12 @@ use sandling_network::policy::Entry;
 
 use super::rows::{readable, time};
 use super::{Store, StoreError};
+use crate::network::SecretId;
 
 /// A secret of a workspace.
 #[derive(Debug, Clone)]
 pub struct SecretRow {
+    pub id: SecretId,
     pub name: String,
     pub hosts: Vec<Entry>,
     pub created_at: Timestamp,
@@ -18,13 +20,16 @@ pub struct SecretRow {
 }
 
 impl Store {
+    /// One that is there by that name is replaced, and keeps its id.
     pub fn put_secret(&self, workspace: &str, secret: &SecretRow) -> Result<(), StoreError> {
-        let created = secret.created_at.as_millisecond();
+        let (created, hosts) = (secret.created_at.as_millisecond(), serde_json::to_string(&secret.hosts)?);
         self.connection()
             .prepare_cached(
-                "INSERT OR REPLACE INTO secrets (workspace, name, created_ms, hosts, sealed) VALUES (?1, ?2, ?3, ?4, ?5)",
+                "INSERT INTO secrets (workspace, name, created_ms, hosts, sealed, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+                 ON CONFLICT (workspace, name) \
+                 DO UPDATE SET created_ms = excluded.created_ms, hosts = excluded.hosts, sealed = excluded.sealed",
             )?
-            .execute(params![workspace, secret.name, created, serde_json::to_string(&secret.hosts)?, secret.sealed])?;
+            .execute(params![workspace, secret.name, created, hosts, secret.sealed, secret.id.as_str()])?;
         Ok(())
     }
 
@@ -61,5 +66,57 @@ fn read(row: &Row<'_>) -> rusqlite::Result<SecretRow> {
     let hosts: String = row.get("hosts")?;
     let hosts =
         serde_json::from_str(&hosts).map_err(|error| Error::FromSqlConversionFailure(0, Type::Text, error.into()))?;
-    Ok(SecretRow { name: row.get("name")?, hosts, created_at: time(row, "created_ms")?, sealed: row.get("sealed")? })
+    let (id, name) = (SecretId::from(row.get::<_, String>("id")?), row.get("name")?);
+    Ok(SecretRow { id, name, hosts, created_at: time(row, "created_ms")?, sealed: row.get("sealed")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(sealed: u8) -> SecretRow {
+        let hosts = vec!["api.example.com".parse().unwrap()];
+        let (id, created_at) = (SecretId::fresh(), Timestamp::now());
+        SecretRow { id, name: "KEY".to_owned(), hosts, created_at, sealed: vec![sealed] }
+    }
+
+    fn only(store: &Store) -> SecretRow {
+        let mut rows = store.secrets("default").unwrap();
+        assert_eq!(rows.len(), 1);
+        rows.remove(0)
+    }
+
+    #[test]
+    fn a_secret_that_is_replaced_is_the_same_and_one_stored_after_a_removal_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s.db")).unwrap();
+        store.put_secret("default", &row(1)).unwrap();
+        let first = only(&store).id;
+        store.put_secret("default", &row(2)).unwrap();
+        assert_eq!((only(&store).id, only(&store).sealed), (first.clone(), vec![2]));
+        assert!(store.remove_secret("default", "KEY").unwrap());
+        store.put_secret("default", &row(3)).unwrap();
+        assert_ne!(only(&store).id, first);
+    }
+
+    #[test]
+    fn a_secret_of_before_ids_is_that_of_no_id_until_it_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.db");
+        let old = rusqlite::Connection::open(&path).unwrap();
+        for step in &crate::store::MIGRATIONS[..6] {
+            old.execute_batch(step).unwrap();
+        }
+        old.pragma_update(None, "user_version", 6).unwrap();
+        let sql = "INSERT INTO secrets VALUES ('default', 'KEY', 1, '[\"api.example.com\"]', x'01')";
+        old.execute(sql, []).unwrap();
+        drop(old);
+        let store = Store::open(&path).unwrap();
+        assert_eq!((only(&store).id, only(&store).sealed), (SecretId::default(), vec![1]));
+        store.put_secret("default", &row(2)).unwrap();
+        assert_eq!(only(&store).id, SecretId::default());
+        store.remove_secret("default", "KEY").unwrap();
+        store.put_secret("default", &row(3)).unwrap();
+        assert_ne!(only(&store).id, SecretId::default());
+    }
 }

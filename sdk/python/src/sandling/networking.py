@@ -101,6 +101,8 @@ class Network:
     source: NetworkSource = "sandbox"
     #: The workspace's policy, if it binds: what that does not allow is refused, too.
     bound: Optional[NetworkPolicy] = None
+    #: Names of secrets that it was granted and that were removed since.
+    revoked_secrets: List[str] = field(default_factory=list)
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Network:
@@ -117,6 +119,7 @@ class Network:
             learned=data.get("learned"),
             source=data.get("from", "sandbox"),
             bound=bound and NetworkPolicy(bound["mode"], bound["allow"], bound["tls"]),
+            revoked_secrets=data.get("revoked_secrets", []),
         )
 
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sandling_engine::network::LimitWish;
-use sandling_engine::{CreateSpec, ForkSpec, NetworkWish, Sandbox};
-use sandling_network::policy::{Mode, Policy, Refusal};
+use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkWish, Sandbox};
+use sandling_network::policy::{Mode, Policy, Refusal, TlsMode};
 use sandling_network::{EventKind, Verdict};
 
 use super::world::{World, allow, fetch, hold_connection, is_cut, set};
@@ -20,6 +20,16 @@ async fn send(sandbox: &Arc<Sandbox>, bytes: usize) -> bool {
          print(len(s.recv(8)))"
     );
     shell(sandbox, &format!("python3 -c \"{code}\"")).await.stdout == "8\n"
+}
+
+/// Puts something else where the guest's shell was.
+async fn replace_shell(sandbox: &Arc<Sandbox>, with: &str) {
+    let line = format!(
+        "[ -e /bin/sh.own ] || cp -a /bin/sh /bin/sh.own; printf '#!/bin/bash\n%s\n' '{with}' >/bin/sh.new && \
+         chmod 755 /bin/sh.new && mv -f /bin/sh.new /bin/sh"
+    );
+    let ran = shell(sandbox, &line).await;
+    assert_eq!(ran.exit.code, 0, "{}", ran.stderr);
 }
 
 isolated! {
@@ -72,6 +82,49 @@ isolated! {
         assert!(totals.decisions().iter().any(|(kind, verdict, _)| {
             (*kind, *verdict) == (EventKind::Dns, Verdict::Refused(Refusal::NotListed))
         }));
+        world.engine.close().await;
+    }
+
+    async fn a_guest_that_does_not_help_cannot_keep_its_policy() {
+        let world = World::new().await;
+        let hosts = vec!["www.example.com".parse().unwrap()];
+        world.engine.engine.set_secret("default", "API_KEY", "hunter2".to_owned().into(), hosts).unwrap();
+        let sandbox = world.sandbox(&[], &[]).await;
+        let inspected = || Policy { tls: TlsMode::Inspected, ..allow(&["*.example.com"]) };
+        let with_secret = || {
+            let secrets = Some(vec!["API_KEY".to_owned()]);
+            sandbox.change_network(NetworkChange { policy: Some(inspected()), secrets, ..NetworkChange::default() })
+        };
+        let (plain, sealed, other) = ("http://www.example.com/", "https://www.example.com/", "http://other.com/");
+
+        // Its shell fails. Whoever asked is told what is missing, and the rest holds.
+        set(&sandbox, Policy::of(Mode::Open)).await;
+        assert_eq!(fetch(&sandbox, other).await, "200");
+        replace_shell(&sandbox, "exit 7").await;
+        let told = with_secret().await.unwrap_err().to_string();
+        assert!(told.ends_with("so it was not given API_KEY and its TLS is refused"), "{told}");
+        assert_eq!((fetch(&sandbox, plain).await, fetch(&sandbox, other).await), ("200".into(), "000".into()));
+        assert_eq!(fetch(&sandbox, sealed).await, "000");
+        assert!(sandbox.network().secrets.is_empty());
+
+        // Its shell is never done. Nobody waits for that but who asked, not even the next change.
+        set(&sandbox, Policy::of(Mode::Open)).await;
+        replace_shell(&sandbox, "while true; do sleep 1; done").await;
+        let asking = sandbox.clone();
+        let change = NetworkChange { policy: Some(inspected()), ..NetworkChange::default() };
+        let waiting = tokio::spawn(async move { asking.change_network(change).await });
+        eventually("the narrower policy", || sandbox.network_in_force().policy == inspected()).await;
+        set(&sandbox, allow(&["example.com"])).await;
+        assert!(!waiting.is_finished(), "one change waited for the other's guest");
+        assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, other).await), ("200".into(), "000".into()));
+        waiting.await.unwrap().expect("nothing of it is missing any more");
+
+        // When it helps again, the same change is whole.
+        let ran = shell(&sandbox, "mv -f /bin/sh.own /bin/sh").await;
+        assert_eq!(ran.exit.code, 0, "{}", ran.stderr);
+        let settings = with_secret().await.unwrap();
+        assert_eq!((settings.secrets.len(), settings.has_authority), (1, true));
+        assert_eq!((fetch(&sandbox, sealed).await, fetch(&sandbox, other).await), ("200".into(), "000".into()));
         world.engine.close().await;
     }
 

@@ -1,6 +1,8 @@
 //! Secrets, seen from a real guest: used and never there.
 
-use sandling_engine::{EndReason, ForkSpec, NetworkChange, NetworkError, RunSpec};
+use std::sync::Arc;
+
+use sandling_engine::{EndReason, Engine, ForkSpec, NetworkChange, RunSpec, Sandbox};
 use sandling_network::policy::{Policy, TlsMode};
 use sandling_protocol::Language;
 
@@ -14,6 +16,15 @@ const WORKSPACE: &str = "default";
 /// What a request with the placeholder gets, and what the guest sees of the answer.
 fn curl(host: &str, path: &str) -> String {
     format!("curl -s -m 60 -H \"Authorization: Bearer $API_KEY\" https://{host}{path}; echo \" $?\"")
+}
+
+/// What a request of a guest brings to the server as its key.
+async fn brought(world: &World, sandbox: &Arc<Sandbox>, path: &str) -> String {
+    shell(sandbox, &curl("api.example.com", path).replace("curl -s", "curl -sk")).await;
+    let line = format!("GET {path} ");
+    let head = world.requests().into_iter().find(|head| head.contains(&line)).expect("it was reached");
+    let (_, key) = head.split_once("Authorization: Bearer ").expect("it has a key");
+    key.lines().next().unwrap_or_default().to_owned()
 }
 
 /// Whether a secret's value is anywhere in the files of a home.
@@ -113,7 +124,8 @@ isolated! {
         let taken = world.requests().into_iter().find(|head| head.contains("/taken"));
         assert!(!taken.is_some_and(|head| head.contains(VALUE)));
         later.hibernate().await.unwrap();
-        assert!(matches!(secrets(&["API_KEY"]).await, Err(NetworkError::NotRunning)));
+        let asleep = secrets(&["API_KEY"]).await.unwrap_err();
+        assert!(asleep.to_string().ends_with("it was not given API_KEY"), "{asleep}");
 
         // Gone at once.
         assert!(engine.remove_secret(WORKSPACE, "API_KEY").unwrap());
@@ -121,6 +133,56 @@ isolated! {
         let late = world.requests().into_iter().find(|head| head.contains("/revoked"));
         assert!(!late.is_some_and(|head| head.contains(VALUE)));
         drop(engine);
+        world.engine.close().await;
+    }
+
+    async fn what_was_revoked_does_not_come_back_with_its_name() {
+        let world = World::new().await;
+        let engine = world.engine.engine.clone();
+        let store = |engine: &Engine, value: &str| {
+            let hosts = vec!["api.example.com".parse().unwrap()];
+            engine.set_secret(WORKSPACE, "API_KEY", value.to_owned().into(), hosts).unwrap();
+        };
+        store(&engine, VALUE);
+        let running = world.sandbox(&["*.example.com"], &["API_KEY"]).await;
+        let asleep = world.sandbox(&["*.example.com"], &["API_KEY"]).await;
+        let given = ForkSpec { children: 1, secrets: true, ..ForkSpec::default() };
+        let child = engine.fork(&running, given).await.unwrap().remove(0).sandbox;
+        asleep.hibernate().await.unwrap();
+
+        // Replaced, it is what all of them have.
+        store(&engine, "the-second-value");
+        for (sandbox, path) in [(&running, "/replaced"), (&child, "/replaced-in-the-child")] {
+            assert_eq!(brought(&world, sandbox, path).await, "the-second-value");
+        }
+
+        assert!(engine.remove_secret(WORKSPACE, "API_KEY").unwrap());
+        assert_eq!(running.network_in_force().revoked, ["API_KEY"]);
+        store(&engine, "the-third-value");
+        let old = shell(&running, "printf %s \"$API_KEY\"").await.stdout;
+        assert!(old.starts_with("sandling_secret_"), "{old}");
+        assert_eq!(brought(&world, &running, "/stored-anew").await, old);
+        asleep.wake().await.unwrap();
+        assert!(brought(&world, &asleep, "/woken").await.starts_with("sandling_secret_"));
+        assert_eq!(brought(&world, &child, "/stored-anew-in-the-child").await, old);
+        running.hibernate().await.unwrap();
+        drop((engine, child, asleep));
+        let (world, running) = world.restart(running).await;
+        running.wake().await.unwrap();
+        assert_eq!(brought(&world, &running, "/restarted").await, old);
+        assert_eq!(running.network_in_force().revoked, ["API_KEY"]);
+
+        // Given again, it is used again, by who knows its new placeholder.
+        let secrets = Some(vec!["API_KEY".to_owned()]);
+        running.change_network(NetworkChange { secrets, ..NetworkChange::default() }).await.unwrap();
+        assert!(running.network_in_force().revoked.is_empty());
+        assert_eq!(brought(&world, &running, "/given-again").await, "the-third-value");
+        let line = curl("api.example.com", "/by-the-old-one").replace("$API_KEY", &old);
+        shell(&running, &line).await;
+        assert!(!world.requests().iter().any(|head| head.contains("/by-the-old-one") && head.contains("third")));
+        store(&world.engine.engine, "the-fourth-value");
+        assert_eq!(brought(&world, &running, "/replaced-again").await, "the-fourth-value");
+        drop(running);
         world.engine.close().await;
     }
 }

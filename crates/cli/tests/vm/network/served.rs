@@ -195,6 +195,13 @@ isolated! {
         let listed = ok(&home, &["secret", "ls"]).await;
         assert!(listed.contains("API_KEY") && listed.contains("api.example.com") && !listed.contains("hunter2"), "{listed}");
         assert!(refused(&home, &["create", "--secret", "OTHER"]).await.contains("sandling secret set"));
+        // One that stands still cannot be told of it, and is held to the rest.
+        ok(&home, &["pause", &id]).await;
+        let told = refused(&home, &["network", &id, "--allow", "www.example.com", "--secret", "API_KEY"]).await;
+        assert!(told.contains("the change holds") && told.contains("it was not given API_KEY"), "{told}");
+        let shown: Value = serde_json::from_str(&ok(&home, &["network", &id, "--json"]).await).unwrap();
+        assert_eq!((&shown["allow"], &shown["secrets"]), (&serde_json::json!(["www.example.com"]), &serde_json::json!([])), "{shown}");
+        ok(&home, &["resume", &id]).await;
         // Used, it is in no answer, no event and no log.
         let with = ok(&home, &["create", "--allow", "api.example.com", "--secret", "API_KEY", "--ttl", "10m"]).await;
         let line = "curl -s -m 60 -H \"Authorization: Bearer $API_KEY\" https://api.example.com/used";
@@ -207,6 +214,8 @@ isolated! {
         said.push(written);
         assert!(said.iter().all(|text| !text.contains("hunter2")), "{said:?}");
         ok(&home, &["secret", "rm", "API_KEY"]).await;
+        let shown = ok(&home, &["network", &with]).await;
+        assert!(shown.contains("secrets   -\n") && shown.contains("revoked   API_KEY (removed since"), "{shown}");
         assert!(refused(&home, &["secret", "rm", "API_KEY"]).await.contains("not found"));
 
         // What sandboxes have that say nothing: their template's default, then the workspace's.
