@@ -368,6 +368,13 @@ async def the_sandbox_of_a_client_that_vanished_ends() -> None:
         await until_gone(sandbox)
 
 
+async def a_call_may_take_longer_than_a_client_may_be_idle() -> None:
+    async with over_http("--idle", "5s", "--timeout", "60s") as url, session_with_a_sandbox(url) as (transport, _):
+        call = conversation("sleep 12; echo awake")[2] | {"id": 3}
+        answer = await transport.post(url, json=call)
+        assert answer.is_success and "exit code: 0" in answer.text and "awake" in answer.text, answer.text
+
+
 def is_running(process: int) -> bool:
     """Whether any of its threads is: the last one closes its sockets."""
     for thread in Path(f"/proc/{process}/task").glob("*/stat"):
@@ -519,6 +526,7 @@ async def main() -> int:
         sessions_have_sandboxes_of_their_own,
         ending_a_session_ends_its_sandbox,
         the_sandbox_of_a_client_that_vanished_ends,
+        a_call_may_take_longer_than_a_client_may_be_idle,
     ):
         failed += await tried(f"http: {case.__name__}", case())
     return failed
