@@ -9,15 +9,20 @@ import json
 import os
 import re
 import signal
+import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
+import urllib.parse
 import urllib.request
 from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "sdk" / "python" / "tests" / "frameworks"))
@@ -99,6 +104,56 @@ def malformed_calls_are_answered() -> None:
             told = strings(server.asked[1])
             for why in ("not JSON", "there is no tool", "unknown field", "invalid type"):
                 assert why in told, (api, why, told)
+
+
+def what_cannot_be_read_or_written_is_told() -> None:
+    prepare = "truncate -s 20M /tmp/large; mkfifo /tmp/pipe; ln -s /dev/zero /tmp/link; ln -s /nowhere /tmp/dangling"
+    known = {
+        "/dev/zero": "is no file",
+        "/tmp/link": "is no file",
+        "/tmp/pipe": "is no file",
+        "/tmp/large": "has more than",
+        "/tmp/dangling": "not there",
+        "/tmp": "is a directory",
+        "/proc/self/mem": "error:",
+        "/proc/version": "Linux version",
+    }
+    reads = [("read_file", {"path": path}) for path in known]
+    writes = [("write_file", {"path": "/proc/x", "content": "x"})]
+    with model([[("run_command", {"command": prepare})], reads, writes, "Done."]) as server:
+        ran = agent(server, "Read.")
+    assert ran.code == 0 and ran.stdout == "Done.\n", ran
+    _, *told, written = [line["text"] for line in ran.lines if line["type"] == "result"]
+    for path, why, text in zip(known, known.values(), told):
+        assert why in text, (path, text)
+    assert written.startswith("error:"), written
+
+
+def many_calls_at_once_all_have_answers() -> None:
+    for api in ("anthropic", "chat", "responses"):
+        for flags in ([], ["--no-stream"]):
+            with model([[("list_files", {"path": f"/{number}"}) for number in range(70)], "Done."]) as server:
+                ran = agent(server, *flags, "List.", api=api)
+            assert ran.code == 0, (api, flags, ran)
+            items = server.asked[1].get("messages") or server.asked[1]["input"]
+            assert answered(items) == called(items) != set(), (api, flags)
+
+
+def blocks(items: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    inner = [item["content"] for item in items if isinstance(item.get("content"), list)]
+    return items + [block for content in inner for block in content]
+
+
+def called(items: List[Dict[str, Any]]) -> Set[str]:
+    uses = {block["id"] for block in blocks(items) if block.get("type") == "tool_use"}
+    functions = {item["call_id"] for item in items if item.get("type") == "function_call"}
+    return uses | functions | {call["id"] for item in items for call in item.get("tool_calls") or ()}
+
+
+def answered(items: List[Dict[str, Any]]) -> Set[str]:
+    names = ("tool_use_id", "tool_call_id")
+    results = {block[name] for block in blocks(items) for name in names if name in block}
+    return results | {item["call_id"] for item in items if item.get("type") == "function_call_output"}
 
 
 def endless_loops_end() -> None:
@@ -248,9 +303,10 @@ def busy_servers_are_asked_again() -> None:
     with model(lambda body, number: Refusal(401, "who are you")) as server:
         ran = agent(server, "Who am I?")
         assert ran.code == 1 and "who are you" in ran.end()["why"] and len(server.asked) == 1, ran
-    with model(lambda body, number: Refusal(429, "later", (("retry-after", "3600"),))) as server:
-        ran = agent(server, "--max-time", "1m", "Be patient.")
-        assert ran.code == 1 and "time" in ran.end()["why"] and len(server.asked) == 1, ran
+    for later in ("3600", formatdate(time.time() + 3600, usegmt=True)):
+        with model(lambda body, number: Refusal(429, "later", (("retry-after", later),))) as server:
+            ran = agent(server, "--max-time", "1m", "Be patient.")
+            assert ran.code == 1 and "time" in ran.end()["why"] and len(server.asked) == 1, (later, ran)
 
 
 def project(directory: Path) -> None:
@@ -317,6 +373,47 @@ def the_best_of_three_is_taken() -> None:
         assert checks == {1: 1, 2: 0, 3: 1}, checks
 
 
+@contextmanager
+def fewer_forks() -> Iterator[str]:
+    """The address of a way to the server on which a wish for three forks becomes one for two."""
+    there = urllib.parse.urlsplit(os.environ["SANDLING_API"])
+
+    def carry(source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                target.sendall(data.replace(b'"count":3', b'"count":2'))
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    class Way(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection((there.hostname, there.port)) as server:
+                back = threading.Thread(target=carry, args=(server, self.request))
+                back.start()
+                carry(self.request, server)
+                back.join()
+
+    class Ways(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Ways(("127.0.0.1", 0), Way) as ways:
+        threading.Thread(target=ways.serve_forever).start()
+        yield f"http://127.0.0.1:{ways.server_address[1]}"
+        ways.shutdown()
+
+
+def fewer_forks_than_wanted_are_told() -> None:
+    with fewer_forks() as address, mock.patch.dict(os.environ, SANDLING_API=address):
+        with model(lambda body, number: "Done.") as server:
+            ran = agent(server, "--best-of", "3", "--check", "true", "Try.")
+    assert ran.code == 0 and "2 forks were made, not 3" in ran.stderr, ran
+    (forks,) = [line for line in ran.lines if line["type"] == "forks"]
+    assert (forks["wanted"], forks["made"]) == (3, 2), forks
+    told = {re.search(r"attempt (\d of \d)", strings(body))[1] for body in server.asked}
+    assert told == {"1 of 2", "2 of 2"}, told
+
+
 def without_a_key_nothing_begins() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "OPENAI"))}
     ran = subprocess.run([SANDLING, "agent", "x"], env=environment, capture_output=True, text=True, timeout=60)
@@ -327,6 +424,8 @@ CASES = [
     without_a_key_nothing_begins,
     the_three_apis_streamed_and_not,
     malformed_calls_are_answered,
+    what_cannot_be_read_or_written_is_told,
+    many_calls_at_once_all_have_answers,
     endless_loops_end,
     budgets_hold,
     answers_that_break_off_are_charged,
@@ -337,6 +436,7 @@ CASES = [
     busy_servers_are_asked_again,
     a_project_goes_in_and_its_diff_comes_back,
     the_best_of_three_is_taken,
+    fewer_forks_than_wanted_are_told,
 ]
 
 

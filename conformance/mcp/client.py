@@ -13,11 +13,13 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import urllib.request
 from contextlib import asynccontextmanager
-from typing import Any, AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterator
 
 import httpx2
 from mcp import Client, StdioServerParameters
@@ -27,9 +29,9 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 SANDLING, URL, *WANTED = sys.argv[1:]
 
 
-def stdio(*more: str) -> Client:
+def stdio(*more: str, environment: dict[str, str] | None = None) -> Client:
     arguments = ["mcp", "--template", "base", "--timeout", "60s", "--max-output", "2000", *more]
-    return Client(StdioServerParameters(command=SANDLING, args=arguments, env=dict(os.environ)))
+    return Client(StdioServerParameters(command=SANDLING, args=arguments, env=environment or dict(os.environ)))
 
 
 @asynccontextmanager
@@ -215,7 +217,11 @@ async def nonsense_is_answered(client: Client) -> None:
         ("run_code", {"code": 1}, "invalid type"),
         ("read_file", {"path": "/nowhere"}, "error:"),
         ("read_file", {"path": "relative"}, "absolute"),
+        ("read_file", {"path": "/dev/zero"}, "is no file but a device"),
+        ("write_file", {"path": "/proc/x", "content": ""}, "error:"),
         ("fork", {"count": 99}, "at once"),
+        ("keep_fork", {"fork": "fork-99"}, "there are none"),
+        ("fly", {}, "there are run_code, "),
     ]:
         result = await client.call_tool(tool, arguments)
         assert result.is_error and why in result.content[0].text, (tool, arguments, result)
@@ -338,21 +344,165 @@ async def ending_a_session_ends_its_sandbox() -> None:
         assert "exit code: 0" in await said(other, "run_command", command="true"), "the server ended, too"
 
 
-async def the_sandbox_of_a_client_that_vanished_ends() -> None:
-    command = [SANDLING, "mcp", "--http", "127.0.0.1:0", "--template", "base", "--idle", "3s"]
+@asynccontextmanager
+async def over_http(*more: str) -> AsyncIterator[str]:
+    """Another server over HTTP, and where it is."""
+    command = [SANDLING, "mcp", "--http", "127.0.0.1:0", "--template", "base", *more]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         line = ""
         while not (found := re.search(r"http://\S+/mcp", line)):
             line = await asyncio.to_thread(server.stdout.readline)
             assert line, "the server ended before it said where it listens"
-        async with session_with_a_sandbox(found[0]) as (_, sandbox):
-            pass
-        await until_gone(sandbox)
+        yield found[0]
         assert server.poll() is None
     finally:
         server.terminate()
         await asyncio.to_thread(server.wait, 60)
+
+
+async def the_sandbox_of_a_client_that_vanished_ends() -> None:
+    async with over_http("--idle", "3s") as url:
+        async with session_with_a_sandbox(url) as (_, sandbox):
+            pass
+        await until_gone(sandbox)
+
+
+async def a_call_may_take_longer_than_a_client_may_be_idle() -> None:
+    async with over_http("--idle", "5s", "--timeout", "60s") as url, session_with_a_sandbox(url) as (transport, _):
+        call = conversation("sleep 12; echo awake")[2] | {"id": 3}
+        answer = await transport.post(url, json=call)
+        assert answer.is_success and "exit code: 0" in answer.text and "awake" in answer.text, answer.text
+
+
+def is_running(process: int) -> bool:
+    """Whether any of its threads is: the last one closes its sockets."""
+    for thread in Path(f"/proc/{process}/task").glob("*/stat"):
+        try:
+            if thread.read_text().rpartition(")")[2].split()[0] not in "ZX":
+                return True
+        except OSError:
+            pass
+    return False
+
+
+class Home:
+    """A home of its own, and the server of it, which can be killed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self.environment = {**os.environ, "SANDLING_HOME": path}
+        for name in ("SANDLING_API", "SANDLING_TOKEN"):
+            self.environment.pop(name, None)
+
+    def serve(self, listen: str = "127.0.0.1:0") -> str:
+        command = [SANDLING, "serve", "--listen", listen, "--standbys", "0"]
+        log = self.path / "log"
+        with open(log, "w") as output:
+            server = subprocess.Popen(command, env=self.environment, stdout=output, stderr=output)
+        deadline = time.monotonic() + 60
+        # Killed, it leaves a word of where it was.
+        while not (said := re.search(r"listens on http://(\S+)", log.read_text())) or not self.is_served():
+            assert time.monotonic() < deadline and server.poll() is None, log.read_text()
+            time.sleep(0.05)
+        return said[1]
+
+    def is_served(self) -> bool:
+        command = [SANDLING, "ls"]
+        return subprocess.run(command, env=self.environment, capture_output=True, timeout=60).returncode == 0
+
+    def servers(self) -> Iterator[int]:
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                serves = process.joinpath("cmdline").read_bytes().split(b"\0")[1:2] == [b"serve"]
+                if serves and f"SANDLING_HOME={self.path}\0".encode() in process.joinpath("environ").read_bytes():
+                    yield int(process.name)
+            except OSError:
+                pass
+
+    def kill(self, asked: signal.Signals = signal.SIGKILL) -> None:
+        servers = list(self.servers())
+        for server in servers:
+            os.kill(server, asked)
+        deadline = time.monotonic() + 60
+        while any(is_running(server) for server in servers):
+            assert time.monotonic() < deadline, "a server does not end"
+            time.sleep(0.05)
+
+    def run(self, *arguments: str) -> str:
+        ran = subprocess.run([SANDLING, *arguments], env=self.environment, capture_output=True, text=True, timeout=120)
+        assert ran.returncode == 0, ran
+        return ran.stdout
+
+    def sandboxes(self) -> list[str]:
+        return [sandbox["id"] for sandbox in json.loads(self.run("ls", "--json"))]
+
+    def clear(self) -> None:
+        """Nothing runs on, whatever has failed."""
+        if not any(self.servers()):
+            self.serve()
+        self.run("rm", "--all")
+        self.kill(signal.SIGTERM)
+
+
+@asynccontextmanager
+async def home() -> AsyncIterator[Home]:
+    # A short path: there are Unix sockets below it.
+    with tempfile.TemporaryDirectory(prefix="mcp", dir="/tmp") as path:
+        made = Home(path)
+        try:
+            yield made
+        finally:
+            await asyncio.to_thread(made.clear)
+
+
+async def all_is_there(client: Client) -> None:
+    for more, wanted in ({}, "own"), ({"sandbox": "fork-1"}, "fork"):
+        text = await said(client, "read_file", path="/workspace/kept.txt", **more)
+        assert text == wanted, text
+    text = await said(client, "run_code", code="number + 1")
+    assert "result:\n42" in text, text
+
+
+async def sandboxes_outlive_their_server() -> None:
+    """A session goes on when the server is killed and comes back, there or elsewhere, or has to be started."""
+    async with home() as own:
+        address = own.serve()
+        async with stdio(environment=own.environment) as client:
+            await said(client, "write_file", path="/workspace/kept.txt", content="own")
+            await said(client, "run_code", code="number = 41")
+            assert await said(client, "fork") == "forked: fork-1"
+            await said(client, "write_file", path="/workspace/kept.txt", content="fork", sandbox="fork-1")
+            own.kill()
+            assert own.serve(address) == address
+            await all_is_there(client)
+            own.kill()
+            assert own.serve() != address
+            resource = (await client.read_resource("sandbox:///workspace/kept.txt")).contents[0]
+            assert resource.text == "own", resource
+            await all_is_there(client)
+            own.kill()
+            await all_is_there(client)
+            assert any(own.servers()) and len(own.sandboxes()) == 2
+        assert own.sandboxes() == [], "the session has ended"
+
+
+async def a_session_ends_its_sandboxes_without_its_server_too() -> None:
+    async with home() as own:
+        own.serve()
+        command = [SANDLING, "mcp", "--template", "base"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        server = subprocess.Popen(command, env=own.environment, **pipes)
+        for message in conversation("true"):
+            server.stdin.write(json.dumps(message) + "\n")
+            server.stdin.flush()
+        while '"id":2' not in (line := await asyncio.to_thread(server.stdout.readline)):
+            assert line, "it ended before it answered"
+        assert len(own.sandboxes()) == 1
+        own.kill()
+        server.stdin.close()
+        await asyncio.to_thread(server.wait, 120)
+        assert own.sandboxes() == []
 
 
 async def main() -> int:
@@ -365,12 +515,18 @@ async def main() -> int:
                 failed += await tried(f"{name}: {case.__name__}", case(client))
     if not WANTED or "stdio" in WANTED:
         failed += await tried("stdio: every_step_can_be_undone", every_step_can_be_undone())
-        failed += await tried("stdio: signals_leave_nothing", signals_leave_nothing())
+        for case in (
+            signals_leave_nothing,
+            sandboxes_outlive_their_server,
+            a_session_ends_its_sandboxes_without_its_server_too,
+        ):
+            failed += await tried(f"stdio: {case.__name__}", case())
     failed += await tried("http: strangers_are_turned_away", strangers_are_turned_away())
     for case in (
         sessions_have_sandboxes_of_their_own,
         ending_a_session_ends_its_sandbox,
         the_sandbox_of_a_client_that_vanished_ends,
+        a_call_may_take_longer_than_a_client_may_be_idle,
     ):
         failed += await tried(f"http: {case.__name__}", case())
     return failed

@@ -3,11 +3,11 @@
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::join_all;
-use sandling_client::{ClientError, Sandbox, Stream};
+use sandling_client::{ClientError, Forked, Stream};
 use sandling_tools::{Doing, ToolError, Toolbox};
-use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,7 @@ pub struct Race<'a> {
     pub budget: Budget,
     pub transcript: Transcript,
     pub stop: CancellationToken,
-    /// As [`Watch`], with the number of the attempt.
+    /// As [`Watch`], with the number of the attempt; 0 is none of them.
     pub watch: &'a (dyn Fn(usize, Event<'_>) + Send + Sync),
 }
 
@@ -66,36 +66,37 @@ pub struct Winner {
     pub best: usize,
 }
 
-#[derive(Deserialize)]
-struct Forked {
-    children: Vec<Sandbox>,
-}
-
 pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
-    let path = format!("/v1/sandboxes/{}/fork-tree", race.parent.sandbox());
     let ttl = race.budget.wall.as_secs().saturating_add(GRACE_SECONDS);
     let secrets = race.worker.needs_secrets();
     let wish = json!({ "count": race.attempts, "ttl_seconds": ttl, "inherit_secrets": secrets });
-    let forked: Forked = race.parent.client().post(&path, &wish).await?;
-    let attempts = join_all(forked.children.into_iter().enumerate().map(|(index, child)| async move {
+    let Forked { children } = race.parent.client().post(&race.parent.path("fork-tree"), &wish).await?;
+    let count = children.len();
+    if count != race.attempts {
+        race.transcript.write("forks", json!({ "wanted": race.attempts, "made": count }));
+        (race.watch)(0, Event::Forked { wanted: race.attempts, made: count });
+    }
+    let attempts = join_all(children.into_iter().enumerate().map(|(index, child)| async move {
         let toolbox = Arc::new(race.parent.of_fork(child.id).await);
-        race.attempt(index + 1, toolbox).await
+        race.attempt(index + 1, count, toolbox).await
     }))
     .await;
     let best = attempts.iter().enumerate().max_by(|(_, one), (_, other)| one.compare(other)).map(|(index, _)| index);
     let Some(best) = best else { return Err(ClientError::Strange("a fork has no children".to_owned())) };
     for attempt in attempts.iter().enumerate().filter(|(index, _)| *index != best).map(|(_, attempt)| attempt) {
         // One that cannot be ended now ends by itself.
-        let _ = race.parent.client().delete(&format!("/v1/sandboxes/{}", attempt.toolbox.sandbox())).await;
+        let path = format!("/v1/sandboxes/{}", attempt.toolbox.sandbox());
+        let _ = race.parent.client().delete_within(&path, REMOVE_WITHIN).await;
     }
     Ok(Winner { attempts, best })
 }
 
 /// Beyond an attempt's own time: for its check, and for fetching what it did.
 const GRACE_SECONDS: u64 = 900;
+const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 
 impl Race<'_> {
-    async fn attempt(&self, number: usize, toolbox: Arc<Toolbox>) -> Attempt {
+    async fn attempt(&self, number: usize, count: usize, toolbox: Arc<Toolbox>) -> Attempt {
         let watch = |event: Event<'_>| (self.watch)(number, event);
         let watch: Watch<'_> = &watch;
         let job = Job {
@@ -106,9 +107,9 @@ impl Race<'_> {
             stop: self.stop.clone(),
         };
         let task = format!(
-            "{}\n\n(This is attempt {number} of {}, each on its own; take the approach that you think best. Afterwards \
+            "{}\n\n(This is attempt {number} of {count}, each on its own; take the approach that you think best. Afterwards \
              it is judged by: {})",
-            self.task, self.attempts, self.check
+            self.task, self.check
         );
         let outcome = self.worker.run(job, &task).await;
         let (check_exit_code, score) = match self.check(&toolbox).await {

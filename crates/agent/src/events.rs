@@ -11,6 +11,8 @@ use crate::model::Usage;
 /// Something that happened. What it holds comes from strangers.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// There are not as many forks as were asked for.
+    Forked { wanted: usize, made: usize },
     /// A request to the model begins.
     Step { number: u32 },
     /// A piece of what the model says.

@@ -36,6 +36,11 @@ pub struct Sandbox {
 }
 
 #[derive(Debug, Deserialize)]
+pub struct Forked {
+    pub children: Vec<Sandbox>,
+}
+
+#[derive(Debug, Deserialize)]
 pub struct Started {
     pub id: String,
 }

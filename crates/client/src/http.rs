@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request, Response, StatusCode};
@@ -78,6 +78,15 @@ impl Client {
         self.send(Method::DELETE, path, empty()).await
     }
 
+    /// Deletes what need not be there any more, unless that takes too long.
+    pub async fn delete_within(&self, path: &str, within: Duration) -> Result<(), ClientError> {
+        match tokio::time::timeout(within, self.delete(path)).await {
+            Ok(Err(error)) if error.is_missing() => Ok(()),
+            Ok(done) => done,
+            Err(_) => Err(ClientError::Silent { seconds: within.as_secs() }),
+        }
+    }
+
     /// Posts something that has no answer but that it was done.
     pub async fn tell(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
         finish(self.send_json(Method::POST, path, body).await?).await
@@ -98,6 +107,15 @@ impl Client {
     /// An answer that is no JSON.
     pub async fn text(&self, path: &str) -> Result<Bytes, ClientError> {
         collect(self.get_raw(path).await?.into_body()).await
+    }
+
+    /// The same, unless it is longer than `limit`.
+    pub async fn short_text(&self, path: &str, limit: usize) -> Result<Option<Bytes>, ClientError> {
+        match Limited::new(self.get_raw(path).await?.into_body(), limit).collect().await {
+            Ok(whole) => Ok(Some(whole.to_bytes())),
+            Err(error) if error.is::<LengthLimitError>() => Ok(None),
+            Err(error) => Err(ClientError::Broken(error)),
+        }
     }
 
     /// An answer that is read as it comes.

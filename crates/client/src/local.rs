@@ -23,6 +23,8 @@ const START_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 /// How long a server that was started here stays without work.
 const IDLE_EXIT: Duration = Duration::from_secs(600);
+/// A server that somebody restarts is back by then.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
 /// What of a log is shown.
 const SHOWN: usize = 2000;
 
@@ -35,6 +37,25 @@ impl Client {
         let home = Home::from_environment().ok_or(ClientError::NoServer)?;
         start(&home).await?;
         Self::need()
+    }
+
+    /// The same for a server that could not be reached. Its sandboxes go on without it, and only the one that comes after
+    /// it takes them over, so it has some time to come back before another is started.
+    pub async fn find_again() -> Result<Self, ClientError> {
+        let back = async {
+            loop {
+                if let Some(client) = Self::find()?
+                    && client.get_raw("/healthz").await.is_ok()
+                {
+                    return Ok(client);
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        match tokio::time::timeout(BACK_WITHIN, back).await {
+            Ok(found) => found,
+            Err(_) => Self::find_or_start().await,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use sandling_tools::{BadCall, Doing, Observation, ToolError, is_mendable};
 use serde_json::Value;
 
 use crate::progress::{self, LastLine};
-use crate::session::{Found, Server, Session};
+use crate::session::{Found, Session};
 use crate::{past, resources, specs};
 
 const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own, made when a tool first needs it and \
@@ -77,8 +77,14 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let own = self.session.present().await;
-        resources::list(own.as_deref(), &self.session.settings().tools.directory).await
+        let directory = &self.session.settings().tools.directory;
+        let listed = self.with_server(|| async move {
+            match self.session.present().await {
+                Some(own) => resources::list(&own, directory).await,
+                None => Ok(ListResourcesResult::default()),
+            }
+        });
+        listed.await.map_err(|error| resources::failed(&error))
     }
 
     async fn list_resource_templates(
@@ -94,10 +100,14 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let Some(own) = self.session.present().await else {
-            return Err(ErrorData::resource_not_found("the session has no sandbox yet: no tool has needed one", None));
-        };
-        Ok(resources::read(&own, &request.uri).await?.into())
+        let path = resources::path(&request.uri)?;
+        let fetched = self.with_server(|| async {
+            match self.session.present().await {
+                Some(own) => own.fetch(&path).await,
+                None => Ok(Err("the session has no sandbox yet: no tool has needed one".to_owned())),
+            }
+        });
+        Ok(resources::contents(&request.uri, fetched.await)?.into())
     }
 }
 
@@ -112,13 +122,40 @@ impl Handler {
         match name {
             "keep_fork" => return self.session.keep(arguments).await,
             "drop_fork" => return self.session.drop_fork(arguments).await,
-            _ if !specs::tools().iter().any(|tool| tool.name == name) => {
-                return Err(BadCall(format!("there is no tool {name:?}")).into());
-            }
             _ => {}
         }
+        let tools = specs::tools();
+        if !tools.iter().any(|tool| tool.name == name) {
+            let known: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+            return Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into());
+        }
         let sandbox = sandbox_named(&mut arguments)?;
-        let Found { toolbox, note } = self.session.find(sandbox.as_deref()).await?;
+        self.with_server(|| self.call(name, sandbox.as_deref(), arguments.clone(), doing)).await
+    }
+
+    /// Does something with the server; once more if it could not be reached, for then nothing was done, and it may be
+    /// elsewhere by now.
+    async fn with_server<T, F>(&self, work: impl Fn() -> F) -> Result<T, ToolError>
+    where
+        F: Future<Output = Result<T, ToolError>>,
+    {
+        match work().await {
+            Err(ToolError::Client(ClientError::Unreachable { address, .. })) => {
+                self.session.find_server(&address).await?;
+                work().await
+            }
+            done => done,
+        }
+    }
+
+    async fn call(
+        &self,
+        name: &str,
+        sandbox: Option<&str>,
+        arguments: Value,
+        doing: &Doing<'_>,
+    ) -> Result<Observation, ToolError> {
+        let Found { toolbox, note } = self.session.find(sandbox).await?;
         let done = match name {
             "fork" => self.session.fork(&toolbox, arguments).await,
             "checkpoint" => past::checkpoint(&toolbox, arguments).await,
@@ -129,12 +166,8 @@ impl Handler {
             _ => toolbox.call(name, arguments, doing).await,
         };
         let done = mended(done);
-        match &done {
-            Err(ToolError::Gone) => self.session.forget(toolbox.sandbox(), Server::There).await,
-            Err(ToolError::Client(ClientError::Unreachable { .. })) => {
-                self.session.forget(toolbox.sandbox(), Server::Gone).await;
-            }
-            _ => {}
+        if matches!(done, Err(ToolError::Gone)) {
+            self.session.forget(toolbox.sandbox()).await;
         }
         let mut observation = done?;
         if let Some(note) = note {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -26,6 +27,9 @@ pub enum HttpError {
     Broken(#[source] io::Error),
 }
 
+/// What a call may take besides its run: a server is started for it, a machine made, a turn waited for.
+const BEYOND_A_RUN: Duration = Duration::from_secs(600);
+
 /// The sessions that are alive.
 type Sessions = Arc<Mutex<Vec<Weak<Session>>>>;
 
@@ -47,7 +51,7 @@ pub async fn serve_http(
         config = config.disable_allowed_hosts();
     }
     let mut manager = LocalSessionManager::default();
-    manager.session_config.keep_alive = Some(settings.idle);
+    manager.session_config.keep_alive = Some(longest_silence(&settings));
     let made = sessions.clone();
     let (alive, mut ended) = mpsc::channel(1);
     let service = StreamableHttpService::new(
@@ -64,6 +68,12 @@ pub async fn serve_http(
     // Those that ended just now still have their sandboxes to end.
     let _ = tokio::time::timeout(REMOVE_WITHIN, ended.recv()).await;
     served.map_err(HttpError::Broken)
+}
+
+/// When a session counts as left. A call under way is silent for as long as it takes; a sandbox that nobody uses ends
+/// by itself before that.
+fn longest_silence(settings: &SessionSettings) -> Duration {
+    settings.idle.max(settings.tools.timeout.saturating_add(BEYOND_A_RUN))
 }
 
 fn begin(sessions: &Sessions, settings: &SessionSettings, alive: Alive) -> Arc<Session> {

@@ -53,13 +53,13 @@ struct Rewound {
 
 pub async fn checkpoint(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
     let Nothing {} = read_arguments(arguments)?;
-    let made: Made = toolbox.client().post(&path(toolbox, "checkpoints"), &json!({})).await?;
+    let made: Made = toolbox.client().post(&toolbox.path("checkpoints"), &json!({})).await?;
     Ok(Observation::text(format!("checkpoint {}", made.number)))
 }
 
 pub async fn history(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
     let Nothing {} = read_arguments(arguments)?;
-    let timeline: Timeline = toolbox.client().get(&path(toolbox, "timeline")).await?;
+    let timeline: Timeline = toolbox.client().get(&toolbox.path("timeline")).await?;
     if timeline.checkpoints.is_empty() {
         return Ok(Observation::text("(there are no checkpoints)"));
     }
@@ -74,7 +74,7 @@ pub async fn history(toolbox: &Toolbox, arguments: Value) -> Result<Observation,
 
 pub async fn rewind(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
     let RewindWish { to } = read_arguments(arguments)?;
-    let done: Rewound = toolbox.client().post(&path(toolbox, "rewind"), &json!({ "to": to })).await?;
+    let done: Rewound = toolbox.client().post(&toolbox.path("rewind"), &json!({ "to": to })).await?;
     let back = done.was.map(|was| format!("; rewind to {was} takes it back")).unwrap_or_default();
     Ok(Observation::text(format!("the sandbox is as it was at checkpoint {}{back}", done.to)))
 }
@@ -88,13 +88,9 @@ pub async fn diff(toolbox: &Toolbox, arguments: Value) -> Result<Observation, To
         ("path", Some(directory.unwrap_or_else(|| settings.directory.clone()))),
         ("format", Some("patch".to_owned())),
     ]);
-    let patch = toolbox.client().text(&path(toolbox, &format!("diff{asked}"))).await?;
+    let patch = toolbox.client().text(&toolbox.path(&format!("diff{asked}"))).await?;
     if patch.is_empty() {
         return Ok(Observation::text("(nothing changed)"));
     }
     Ok(Observation::text(shorten(&String::from_utf8_lossy(&patch), settings.max_output)))
-}
-
-fn path(toolbox: &Toolbox, below: &str) -> String {
-    format!("/v1/sandboxes/{}/{below}", toolbox.sandbox())
 }

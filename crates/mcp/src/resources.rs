@@ -16,9 +16,8 @@ const DEPTH: u32 = 4;
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#').add(b'"').add(b'<').add(b'>');
 
 /// The files of the working directory.
-pub async fn list(toolbox: Option<&Toolbox>, directory: &str) -> Result<ListResourcesResult, ErrorData> {
-    let Some(toolbox) = toolbox else { return Ok(ListResourcesResult::default()) };
-    let listing = toolbox.list(directory, DEPTH).await.map_err(|error| failed(&error))?;
+pub async fn list(toolbox: &Toolbox, directory: &str) -> Result<ListResourcesResult, ToolError> {
+    let listing = toolbox.list(directory, DEPTH).await?;
     let files = listing.entries.iter().filter(|entry| entry.mode == "f").take(MOST);
     let resource = |entry: &sandling_client::Entry| {
         let name = entry.path.rsplit('/').next().unwrap_or_default();
@@ -33,14 +32,12 @@ pub fn templates() -> ListResourceTemplatesResult {
     ListResourceTemplatesResult::with_all_items(vec![file])
 }
 
-pub async fn read(toolbox: &Toolbox, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let missing = |why: String| ErrorData::resource_not_found(why, None);
-    let path = path(uri).ok_or_else(|| missing(format!("{uri:?} is no sandbox:///absolute/path")))?;
-    let bytes = match toolbox.fetch(&path).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(why)) => return Err(missing(why)),
-        Err(error) => return Err(failed(&error)),
-    };
+/// A file's bytes, or why there are none, as an answer.
+pub fn contents(
+    uri: &str,
+    fetched: Result<Result<Vec<u8>, String>, ToolError>,
+) -> Result<ReadResourceResult, ErrorData> {
+    let bytes = fetched.map_err(|error| failed(&error))?.map_err(|why| ErrorData::resource_not_found(why, None))?;
     let contents = match String::from_utf8(bytes) {
         Ok(text) => ResourceContents::text(text, uri),
         Err(error) => {
@@ -56,12 +53,14 @@ fn uri(path: &str) -> String {
     format!("{SCHEME}{}", utf8_percent_encode(path, ENCODED))
 }
 
-fn path(uri: &str) -> Option<String> {
-    let path = percent_decode_str(uri.strip_prefix(SCHEME)?).decode_utf8().ok()?;
-    path.starts_with('/').then(|| path.into_owned())
+/// The path that an address means.
+pub fn path(uri: &str) -> Result<String, ErrorData> {
+    let path = uri.strip_prefix(SCHEME).and_then(|path| percent_decode_str(path).decode_utf8().ok());
+    let path = path.filter(|path| path.starts_with('/')).map(|path| path.into_owned());
+    path.ok_or_else(|| ErrorData::resource_not_found(format!("{uri:?} is no sandbox:///absolute/path"), None))
 }
 
-fn failed(error: &ToolError) -> ErrorData {
+pub fn failed(error: &ToolError) -> ErrorData {
     match error {
         ToolError::Client(error) if is_mendable(error) => ErrorData::resource_not_found(error.to_string(), None),
         other => ErrorData::internal_error(other.to_string(), None),
@@ -75,10 +74,10 @@ mod tests {
     #[test]
     fn a_path_survives_being_an_address() {
         for name in ["/workspace/a.txt", "/w/a b?c#d%e.txt", "/ü/\"x\""] {
-            assert_eq!(path(&uri(name)).as_deref(), Some(name));
+            assert_eq!(path(&uri(name)).unwrap(), name);
         }
         for bad in ["file:///etc/passwd", "sandbox://host/x", "sandbox://", "x"] {
-            assert_eq!(path(bad), None, "{bad}");
+            assert!(path(bad).is_err(), "{bad}");
         }
     }
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_api::{CheckpointsName, CreatePreview, CreateSandbox};
-use sandling_client::{Client, ClientError, Preview, Sandbox};
+use sandling_client::{Client, ClientError, Forked, Preview, Sandbox};
 use sandling_tools::{BadCall, Observation, Settings, ToolError, Toolbox, read_arguments};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
 
 const MOST_FORKS: usize = 8;
 pub const REMOVE_WITHIN: Duration = Duration::from_secs(30);
@@ -77,11 +78,6 @@ struct PreviewWish {
     ttl_seconds: Option<u64>,
 }
 
-#[derive(Deserialize)]
-struct Forked {
-    children: Vec<Sandbox>,
-}
-
 fn one() -> usize {
     1
 }
@@ -99,12 +95,8 @@ impl Session {
     pub async fn find(&self, name: Option<&str>) -> Result<Found, ToolError> {
         let mut machines = self.machines.lock().await;
         if let Some(name) = name {
-            let Some(toolbox) = machines.forks.get(name) else {
-                let known: Vec<&str> = machines.forks.keys().map(String::as_str).collect();
-                let there = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-                return Err(BadCall(format!("there is no fork {name:?} ({there})")).into());
-            };
-            return Ok(Found { toolbox: toolbox.clone(), note: None });
+            let toolbox = machines.forks.get(name).cloned().ok_or_else(|| machines.unknown(name))?;
+            return Ok(Found { toolbox, note: None });
         }
         if let Some(toolbox) = &machines.own {
             return Ok(Found { toolbox: toolbox.clone(), note: None });
@@ -120,17 +112,24 @@ impl Session {
         self.machines.lock().await.own.clone()
     }
 
+    /// Finds the server again that could not be reached at `address`, and has all sandboxes use it: they outlive it.
+    pub async fn find_server(&self, address: &str) -> Result<(), ToolError> {
+        let mut machines = self.machines.lock().await;
+        // Another call may have found it meanwhile.
+        if machines.client.as_ref().is_none_or(|client| client.server().address == address) {
+            machines.use_client(Arc::new(Client::find_again().await?)).await;
+        }
+        Ok(())
+    }
+
     /// Forgets a sandbox that is no more, so that the next call makes another.
-    pub async fn forget(&self, sandbox: &str, server: Server) {
+    pub async fn forget(&self, sandbox: &str) {
         let mut machines = self.machines.lock().await;
         if machines.own.as_ref().is_some_and(|own| own.sandbox() == sandbox) {
             machines.own = None;
             machines.lost = true;
         }
         machines.forks.retain(|_, fork| fork.sandbox() != sandbox);
-        if matches!(server, Server::Gone) {
-            machines.client = None;
-        }
     }
 
     pub async fn fork(&self, parent: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
@@ -144,8 +143,7 @@ impl Session {
             .into());
         }
         let wish = json!({ "count": count, "idle_seconds": self.settings.idle.as_secs() });
-        let path = format!("/v1/sandboxes/{}/fork-tree", parent.sandbox());
-        let made: Forked = parent.client().post(&path, &wish).await?;
+        let made: Forked = parent.client().post(&parent.path("fork-tree"), &wish).await?;
         let mut names = Vec::new();
         for child in made.children {
             machines.forked += 1;
@@ -163,36 +161,29 @@ impl Session {
         let mut ended: Vec<_> = std::mem::take(&mut machines.forks).into_values().collect();
         ended.extend(machines.own.replace(kept));
         drop(machines);
-        end_all(&ended).await;
-        Ok(Observation::text(format!("{fork} is the session's own sandbox now; {} others were ended", ended.len())))
+        let others = ended.len();
+        end_all(ended).await;
+        Ok(Observation::text(format!("{fork} is the session's own sandbox now; {others} others were ended")))
     }
 
     pub async fn drop_fork(&self, arguments: Value) -> Result<Observation, ToolError> {
         let ForkNamed { fork } = read_arguments(arguments)?;
         let dropped = self.machines.lock().await.take_fork(&fork)?;
-        end_all(&[dropped]).await;
+        end_all(vec![dropped]).await;
         Ok(Observation::text(format!("{fork} was ended")))
     }
 
     pub async fn preview(&self, toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
         let PreviewWish { port, ttl_seconds } = read_arguments(arguments)?;
-        let path = format!("/v1/sandboxes/{}/preview-token", toolbox.sandbox());
         let wish = CreatePreview { port, ttl_seconds, paths: None };
-        let made: Preview = toolbox.client().post(&path, &wish).await?;
+        let made: Preview = toolbox.client().post(&toolbox.path("preview-token"), &wish).await?;
         Ok(Observation::text(made.url))
     }
 
     /// Ends all that there is.
     pub async fn end(&self) {
-        end_all(&self.machines.lock().await.take_all()).await;
+        end_all(self.machines.lock().await.take_all()).await;
     }
-}
-
-/// Whether a server is still there to ask.
-#[derive(Clone, Copy)]
-pub enum Server {
-    There,
-    Gone,
 }
 
 impl Machines {
@@ -209,19 +200,28 @@ impl Machines {
             checkpoints: (settings.checkpoints == Checkpoints::EveryStep).then_some(CheckpointsName::EveryExec),
             ..CreateSandbox::default()
         };
-        let created = client.post::<Sandbox>("/v1/sandboxes", &wish).await;
-        if matches!(created, Err(ClientError::Unreachable { .. })) {
-            self.client = None;
-        }
-        let toolbox = Arc::new(Toolbox::new(client.clone(), created?.id, settings.tools.clone()));
+        let created: Sandbox = client.post("/v1/sandboxes", &wish).await?;
+        let toolbox = Arc::new(Toolbox::new(client, created.id, settings.tools.clone()));
         self.own = Some(toolbox.clone());
-        let directory = json!({ "path": settings.tools.directory });
-        client.tell(&format!("/v1/sandboxes/{}/fs/mkdir", toolbox.sandbox()), &directory).await?;
+        toolbox.make_directory().await?;
         Ok(toolbox)
     }
 
+    async fn use_client(&mut self, client: Arc<Client>) {
+        for toolbox in self.forks.values_mut().chain(&mut self.own) {
+            *toolbox = Arc::new(toolbox.with_client(client.clone()).await);
+        }
+        self.client = Some(client);
+    }
+
     fn take_fork(&mut self, name: &str) -> Result<Arc<Toolbox>, BadCall> {
-        self.forks.remove(name).ok_or_else(|| BadCall(format!("there is no fork {name:?}")))
+        self.forks.remove(name).ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> BadCall {
+        let known: Vec<&str> = self.forks.keys().map(String::as_str).collect();
+        let there = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+        BadCall(format!("there is no fork {name:?} ({there})"))
     }
 
     fn take_all(&mut self) -> Vec<Arc<Toolbox>> {
@@ -232,16 +232,27 @@ impl Machines {
 /// The longest that a session's sandbox lives, however much it is used.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-async fn end_all(toolboxes: &[Arc<Toolbox>]) {
+async fn end_all(toolboxes: Vec<Arc<Toolbox>>) {
+    let mut ending = JoinSet::new();
     for toolbox in toolboxes {
-        let path = format!("/v1/sandboxes/{}", toolbox.sandbox());
-        // One that cannot be ended now ends by itself.
-        match tokio::time::timeout(REMOVE_WITHIN, toolbox.client().delete(&path)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) if error.is_missing() => {}
-            Ok(Err(error)) => tracing::warn!(%error, sandbox = toolbox.sandbox(), "a sandbox could not be ended"),
-            Err(_) => tracing::warn!(sandbox = toolbox.sandbox(), "a sandbox could not be ended in time"),
+        ending.spawn(async move {
+            // One that cannot be ended now ends by itself.
+            if let Err(error) = end(&toolbox).await {
+                tracing::warn!(%error, sandbox = toolbox.sandbox(), "a sandbox could not be ended");
+            }
+        });
+    }
+    ending.join_all().await;
+}
+
+async fn end(toolbox: &Toolbox) -> Result<(), ClientError> {
+    let path = format!("/v1/sandboxes/{}", toolbox.sandbox());
+    match toolbox.client().delete_within(&path, REMOVE_WITHIN).await {
+        // Whoever ends this session does not wait long.
+        Err(ClientError::Unreachable { .. }) => {
+            Client::find_or_start().await?.delete_within(&path, REMOVE_WITHIN).await
         }
+        done => done,
     }
 }
 
@@ -254,7 +265,7 @@ impl Drop for Session {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let alive = self.alive.clone();
             runtime.spawn(async move {
-                end_all(&left).await;
+                end_all(left).await;
                 drop(alive);
             });
         }

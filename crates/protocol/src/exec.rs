@@ -97,6 +97,18 @@ pub enum ExitReason {
     OutputLimit,
 }
 
+impl ExitReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exited => "exited",
+            Self::Signalled => "signalled",
+            Self::Timeout => "timeout",
+            Self::OutOfMemory => "out_of_memory",
+            Self::OutputLimit => "output_limit",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExecInfo {
     pub id: String,

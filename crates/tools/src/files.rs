@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sandling_client::{Listing, query};
+use sandling_client::{Entry, Listing, query};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::spec::read_arguments;
 use crate::toolbox::{ToolError, Toolbox};
 
 /// A file larger than this is not fetched for a model.
-pub const MAX_FILE: u64 = 16 * 1024 * 1024;
+const MAX_FILE: usize = 16 * 1024 * 1024;
 /// A picture larger than this is described instead.
 const MAX_PICTURE: usize = 4_000_000;
 
@@ -33,12 +33,6 @@ struct WriteFile {
 #[serde(deny_unknown_fields)]
 struct ListFiles {
     path: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Stat {
-    size: u64,
-    is_dir: bool,
 }
 
 /// The kind of picture that bytes are, by how they begin.
@@ -72,14 +66,18 @@ impl Toolbox {
     /// A file's bytes, unless a model should not be given them: then why.
     pub async fn fetch(&self, path: &str) -> Result<Result<Vec<u8>, String>, ToolError> {
         let wanted = query(&[("path", Some(path.to_owned()))]);
-        let stat: Stat = self.client.get(&self.path(&format!("fs/stat{wanted}"))).await?;
-        if stat.is_dir {
-            return Ok(Err(format!("{path} is a directory; list_files lists it")));
+        let stat: Entry = self.client.get(&self.path(&format!("fs/stat{wanted}"))).await?;
+        let too_large = || format!("{path} has more than {MAX_FILE} bytes; read a part with run_command");
+        match stat.mode.as_str() {
+            "f" if stat.size > MAX_FILE as u64 => return Ok(Err(too_large())),
+            "f" => {}
+            "d" => return Ok(Err(format!("{path} is a directory; list_files lists it"))),
+            "l" => return Ok(Err(format!("{path} is a link to what is not there"))),
+            _ => return Ok(Err(format!("{path} is no file but a device, a pipe or a socket; use run_command"))),
         }
-        if stat.size > MAX_FILE {
-            return Ok(Err(format!("{path} has {} bytes, which is too much; read a part with run_command", stat.size)));
-        }
-        Ok(Ok(self.client.text(&self.path(&format!("fs{wanted}"))).await?.to_vec()))
+        // What the kernel makes up has no size, and no end maybe.
+        let bytes = self.client.short_text(&self.path(&format!("fs{wanted}")), MAX_FILE).await?;
+        Ok(bytes.map(|bytes| bytes.to_vec()).ok_or_else(too_large))
     }
 
     pub(crate) async fn write_file(&self, arguments: Value) -> Result<Observation, ToolError> {

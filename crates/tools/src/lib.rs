@@ -13,7 +13,7 @@ mod spec;
 mod toolbox;
 
 pub use excerpt::{Excerpt, shorten};
-pub use files::{MAX_FILE, picture};
+pub use files::picture;
 pub use observation::{Image, Observation};
 pub use spec::{BadCall, SPECS, ToolSpec, read_arguments};
 pub use toolbox::{Doing, Settings, ToolError, Toolbox, is_gone, is_mendable};

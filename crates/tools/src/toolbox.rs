@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_client::{Client, ClientError, Stream};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +75,10 @@ pub fn is_gone(error: &ClientError) -> bool {
 /// Whether a model could do better, knowing what was wrong.
 pub fn is_mendable(error: &ClientError) -> bool {
     const ITS_OWN: [u16; 5] = [400, 404, 409, 413, 422];
-    matches!(error, ClientError::Refused { status, .. } if ITS_OWN.contains(&status.as_u16())) && !is_gone(error)
+    const OF_FILES: [&str; 2] = ["permission_denied", "no_space"];
+    matches!(error, ClientError::Refused { status, code, .. }
+        if ITS_OWN.contains(&status.as_u16()) || OF_FILES.contains(&code.as_str()))
+        && !is_gone(error)
 }
 
 impl Toolbox {
@@ -85,9 +88,17 @@ impl Toolbox {
 
     /// The same for a fork, which has the parent's live Python as well.
     pub async fn of_fork(&self, sandbox: String) -> Self {
+        self.with(self.client.clone(), sandbox).await
+    }
+
+    /// The same by way of a server that was found anew.
+    pub async fn with_client(&self, client: Arc<Client>) -> Self {
+        self.with(client, self.sandbox.clone()).await
+    }
+
+    async fn with(&self, client: Arc<Client>, sandbox: String) -> Self {
         let python = self.python.lock().await.clone();
-        let (client, settings) = (self.client.clone(), self.settings.clone());
-        Self { client, sandbox, settings, python: Mutex::new(python), cell: Mutex::default() }
+        Self { python: Mutex::new(python), ..Self::new(client, sandbox, self.settings.clone()) }
     }
 
     pub fn sandbox(&self) -> &str {
@@ -107,9 +118,9 @@ impl Toolbox {
         let done = match name {
             "run_code" => self.run_code(arguments, doing).await,
             "run_command" => self.run_command(arguments, doing).await,
-            "read_file" => self.read_file(arguments).await,
-            "write_file" => self.write_file(arguments).await,
-            "list_files" => self.list_files(arguments).await,
+            "read_file" => self.in_time(self.read_file(arguments), doing).await,
+            "write_file" => self.in_time(self.write_file(arguments), doing).await,
+            "list_files" => self.in_time(self.list_files(arguments), doing).await,
             _ => {
                 let known: Vec<&str> = SPECS.iter().map(|spec| spec.name).collect();
                 Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into())
@@ -122,7 +133,29 @@ impl Toolbox {
         }
     }
 
-    pub(crate) fn path(&self, below: &str) -> String {
+    /// Work that has no deadline of its own, and can be dropped at any time.
+    async fn in_time(
+        &self,
+        work: impl Future<Output = Result<Observation, ToolError>>,
+        doing: &Doing<'_>,
+    ) -> Result<Observation, ToolError> {
+        let timeout = self.settings.timeout;
+        tokio::select! {
+            done = work => done,
+            () = doing.cancelled.cancelled() => Err(ToolError::Cancelled),
+            () = tokio::time::sleep(timeout) => {
+                Ok(Observation::error(format!("this took longer than {} s, its deadline", timeout.as_secs_f64())))
+            }
+        }
+    }
+
+    /// Makes the directory where commands run.
+    pub async fn make_directory(&self) -> Result<(), ClientError> {
+        self.client.tell(&self.path("fs/mkdir"), &json!({ "path": self.settings.directory })).await
+    }
+
+    /// The path of something of the sandbox's, for its client.
+    pub fn path(&self, below: &str) -> String {
         format!("/v1/sandboxes/{}/{below}", self.sandbox)
     }
 

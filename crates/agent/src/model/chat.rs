@@ -57,11 +57,10 @@ pub fn read(mut completion: Value) -> Result<Reply, ModelError> {
     let choice = completion.get_mut("choices").and_then(|choices| choices.get_mut(0)).map(Value::take);
     let choice = choice.ok_or_else(|| ModelError::Strange("it has no choices".to_owned()))?;
     let message = &choice["message"];
-    let calls: Vec<Call> = message["tool_calls"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .take(MOST_CALLS)
+    // What goes back holds no call that is not carried out: each must have its answer.
+    let wanted: Vec<&Value> = message["tool_calls"].as_array().into_iter().flatten().take(MOST_CALLS).collect();
+    let calls: Vec<Call> = wanted
+        .iter()
         .map(|call| {
             let function = &call["function"];
             // Some servers send the arguments as the object that they are.
@@ -72,7 +71,7 @@ pub fn read(mut completion: Value) -> Result<Reply, ModelError> {
         .collect();
     let mut raw = json!({ "role": "assistant", "content": message["content"] });
     if !calls.is_empty() {
-        raw["tool_calls"] = message["tool_calls"].clone();
+        raw["tool_calls"] = json!(wanted);
     }
     Ok(Reply {
         text: text(&message["content"]),
@@ -152,5 +151,14 @@ mod tests {
         let reply = read(json!({ "choices": [{ "message": { "content": null, "tool_calls": calls } }] })).unwrap();
         assert_eq!(reply.calls[0], Call { id: "a".into(), name: "one".into(), arguments: Ok(json!({ "x": 1 })) });
         assert_eq!(reply.calls[1].name, "two");
+    }
+
+    #[test]
+    fn calls_that_are_too_many_do_not_go_back_either() {
+        let call = |id: usize| json!({ "id": id.to_string(), "function": { "name": "run_code", "arguments": "{}" } });
+        let calls: Vec<Value> = (0..=MOST_CALLS).map(call).collect();
+        let reply = read(json!({ "choices": [{ "message": { "tool_calls": calls } }] })).unwrap();
+        assert_eq!(reply.calls.len(), MOST_CALLS);
+        assert_eq!(reply.raw["tool_calls"], json!(calls[..MOST_CALLS]));
     }
 }

@@ -11,6 +11,8 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 use sandling_client::{Event, EventReader};
 use serde_json::Value;
 
@@ -118,7 +120,7 @@ async fn collect(body: Incoming) -> Result<Bytes, ModelError> {
 }
 
 async fn refusal(response: Response<Incoming>) -> ModelError {
-    let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
+    let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers(), Timestamp::now()));
     let bytes = collect(response.into_body()).await.unwrap_or_default();
     let message = match serde_json::from_slice::<Value>(&bytes) {
         Ok(body) => error_message(&body).unwrap_or_else(|| body.to_string()),
@@ -133,9 +135,14 @@ pub fn error_message(body: &Value) -> Option<String> {
     error["message"].as_str().or(error.as_str()).or(body["message"].as_str()).map(str::to_owned)
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: f64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+/// Seconds, or a date; one that has passed says nothing.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let said = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = said.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = DateTimeParser::new().parse_timestamp(said).ok()?;
+    Duration::try_from(date.duration_since(now)).ok()
 }
 
 /// What really went wrong; the errors above it only say where.
@@ -145,4 +152,26 @@ fn root_cause(error: &(dyn Error + 'static)) -> String {
         cause = deeper;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_can_say_in_two_ways_when_to_ask_again() {
+        let now: Timestamp = "2026-02-03T04:05:06Z".parse().unwrap();
+        let said = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, value.parse().unwrap());
+            retry_after(&headers, now)
+        };
+        for (value, seconds) in [("0", 0), (" 12 ", 12), ("Tue, 03 Feb 2026 04:06:06 GMT", 60)] {
+            assert_eq!(said(value), Some(Duration::from_secs(seconds)), "{value}");
+        }
+        assert_eq!(said("1.5"), Some(Duration::from_millis(1500)));
+        for nothing in ["Tue, 03 Feb 2026 04:05:05 GMT", "-1", "soon", "", "NaN", "1e30"] {
+            assert_eq!(said(nothing), None, "{nothing}");
+        }
+    }
 }

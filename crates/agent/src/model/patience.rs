@@ -32,10 +32,28 @@ impl Patience {
             return Err(ModelError::GaveUp { tries: self.tries, last: error.to_string() });
         }
         let after = error.retry_after().unwrap_or(self.wait);
-        if Instant::now() + after >= deadline {
+        if after >= deadline.saturating_duration_since(Instant::now()) {
             return Err(ModelError::OutOfTime);
         }
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
         Ok(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_server_is_waited_for_past_the_deadline() {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let busy = |retry_after| ModelError::Refused { status: 429, message: String::new(), retry_after };
+        let mut patience = Patience::default();
+        assert_eq!(patience.after(busy(None), deadline).unwrap(), FIRST_WAIT);
+        let soon = Duration::from_secs(5);
+        assert_eq!(patience.after(busy(Some(soon)), deadline).unwrap(), soon);
+        for late in [Duration::from_secs(61), Duration::MAX] {
+            assert!(matches!(patience.after(busy(Some(late)), deadline), Err(ModelError::OutOfTime)));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sandling_engine::{Collected, RunSpec};
-use sandling_protocol::{ExecInfo, ExecState, Exit, ExitReason, Language, OnLimit, Program, Stdin};
+use sandling_protocol::{ExecInfo, ExecState, Exit, Language, OnLimit, Program, Stdin};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -150,6 +150,16 @@ impl From<LanguageName> for Language {
     }
 }
 
+impl From<Language> for LanguageName {
+    fn from(language: Language) -> Self {
+        match language {
+            Language::Python => Self::Python,
+            Language::Node => Self::Node,
+            Language::Bash => Self::Bash,
+        }
+    }
+}
+
 pub(crate) fn language_name(language: Language) -> &'static str {
     match language {
         Language::Python => "python",
@@ -202,15 +212,8 @@ pub(crate) struct Ended {
 
 impl From<&Exit> for Ended {
     fn from(exit: &Exit) -> Self {
-        let reason = match exit.reason {
-            ExitReason::Exited => "exited",
-            ExitReason::Signalled => "signalled",
-            ExitReason::Timeout => "timeout",
-            ExitReason::OutOfMemory => "out_of_memory",
-            ExitReason::OutputLimit => "output_limit",
-        };
-        let Exit { code, signal, duration_ms, dropped_bytes, .. } = *exit;
-        Self { exit_code: code, signal, reason, duration_ms, dropped_bytes }
+        let Exit { code, signal, reason, duration_ms, dropped_bytes, .. } = *exit;
+        Self { exit_code: code, signal, reason: reason.as_str(), duration_ms, dropped_bytes }
     }
 }
 

@@ -20,6 +20,7 @@ pub mod network;
 pub mod pause;
 pub mod ports;
 pub mod quota;
+mod remove;
 pub mod resume;
 pub mod rm;
 pub mod run;
@@ -35,3 +36,4 @@ pub mod volume;
 pub mod wake;
 
 use here::{config, open_engine, open_engine_with, server_for};
+use remove::{REMOVE_WITHIN, remove_sandbox};

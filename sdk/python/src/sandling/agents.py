@@ -102,7 +102,7 @@ class AgentEvent:
     """Something that happened while a model worked."""
 
     #: ``start``, ``text`` (a piece of what the model says), ``retry``, ``reply``, ``call``, ``result`` or ``end``; of
-    #: several attempts also ``check`` and ``note``.
+    #: several attempts also ``check`` and ``forks``.
     kind: str
     data: Dict[str, Any]
 

@@ -6,16 +6,16 @@ use std::time::Duration;
 use sandling_agent::{Engine, Worker};
 use sandling_api::{CreateSandbox, NetworkRequest, SetSecret};
 use sandling_tools::{Settings, Toolbox};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::keys;
 use crate::client::{Client, Sandbox};
+use crate::commands::{REMOVE_WITHIN, remove_sandbox};
 use crate::options::Agent;
 use crate::outcome;
 
 /// Beyond the loop's own time: for setup, checks, and bringing back what was done.
 const TTL_SLACK_SECONDS: u64 = 1800;
-const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 
 pub struct Machine {
     client: Arc<Client>,
@@ -58,11 +58,9 @@ impl Machine {
         };
         let made: Sandbox = client.post("/v1/sandboxes", &wish).await?;
         let settings = Settings { timeout: Duration::from_secs(timeout), ..Settings::default() };
-        let directory = json!({ "path": settings.directory });
         let toolbox = Toolbox::new(client.clone(), made.id, settings);
         let machine = Self { toolbox, client, secret: engine.map(|engine| engine.secret().to_owned()) };
-        let path = format!("/v1/sandboxes/{}/fs/mkdir", machine.toolbox.sandbox());
-        if let Err(error) = machine.client.tell(&path, &directory).await {
+        if let Err(error) = machine.toolbox.make_directory().await {
             machine.end().await;
             return Err(error.into());
         }
@@ -77,11 +75,7 @@ impl Machine {
     }
 
     pub async fn remove(client: &Client, sandbox: &str) {
-        if let Some(why) = delete(client, &format!("/v1/sandboxes/{sandbox}")).await {
-            eprintln!(
-                "sandling: sandbox {sandbox} could not be removed, and ends by itself when its time is over: {why}"
-            );
-        }
+        remove_sandbox(client, sandbox).await;
     }
 }
 
@@ -99,17 +93,8 @@ fn secret_path(name: &str) -> String {
 }
 
 async fn forget(client: &Client, secret: &str) {
-    if let Some(why) = delete(client, &secret_path(secret)).await {
+    if let Err(error) = client.delete_within(&secret_path(secret), REMOVE_WITHIN).await {
+        let why = outcome::chain(&error);
         eprintln!("sandling: the key is still stored; `sandling secret rm {secret}` removes it: {why}");
-    }
-}
-
-/// Why something could not be deleted, if it could not.
-async fn delete(client: &Client, path: &str) -> Option<String> {
-    match tokio::time::timeout(REMOVE_WITHIN, client.delete(path)).await {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) if error.is_missing() => None,
-        Ok(Err(error)) => Some(outcome::chain(&error)),
-        Err(_) => Some("the server does not answer".to_owned()),
     }
 }

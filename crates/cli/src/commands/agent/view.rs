@@ -56,6 +56,9 @@ impl View {
             return;
         }
         match event {
+            Event::Forked { wanted, made } => {
+                self.line(None, Style::Bad, &format!("{made} forks were made, not {wanted}"));
+            }
             Event::Step { .. } | Event::Replied { .. } => self.close(),
             Event::Said(text) if attempt.is_none() => self.piece(text),
             Event::Said(_) => {}

@@ -9,7 +9,7 @@ use sandling_api::{NetworkEventView, SandboxView};
 use sandling_engine::{
     CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, Execution, Output, RunError, RunSpec, Sandbox, StreamSender,
 };
-use sandling_protocol::{ExitReason, Part, Program, Stdin};
+use sandling_protocol::{Part, Program, Stdin};
 
 use super::code::{Code, reads_stdin};
 use super::command::Done;
@@ -141,7 +141,7 @@ fn take(report: &mut Report, output: Result<Output, RunError>, options: &Run) ->
             report.print(stream, &bytes, options).context("stdout is closed")?;
         }
         Ok(Output::Exited(exit)) => {
-            report.ended(exit.code, reason(exit.reason));
+            report.ended(exit.code, exit.reason.as_str());
             return Ok(true);
         }
         Ok(Output::Started { .. } | Output::Dropped(_)) => {}
@@ -152,16 +152,6 @@ fn take(report: &mut Report, output: Result<Output, RunError>, options: &Run) ->
         Err(error) => return Err(error.into()),
     }
     Ok(false)
-}
-
-fn reason(reason: ExitReason) -> &'static str {
-    match reason {
-        ExitReason::Exited => "exited",
-        ExitReason::Signalled => "signalled",
-        ExitReason::Timeout => "timeout",
-        ExitReason::OutOfMemory => "out_of_memory",
-        ExitReason::OutputLimit => "output_limit",
-    }
 }
 
 /// Sends our stdin to the code, from a thread that nobody waits for.

@@ -1,10 +1,7 @@
 //! A run on a server: a sandbox is made for it there, and removed whatever comes of it.
 
-use std::time::Duration;
-
 use anyhow::{Context, bail};
-use sandling_api::{CreateSandbox, ExecRequest, LanguageName, SessionStart};
-use sandling_protocol::Language;
+use sandling_api::{CreateSandbox, ExecRequest, SessionStart};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,6 +12,7 @@ use super::refused::refused;
 use super::report::Report;
 use crate::client::{Client, ClientError};
 use crate::commands::decision::Decision;
+use crate::commands::remove_sandbox;
 use crate::follow::{Caught, End, Feed, Followed, OnTerminate, Signals};
 use crate::options::{ModeChoice, Run};
 use crate::outcome;
@@ -28,9 +26,6 @@ struct Decisions {
 struct Learned {
     learned: Option<Vec<String>>,
 }
-
-/// A server that has not removed a sandbox by then will not.
-const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 
 pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<Done> {
     // From the beginning: interrupted while the sandbox is made, we wait for it and remove it.
@@ -51,7 +46,7 @@ pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<
     // All that the server keeps.
     let decisions: Result<Decisions, _> = client.get(&format!("/v1/sandboxes/{id}/network/events?tail=1000")).await;
     report.refused = decisions.map_or_else(|_| Vec::new(), |kept| refused(kept.events));
-    remove(client, &id).await;
+    remove_sandbox(client, &id).await;
     match end? {
         End::Ended(ended) => report.ended(ended.exit_code, &ended.reason),
         End::GuestDied(why) => report.guest_died(&why, options),
@@ -108,7 +103,7 @@ async fn execute(
     let reads_stdin = reads_stdin(options);
     let run = ExecRequest {
         code: Some(code.text.clone()),
-        language: Some(language(code.language)),
+        language: Some(code.language.into()),
         args: Some(options.args.clone()).filter(|args| !args.is_empty()),
         env: Some(options.env.iter().cloned().collect()),
         timeout_seconds: Some(options.timeout as f64),
@@ -119,24 +114,4 @@ async fn execute(
     let feed = if reads_stdin { Feed::Stdin } else { Feed::Nothing };
     let followed = Followed { client, sandbox, feed, on_terminate: OnTerminate::Leave };
     Ok(followed.run(&start, signals, |stream, bytes| report.print(stream, bytes, options)).await?)
-}
-
-/// Removes the sandbox. One that has ended by itself is gone already.
-async fn remove(client: &Client, sandbox: &str) {
-    let path = format!("/v1/sandboxes/{sandbox}");
-    let why = match tokio::time::timeout(REMOVE_WITHIN, client.delete(&path)).await {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) if error.is_missing() => return,
-        Ok(Err(error)) => outcome::chain(&error),
-        Err(_) => "the server does not answer".to_owned(),
-    };
-    eprintln!("sandling: sandbox {sandbox} could not be removed, and ends by itself when its time is over: {why}");
-}
-
-fn language(language: Language) -> LanguageName {
-    match language {
-        Language::Python => LanguageName::Python,
-        Language::Node => LanguageName::Node,
-        Language::Bash => LanguageName::Bash,
-    }
 }

@@ -53,7 +53,7 @@ class AsyncAgent:
     :param transcript: a file that gets a line of JSON for everything that happens.
     :param streamed: whether answers come piece by piece, as with :meth:`stream`; then ``on_event`` is told of each.
     :param on_event: is told ``(kind, data)`` as things happen: ``start``, ``text``, ``retry``, ``reply``, ``call``,
-        ``result``, ``check``, ``note`` and ``end``.
+        ``result``, ``check``, ``forks`` and ``end``.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class AsyncAgent:
         try:
             if len(forks) < trial.attempts:
                 errors.append(f"{trial.attempts} forks were asked for and {len(forks)} made")
-                await self._tell(AgentEvent("note", {"text": errors[0]}))
+                await self._tell(AgentEvent("forks", {"wanted": trial.attempts, "made": len(forks)}))
                 trial = replace(trial, attempts=len(forks))
             for fork in forks:
                 await fork.set_ttl(int(self._budget.seconds + trial.check_seconds) + _TTL_SLACK)
