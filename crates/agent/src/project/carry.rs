@@ -70,8 +70,7 @@ async fn run(toolbox: &Toolbox, command: &str) -> Result<(), ProjectError> {
 }
 
 async fn fetch(toolbox: &Toolbox) -> Result<Vec<u8>, ProjectError> {
-    let path = query(&[("path", Some(ARCHIVE.to_owned()))]);
-    let path = format!("/v1/sandboxes/{}/fs{path}", toolbox.sandbox());
+    let path = toolbox.path(&format!("fs{}", query(&[("path", Some(ARCHIVE.to_owned()))])));
     let response = toolbox.client().get_raw(&path).await.map_err(ToolError::from)?;
     let body = Limited::new(response.into_body(), MAX_ARCHIVE).collect().await;
     let body = body.map_err(|error| ToolError::from(ClientError::broken(error)))?;
