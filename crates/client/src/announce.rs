@@ -1,8 +1,9 @@
 //! Where the server of a home listens, for commands that look for it.
 //!
-//! A server writes its address to the file `server` in its home and keeps that file locked while it takes requests.
-//! The kernel lets the lock go however the server ends, so a file that nobody holds is stale, whatever stands in it:
-//! the port may be somebody else's by now, and must not be sent a token.
+//! A server writes its address to the file `server` in its home and keeps that file locked. While it ends, the file is
+//! empty: it takes no requests any more, and has its sandboxes still. The kernel lets the lock go however the server
+//! ends, so a file that nobody holds is stale, whatever stands in it: the port may be somebody else's by now, and must
+//! not be sent a token.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,6 +17,9 @@ use rustix::io::Errno;
 use sandling_engine::Home;
 
 const FILE: &str = "server";
+/// How long a server may take to end; a little more than its last requests are given.
+const END_WITHIN: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(50);
 /// Somebody who looks holds the lock for a moment, too.
 const TRIES: u32 = 50;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
@@ -24,7 +28,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Announcement {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Announcement {
@@ -39,7 +43,7 @@ impl Announcement {
             if locked.is_ok() && is_at(&file, &path) {
                 file.set_len(0)?;
                 writeln!(file, "http://{}", reachable(listens))?;
-                return Ok(Some(Self { path, _lock: file }));
+                return Ok(Some(Self { path, lock: file }));
             }
             match locked {
                 Ok(()) | Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_TRIES),
@@ -47,6 +51,12 @@ impl Announcement {
             }
         }
         Ok(None)
+    }
+
+    /// Takes the address back, and still holds the place: whoever comes next waits until the sandboxes are free.
+    pub fn close(&self) {
+        // Where that fails, whoever looks is turned away by the server itself.
+        let _ = self.lock.set_len(0);
     }
 }
 
@@ -59,6 +69,21 @@ impl Drop for Announcement {
 
 /// The address of this home's server, if one takes requests now.
 pub fn find(home: &Home) -> io::Result<Option<String>> {
+    Ok(held(home)?.filter(|address| !address.is_empty()))
+}
+
+/// Waits while this home's server ends: it has its sandboxes until then, and who starts before that gets none of them.
+pub async fn until_ended(home: &Home) {
+    let ended = async {
+        while held(home).is_ok_and(|said| said.is_some_and(|address| address.is_empty())) {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let _ = tokio::time::timeout(END_WITHIN, ended).await;
+}
+
+/// What this home's server says, if there is one.
+fn held(home: &Home) -> io::Result<Option<String>> {
     let mut file = match File::open(home.root().join(FILE)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -71,7 +96,7 @@ pub fn find(home: &Home) -> io::Result<Option<String>> {
     }
     let mut address = String::new();
     file.read_to_string(&mut address)?;
-    Ok(Some(address.trim().to_owned()).filter(|address| !address.is_empty()))
+    Ok(Some(address.trim().to_owned()))
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
@@ -108,6 +133,26 @@ mod tests {
         drop(said);
         assert_eq!(find(&home).unwrap(), None);
         assert!(!home.root().join(FILE).exists());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_while_a_server_ends_waits_for_it() {
+        let (_dir, home) = home();
+        until_ended(&home).await;
+        let said = Announcement::make(&home, "127.0.0.1:4242".parse().unwrap()).unwrap().unwrap();
+        until_ended(&home).await;
+        said.close();
+        assert_eq!(find(&home).unwrap(), None);
+        let waited = async {
+            let began = tokio::time::Instant::now();
+            until_ended(&home).await;
+            began.elapsed()
+        };
+        let (waited, ()) = tokio::join!(waited, async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            drop(said);
+        });
+        assert!((5..10).contains(&waited.as_secs()), "{waited:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandling_api::{CheckpointsName, CreatePreview, CreateSandbox};
 use sandling_client::{Client, ClientError, Forked, Preview, Sandbox};
@@ -50,6 +50,8 @@ struct Machines {
     forked: usize,
     /// There was one before, which ended by itself.
     lost: bool,
+    /// When the server was last looked for.
+    sought: Option<Instant>,
 }
 
 /// A sandbox to use, and what its user should know.
@@ -114,11 +116,16 @@ impl Session {
 
     /// Finds the server again that could not be reached at `address`, and has all sandboxes use it: they outlive it.
     pub async fn find_server(&self, address: &str) -> Result<(), ToolError> {
+        let began = Instant::now();
         let mut machines = self.machines.lock().await;
-        // Another call may have found it meanwhile.
-        if machines.client.as_ref().is_none_or(|client| client.server().address == address) {
-            machines.use_client(Arc::new(Client::find_again().await?)).await;
+        // Another call may have found it meanwhile, or found that there is none.
+        let found = machines.client.as_ref().is_some_and(|client| client.server().address != address);
+        if found || machines.sought.is_some_and(|sought| sought > began) {
+            return Ok(());
         }
+        let again = Client::find_again().await;
+        machines.sought = Some(Instant::now());
+        machines.use_client(Arc::new(again?)).await;
         Ok(())
     }
 
@@ -248,10 +255,7 @@ async fn end_all(toolboxes: Vec<Arc<Toolbox>>) {
 async fn end(toolbox: &Toolbox) -> Result<(), ClientError> {
     let path = format!("/v1/sandboxes/{}", toolbox.sandbox());
     match toolbox.client().delete_within(&path, REMOVE_WITHIN).await {
-        // Whoever ends this session does not wait long.
-        Err(ClientError::Unreachable { .. }) => {
-            Client::find_or_start().await?.delete_within(&path, REMOVE_WITHIN).await
-        }
+        Err(ClientError::Unreachable { .. }) => Client::find_again().await?.delete_within(&path, REMOVE_WITHIN).await,
         done => done,
     }
 }

@@ -14,7 +14,7 @@ use crate::policy::{Entry, Target};
 const SHORTEST_PLACEHOLDER: usize = 16;
 
 /// A value of so many characters does not appear by chance.
-const UNMISTAKABLE: usize = 8;
+pub(crate) const UNMISTAKABLE: usize = 8;
 
 /// One secret of one sandbox.
 #[derive(Clone, PartialEq, Eq)]

@@ -7,6 +7,8 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -123,6 +125,39 @@ def test_a_server_that_was_replaced_is_found_where_it_is_now(home: Path, colour:
     assert servers[1].asked[0].body in ({"cmd": "true"}, b"abc")
 
 
+def test_a_server_that_somebody_restarts_is_waited_for(
+    home: Path, colour: Colour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = home / "sandling"
+    program.write_text(f"#!/bin/sh\ntouch {home}/started\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("SANDLING_BINARY", str(program))
+    before, after = answering(), answering()
+
+    def restart() -> None:
+        # It ends, is gone, and comes back.
+        with announced(home, ""):
+            time.sleep(0.3)
+        time.sleep(0.3)
+        with announced(home, after.url):
+            asked.wait(60)
+
+    async def work() -> None:
+        box = colour.Sandbox._of(colour.Client(), BOX)
+        with announced(home, before.url):
+            await settle(box.exec("true"))
+        before.close()
+        restarting.start()
+        await settle(box.exec("true"))
+
+    restarting, asked = threading.Thread(target=restart), threading.Event()
+    colour.run(work)
+    asked.set()
+    restarting.join()
+    after.close()
+    assert len(after.asked) == 1 and not (home / "started").exists()
+
+
 def test_a_server_that_somebody_named_is_not_looked_for_elsewhere(home: Path, colour: Colour) -> None:
     gone, other = answering(), answering()
 
@@ -143,7 +178,7 @@ def test_a_server_that_somebody_announced_is_used(home: Path) -> None:
     with announced(home, "http://127.0.0.1:4242"):
         assert local.ensure() == ("http://127.0.0.1:4242", "sdl_secret")
     # Nobody holds it any more, so nobody listens there.
-    assert local._announced(home) is None
+    assert local._said(home) is None
 
 
 def test_a_server_that_cannot_start_says_why(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ export class Client {
 
   constructor(options: ClientOptions = {}, transport?: Transport) {
     this.#options = options;
-    const resolve = async () => configured(options.apiUrl, options.apiKey) ?? (await ensureLocalServer());
+    const resolve = async (gone?: string) =>
+      configured(options.apiUrl, options.apiKey) ?? (await ensureLocalServer(gone));
     this.transport = transport ?? new Transport(resolve, options.timeoutMs ?? 60_000);
     this.sandboxes = new Sandboxes(this);
     this.snapshots = new Snapshots(this.transport);

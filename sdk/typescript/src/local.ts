@@ -1,10 +1,11 @@
 /**
  * A server of this user's own, shared by all of their processes.
  *
- * A server that somebody started says in the file `server` of its home where it listens, and holds that file's lock while
- * it does. If there is none, the first who needs one starts it, detached; the others find it. `local-server.lock` is held
- * while one looks or starts, and `local-server.json` says which process was started. The Python SDK does the same with the
- * same files. The server stays until `stopLocalServer`, or until the machine is shut down.
+ * A server that somebody started says in the file `server` of its home where it listens, and holds that file's lock
+ * until it has ended; while it ends, the file is empty. If there is none, the first who needs one starts it, detached;
+ * the others find it. `local-server.lock` is held while one looks or starts, and `local-server.json` says which process
+ * was started. The Python SDK does the same with the same files. The server stays until `stopLocalServer`, or until the
+ * machine is shut down.
  */
 
 import { spawn } from "node:child_process";
@@ -19,6 +20,8 @@ import { ConfigError } from "./errors.js";
 
 const START_WITHIN_MS = 120_000;
 const STOP_WITHIN_MS = 60_000;
+/** A server that somebody restarts is back by then. */
+const BACK_WITHIN_MS = 5_000;
 const POLL_MS = 50;
 
 interface State {
@@ -28,12 +31,21 @@ interface State {
   born: string;
 }
 
-/** The local server, started if there is none. */
-export async function ensureLocalServer(): Promise<Endpoint> {
+/**
+ * The local server, started if there is none; with `gone`, now that nobody listens there any more.
+ *
+ * A server that ends has its sandboxes until it has ended, and whoever ran it may run it again: another that comes in
+ * between would have none, or keep them from it.
+ */
+export async function ensureLocalServer(gone?: string): Promise<Endpoint> {
   const directory = home();
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const url = await locked(directory, async () => {
-    return (await announced(directory)) ?? running(directory)?.url ?? (await start(directory));
+    if (gone !== undefined && written(directory)?.url !== gone) {
+      await until(async () => Boolean(await said(directory)), BACK_WITHIN_MS);
+    }
+    await until(async () => (await said(directory)) !== "", STOP_WITHIN_MS);
+    return (await said(directory)) || running(directory)?.url || (await start(directory));
   });
   const token = homeToken();
   if (!token) throw new ConfigError(`the local server left no token in ${directory}`);
@@ -82,8 +94,13 @@ async function locked<T>(directory: string, work: () => Promise<T>): Promise<T> 
   }
 }
 
-/** Where a server listens that takes requests now. */
-async function announced(directory: string): Promise<string | undefined> {
+async function until(done: () => Promise<boolean>, milliseconds: number): Promise<void> {
+  const deadline = Date.now() + milliseconds;
+  while (!(await done()) && Date.now() < deadline) await sleep(POLL_MS);
+}
+
+/** Where a server listens; empty while it ends, and nothing if there is none. */
+async function said(directory: string): Promise<string | undefined> {
   const path = join(directory, "server");
   let address: string;
   try {
@@ -95,13 +112,17 @@ async function announced(directory: string): Promise<string | undefined> {
     number | null,
   ];
   // Nobody holds it: its server is dead, and the port may be somebody else's by now.
-  return code === 1 && address ? address : undefined;
+  return code === 1 ? address : undefined;
 }
 
 function running(directory: string): State | undefined {
+  const state = written(directory);
+  return state && isAlive(state) ? state : undefined;
+}
+
+function written(directory: string): State | undefined {
   try {
-    const state = JSON.parse(readFileSync(join(directory, "local-server.json"), "utf8")) as State;
-    return isAlive(state) ? state : undefined;
+    return JSON.parse(readFileSync(join(directory, "local-server.json"), "utf8")) as State;
   } catch {
     return undefined;
   }

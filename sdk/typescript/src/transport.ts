@@ -39,28 +39,37 @@ export interface RequestOptions {
   onHead?: (headers: http.IncomingHttpHeaders) => void;
 }
 
-/** Sends requests. `resolve` says where to; it is asked when the first request is made, and when nobody listens there. */
+/**
+ * Sends requests. `resolve` says where to; it is asked when the first request is made, and when nobody listens there
+ * any more.
+ */
 export class Transport {
-  readonly #resolve: () => Promise<Endpoint>;
+  readonly #resolve: (gone?: string) => Promise<Endpoint>;
   readonly #timeoutMs: number;
   #endpoint: Promise<Endpoint> | undefined;
   #agent: http.Agent | undefined;
 
-  constructor(resolve: () => Promise<Endpoint>, timeoutMs: number) {
+  constructor(resolve: (gone?: string) => Promise<Endpoint>, timeoutMs: number) {
     this.#resolve = resolve;
     this.#timeoutMs = timeoutMs;
   }
 
   /** Where the server is. */
   endpoint(): Promise<Endpoint> {
-    this.#endpoint ??= this.#resolve().catch((error: unknown) => {
-      this.#endpoint = undefined;
-      throw error;
-    });
+    this.#endpoint ??= this.#find();
     return this.#endpoint;
   }
 
-  /** Does `work` where the server is; again if nobody listens there any more, and the server is elsewhere by now. */
+  async #find(gone?: string): Promise<Endpoint> {
+    try {
+      return await this.#resolve(gone);
+    } catch (error) {
+      this.#endpoint = undefined;
+      throw error;
+    }
+  }
+
+  /** Does `work` where the server is; again if nobody listens there any more: it may be elsewhere by now, or be back. */
   async reach<T>(work: (endpoint: Endpoint) => Promise<T>): Promise<T> {
     const known = this.endpoint();
     const endpoint = await known;
@@ -68,10 +77,8 @@ export class Transport {
       return await work(endpoint);
     } catch (error) {
       if (!isRefused(error)) throw error;
-      if (this.#endpoint === known) this.#endpoint = undefined;
-      const found = await this.endpoint();
-      if (found.url === endpoint.url) throw error;
-      return work(found);
+      if (this.#endpoint === known) this.#endpoint = this.#find(endpoint.url);
+      return work(await this.endpoint());
     }
   }
 

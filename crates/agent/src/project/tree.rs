@@ -67,7 +67,7 @@ impl ProjectTree {
             let path = entry.path();
             // Before it is read: it may be larger than what fits anywhere.
             size += entry.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.len() } else { 0 });
-            room_for(&tree, size)?;
+            fits(size)?;
             let node = Node::at(path).map_err(|error| match error.kind() {
                 io::ErrorKind::InvalidData => ProjectError::NotText(path.to_owned()),
                 _ => ProjectError::Read { path: path.to_owned(), source: error.into() },
@@ -77,7 +77,7 @@ impl ProjectTree {
             let Some(name) = plain(path.strip_prefix(root).unwrap_or(path)) else {
                 return Err(ProjectError::NotText(path.to_owned()));
             };
-            tree.0.insert(name, node);
+            tree.add(name, node)?;
         }
         Ok(tree)
     }
@@ -114,7 +114,7 @@ impl ProjectTree {
             let node = match entry.header().entry_type() {
                 tar::EntryType::Regular | tar::EntryType::Continuous => {
                     size += entry.size();
-                    room_for(&tree, size)?;
+                    fits(size)?;
                     let executable = entry.header().mode().unwrap_or_default() & 0o100 != 0;
                     let mut bytes = Vec::new();
                     entry.read_to_end(&mut bytes).map_err(ProjectError::Unpacking)?;
@@ -134,10 +134,18 @@ impl ProjectTree {
                 }
                 _ => continue,
             };
-            room_for(&tree, size)?;
-            tree.0.insert(name, node);
+            fits(size)?;
+            tree.add(name, node)?;
         }
         Ok(tree)
+    }
+
+    fn add(&mut self, name: String, node: Node) -> Result<(), ProjectError> {
+        if self.0.len() >= MAX_FILES {
+            return Err(ProjectError::TooMany { most: MAX_FILES });
+        }
+        self.0.insert(name, node);
+        Ok(())
     }
 
     /// Whether anything in it has this in its path.
@@ -146,15 +154,9 @@ impl ProjectTree {
     }
 }
 
-/// Whether there may be one more, of `size` bytes in all.
-fn room_for(tree: &ProjectTree, size: u64) -> Result<(), ProjectError> {
-    if size > MAX_BYTES {
-        return Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 });
-    }
-    if tree.0.len() >= MAX_FILES {
-        return Err(ProjectError::TooMany { most: MAX_FILES });
-    }
-    Ok(())
+/// Whether so many bytes may be in it.
+fn fits(size: u64) -> Result<(), ProjectError> {
+    if size > MAX_BYTES { Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 }) } else { Ok(()) }
 }
 
 /// Whether a name is Git's own, also where case does not count.

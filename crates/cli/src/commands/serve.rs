@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config;
-use crate::client::announce::Announcement;
+use crate::client::announce::{self, Announcement};
 use crate::options::{Common, Serve};
 
 pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
@@ -28,6 +28,7 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
         ..config(common)?
     };
     let home = config.home.clone();
+    announce::until_ended(&home).await;
     let engine = Engine::open(config).await?;
     let access = Access::open(&home, AccessSettings::from_environment())?;
     let app = App::new(engine.clone(), access).context("what the server remembers cannot be opened")?;
@@ -42,17 +43,19 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
     }
     let terminated = terminated()?;
     let idle = idle(app.clone(), options.idle_exit.map(Duration::from_secs));
+    let ending = &announced;
     let shutdown = async move {
         tokio::select! {
             () = terminated => {}
             () = idle => {}
         }
         // Before the drain: what comes now would only be turned away.
-        drop(announced);
+        ending.iter().for_each(|announced| announced.close());
     };
     sandling_api::serve(listener, app, ServerLimits::default(), shutdown).await;
     // Sandboxes go on by themselves; the next start takes them over.
     engine.detach().await;
+    drop(announced);
     Ok(ExitCode::SUCCESS)
 }
 

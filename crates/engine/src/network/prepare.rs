@@ -69,14 +69,19 @@ impl Engine {
     }
 
     /// What a sandbox with these settings is to have that it has not, of the secrets that are wanted for it. One that it
-    /// had by the same name, and that was removed, is none that it has.
+    /// had by the same name, and that was removed, is none that it has; if there is no other of that name, it stays so.
     pub(crate) fn grant(
         &self,
         workspace: &str,
         settings: &NetworkSettings,
         wanted: &Option<Vec<String>>,
     ) -> Result<Granted, NetworkError> {
-        let mut secrets = self.attach_secrets(workspace, wanted.as_deref().unwrap_or_default())?;
+        let stored = if wanted.is_some() { self.store.secrets(workspace)? } else { Vec::new() };
+        let is_revoked = |name: &String| {
+            settings.secrets.iter().any(|had| had.name == *name) && !stored.iter().any(|row| row.name == *name)
+        };
+        let wanted: Vec<String> = wanted.iter().flatten().filter(|name| !is_revoked(name)).cloned().collect();
+        let mut secrets = self.attach_secrets(workspace, &wanted)?;
         let has =
             |new: &AttachedSecret| settings.secrets.iter().any(|had| (&had.name, &had.id) == (&new.name, &new.id));
         secrets.retain(|new| !has(new));

@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use memchr::memmem;
 
 use super::spelling::Spelling;
+use crate::secret::UNMISTAKABLE;
 
 /// What stands for a byte of a secret.
 const BLOT: u8 = b'*';
@@ -58,13 +59,18 @@ impl Scrubber {
 
     /// Blots the values of headers, and leaves out those whose names are no names.
     pub fn headers(&self, headers: &mut HeaderMap) {
-        let lower: Vec<Spelling> = self.spellings.iter().map(|known| known.to_ascii_lowercase().into()).collect();
+        // A short one may be part of any name.
+        let long = self.spellings.iter().filter(|known| known.len() >= UNMISTAKABLE);
+        let lower: Vec<Spelling> = long.map(|known| known.to_ascii_lowercase().into()).collect();
         let repeats = |name: &&HeaderName| lower.iter().any(|known| memmem::find(name.as_ref(), known).is_some());
         let names: Vec<HeaderName> = headers.keys().filter(repeats).cloned().collect();
         for name in names {
             headers.remove(name);
         }
-        for value in headers.values_mut() {
+        for (name, value) in headers.iter_mut() {
+            if name == CONTENT_LENGTH {
+                continue;
+            }
             let bytes = self.whole(value.as_bytes());
             if bytes != value.as_bytes() {
                 *value = HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static(""));
@@ -205,9 +211,11 @@ mod tests {
         headers.insert("x-echo", HeaderValue::from_static("Bearer hunter2!"));
         scrubber(&["hunter2"]).headers(&mut headers);
         assert_eq!(headers["x-echo"], "Bearer *******!");
-        headers.insert("x-hunter2", HeaderValue::from_static(""));
-        scrubber(&["Hunter2"]).headers(&mut headers);
-        assert_eq!(headers.len(), 1);
+        headers.insert("x-hunter-2", HeaderValue::from_static(""));
+        headers.insert("content-length", HeaderValue::from_static("12"));
+        scrubber(&["Hunter-2", "content", "12"]).headers(&mut headers);
+        assert_eq!(headers.len(), 2);
+        assert_eq!(headers["content-length"], "12");
     }
 
     #[test]

@@ -55,6 +55,9 @@ pub(crate) fn hang_up(shared: &Shared) {
 
 fn find_place(shared: &Arc<Shared>, port: u16) -> Option<(Place, Arc<Connection>)> {
     for _ in OWN_PORTS {
+        if shared.table.is_closed() {
+            return None;
+        }
         let flow = Flow::next_own(shared.ends.gateway_address, port);
         let connection = Arc::new(Connection::dialling(shared, port, flow.port)?);
         if let Some(place) = shared.table.insert(flow, Slot::Open(connection.clone())) {

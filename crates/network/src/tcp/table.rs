@@ -141,6 +141,11 @@ impl Table {
         self.reset();
     }
 
+    /// Whether none may begin any more.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Resets those that the gateway opened from one of these ports of its own.
     pub fn reset_dialled(&self, gateway: Ipv4Addr, ports: &Range<u16>) {
         self.reset_those(|flow| flow.address == gateway && ports.contains(&flow.port));

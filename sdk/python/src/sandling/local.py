@@ -1,10 +1,10 @@
 """A server of this user's own, shared by all of their processes.
 
 A server that somebody started says in the file ``server`` of its home where it listens, and holds that file's lock
-while it does. If there is none, the first who needs one starts it, detached; the others find it. ``local-server.lock``
-is held while one looks or starts, and ``local-server.json`` says which process was started. The TypeScript SDK does the
-same with the same files. A server that was started so stays until :func:`stop`, or until the machine is shut down; its
-sandboxes end by their own time to live.
+until it has ended; while it ends, the file is empty. If there is none, the first who needs one starts it, detached;
+the others find it. ``local-server.lock`` is held while one looks or starts, and ``local-server.json`` says which
+process was started. The TypeScript SDK does the same with the same files. A server that was started so stays until
+:func:`stop`, or until the machine is shut down; its sandboxes end by their own time to live.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from . import config
 from .config import Endpoint
@@ -28,17 +28,26 @@ from .errors import ConfigError
 
 START_WITHIN = 120.0
 STOP_WITHIN = 60.0
+#: A server that somebody restarts is back by then.
+BACK_WITHIN = 5.0
 _POLL = 0.05
 #: Servers that this process started. Kept, because a :class:`subprocess.Popen` that is dropped warns.
 _started: List[subprocess.Popen[bytes]] = []
 
 
-def ensure() -> Endpoint:
-    """The local server, started if there is none."""
+def ensure(gone: Optional[str] = None) -> Endpoint:
+    """The local server, started if there is none; with ``gone``, now that nobody listens there any more.
+
+    A server that ends has its sandboxes until it has ended, and whoever ran it may run it again: another that comes in
+    between would have none, or keep them from it.
+    """
     home = config.home()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(home):
-        url = _announced(home) or _started_before(home) or _start(home)
+        if gone is not None and (_read(home) or {}).get("url") != gone:
+            _wait(lambda: _said(home), BACK_WITHIN)
+        _wait(lambda: _said(home) != "", STOP_WITHIN)
+        url = _said(home) or _started_before(home) or _start(home)
     token = config.home_token()
     if token is None:
         raise ConfigError(f"the local server left no token in {home}")
@@ -73,14 +82,20 @@ def _locked(home: Path) -> Iterator[None]:
         yield
 
 
-def _announced(home: Path) -> Optional[str]:
-    """Where a server listens that takes requests now."""
+def _wait(done: Callable[[], Any], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not done() and time.monotonic() < until:
+        time.sleep(_POLL)
+
+
+def _said(home: Path) -> Optional[str]:
+    """Where a server listens; empty while it ends, and nothing if there is none."""
     try:
         with open(home / "server") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return file.read().strip() or None
+                return file.read().strip()
     except FileNotFoundError:
         pass
     # Nobody holds it: its server is dead, and the port may be somebody else's by now.

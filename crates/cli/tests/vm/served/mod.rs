@@ -6,6 +6,7 @@ mod cut_off;
 mod exec;
 mod idle;
 mod past;
+mod restart;
 mod run;
 mod sandboxes;
 mod server;

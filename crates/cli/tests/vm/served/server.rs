@@ -51,6 +51,17 @@ impl Server {
         self.child = Mutex::new(serve(&self.home, &["--standbys", "0"]));
     }
 
+    /// Another one in its place while it ends; answers how it did.
+    pub fn replace(&mut self) -> ExitStatus {
+        signal(self.child.lock().unwrap().id(), libc::SIGTERM);
+        while !self.address().is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let next = serve(&self.home, &["--standbys", "0"]);
+        let mut old = std::mem::replace(&mut self.child, Mutex::new(next)).into_inner().unwrap();
+        old.wait().unwrap()
+    }
+
     pub fn address(&self) -> String {
         std::fs::read_to_string(self.home.path().join("server")).unwrap().trim().to_owned()
     }
@@ -77,15 +88,18 @@ impl Server {
 
     /// What the API answers to one request.
     pub fn call(&self, method: &str, path: &str, body: &str) -> Value {
+        answer(self.ask(method, path, body))
+    }
+
+    /// Sends the API a request.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let token = std::fs::read_to_string(self.home.path().join("token")).unwrap();
         let mut stream = TcpStream::connect(self.address().strip_prefix("http://").unwrap()).unwrap();
         let (token, length) = (token.trim(), body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}");
         let body = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
         write!(stream, "{head}\r\n{body}").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+        stream
     }
 
     #[track_caller]
@@ -169,6 +183,13 @@ fn command(home: &TempDir, arguments: &[&str]) -> Command {
     command.env_remove("SANDLING_API").env_remove("SANDLING_TOKEN");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// What the API answers.
+pub fn answer(mut stream: TcpStream) -> Value {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 pub fn signal(pid: u32, number: i32) {

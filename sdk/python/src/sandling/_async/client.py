@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import uuid
 from typing import Any, Callable, Dict, List, Optional
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from .. import config, retry
 from ..errors import ConnectionError, CreateCancelled, SandlingError
@@ -42,8 +43,8 @@ class AsyncClient:
         self._transport = AsyncTransport(lambda: config.configured(api_url, api_key), timeout)
         self._budget = max_create_retry_seconds
         self._on_retry = on_create_retry
-        #: Held by whoever changes what it has read before, so that two at once both hold.
-        self._changing = Lock()
+        self._changes: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self._changes_lock = threading.Lock()
         self.sandboxes = AsyncSandboxes(self)
         self.snapshots = AsyncSnapshots(self)
         self.volumes = AsyncVolumes(self)
@@ -51,6 +52,14 @@ class AsyncClient:
         self.tokens = AsyncTokens(self)
         self.secrets = AsyncSecrets(self)
         self.network = AsyncNetworkDefaults(self)
+
+    def _changing(self, sandbox: str) -> Any:
+        """Held by whoever changes what it has read of a sandbox before, so that two at once both hold."""
+        with self._changes_lock:
+            lock = self._changes.get(sandbox)
+            if lock is None:
+                lock = self._changes[sandbox] = Lock()
+            return lock
 
     async def me(self) -> Dict[str, Any]:
         """Whom the token stands for."""

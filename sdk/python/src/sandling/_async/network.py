@@ -33,7 +33,7 @@ class AsyncSandboxNetwork:
 
     async def allow(self, *entries: str) -> Network:
         """Lets it reach these, too: names, ``*.name``, addresses, networks or presets such as ``pypi``."""
-        async with self._sandbox.client._changing:
+        async with self._sandbox.client._changing(self._sandbox.id):
             policy = await self.get()
             mode = "allow" if policy.mode == "deny" else policy.mode
             wanted = [*policy.allow, *(entry for entry in entries if entry not in policy.allow)]

@@ -81,13 +81,13 @@ class AsyncSandboxSecrets:
 
     async def grant(self, *names: str) -> List[GrantedSecret]:
         """Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does."""
-        async with self._sandbox.client._changing:
+        async with self._sandbox.client._changing(self._sandbox.id):
             had = [secret.name for secret in await self.list()]
             return await self._change([*had, *(name for name in names if name not in had)])
 
     async def revoke(self, *names: str) -> List[GrantedSecret]:
         """Takes these away, at once."""
-        async with self._sandbox.client._changing:
+        async with self._sandbox.client._changing(self._sandbox.id):
             return await self._change([secret.name for secret in await self.list() if secret.name not in names])
 
     async def _change(self, names: Sequence[str]) -> List[GrantedSecret]:

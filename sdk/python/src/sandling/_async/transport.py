@@ -180,7 +180,7 @@ class AsyncTransport:
 
     async def _find(self, gone: Optional[_Server] = None) -> _Server:
         """Where the server is; with ``gone``, now that it is not there any more."""
-        found = await in_thread(self._resolve)
+        found = await in_thread(lambda: self._resolve(gone))
         with self._lock:
             if self._server is None or self._server is gone:
                 # The same pool takes connections to elsewhere. What still runs on the old ones goes on.
@@ -189,9 +189,9 @@ class AsyncTransport:
                 self._server = found
             return self._server
 
-    def _resolve(self) -> _Server:
+    def _resolve(self, gone: Optional[_Server]) -> _Server:
         named = self._named()
-        return _Server(named or local.ensure(), is_local=named is None)
+        return _Server(named or local.ensure(None if gone is None else gone.endpoint.url), is_local=named is None)
 
     def _connections(self, server: _Server) -> Pool:
         with self._lock:

@@ -34,7 +34,7 @@ class SandboxNetwork:
 
     def allow(self, *entries: str) -> Network:
         """Lets it reach these, too: names, ``*.name``, addresses, networks or presets such as ``pypi``."""
-        with self._sandbox.client._changing:
+        with self._sandbox.client._changing(self._sandbox.id):
             policy = self.get()
             mode = "allow" if policy.mode == "deny" else policy.mode
             wanted = [*policy.allow, *(entry for entry in entries if entry not in policy.allow)]

@@ -80,13 +80,13 @@ class SandboxSecrets:
 
     def grant(self, *names: str) -> List[GrantedSecret]:
         """Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does."""
-        with self._sandbox.client._changing:
+        with self._sandbox.client._changing(self._sandbox.id):
             had = [secret.name for secret in self.list()]
             return self._change([*had, *(name for name in names if name not in had)])
 
     def revoke(self, *names: str) -> List[GrantedSecret]:
         """Takes these away, at once."""
-        with self._sandbox.client._changing:
+        with self._sandbox.client._changing(self._sandbox.id):
             return self._change([secret.name for secret in self.list() if secret.name not in names])
 
     def _change(self, names: Sequence[str]) -> List[GrantedSecret]:
