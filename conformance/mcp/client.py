@@ -13,15 +13,14 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 import urllib.request
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any, AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, AsyncIterator, Awaitable, Callable
 
 import httpx2
+from home import home
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
@@ -375,87 +374,6 @@ async def a_call_may_take_longer_than_a_client_may_be_idle() -> None:
         assert answer.is_success and "exit code: 0" in answer.text and "awake" in answer.text, answer.text
 
 
-def is_running(process: int) -> bool:
-    """Whether any of its threads is: the last one closes its sockets."""
-    for thread in Path(f"/proc/{process}/task").glob("*/stat"):
-        try:
-            if thread.read_text().rpartition(")")[2].split()[0] not in "ZX":
-                return True
-        except OSError:
-            pass
-    return False
-
-
-class Home:
-    """A home of its own, and the server of it, which can be killed."""
-
-    def __init__(self, path: str) -> None:
-        self.path = Path(path)
-        self.environment = {**os.environ, "SANDLING_HOME": path}
-        for name in ("SANDLING_API", "SANDLING_TOKEN"):
-            self.environment.pop(name, None)
-
-    def serve(self, listen: str = "127.0.0.1:0") -> str:
-        command = [SANDLING, "serve", "--listen", listen, "--standbys", "0"]
-        log = self.path / "log"
-        with open(log, "w") as output:
-            server = subprocess.Popen(command, env=self.environment, stdout=output, stderr=output)
-        deadline = time.monotonic() + 60
-        # Killed, it leaves a word of where it was.
-        while not (said := re.search(r"listens on http://(\S+)", log.read_text())) or not self.is_served():
-            assert time.monotonic() < deadline and server.poll() is None, log.read_text()
-            time.sleep(0.05)
-        return said[1]
-
-    def is_served(self) -> bool:
-        command = [SANDLING, "ls"]
-        return subprocess.run(command, env=self.environment, capture_output=True, timeout=60).returncode == 0
-
-    def servers(self) -> Iterator[int]:
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                serves = process.joinpath("cmdline").read_bytes().split(b"\0")[1:2] == [b"serve"]
-                if serves and f"SANDLING_HOME={self.path}\0".encode() in process.joinpath("environ").read_bytes():
-                    yield int(process.name)
-            except OSError:
-                pass
-
-    def kill(self, asked: signal.Signals = signal.SIGKILL) -> None:
-        servers = list(self.servers())
-        for server in servers:
-            os.kill(server, asked)
-        deadline = time.monotonic() + 60
-        while any(is_running(server) for server in servers):
-            assert time.monotonic() < deadline, "a server does not end"
-            time.sleep(0.05)
-
-    def run(self, *arguments: str) -> str:
-        ran = subprocess.run([SANDLING, *arguments], env=self.environment, capture_output=True, text=True, timeout=120)
-        assert ran.returncode == 0, ran
-        return ran.stdout
-
-    def sandboxes(self) -> list[str]:
-        return [sandbox["id"] for sandbox in json.loads(self.run("ls", "--json"))]
-
-    def clear(self) -> None:
-        """Nothing runs on, whatever has failed."""
-        if not any(self.servers()):
-            self.serve()
-        self.run("rm", "--all")
-        self.kill(signal.SIGTERM)
-
-
-@asynccontextmanager
-async def home() -> AsyncIterator[Home]:
-    # A short path: there are Unix sockets below it.
-    with tempfile.TemporaryDirectory(prefix="mcp", dir="/tmp") as path:
-        made = Home(path)
-        try:
-            yield made
-        finally:
-            await asyncio.to_thread(made.clear)
-
-
 async def all_is_there(client: Client) -> None:
     for more, wanted in ({}, "own"), ({"sandbox": "fork-1"}, "fork"):
         text = await said(client, "read_file", path="/workspace/kept.txt", **more)
@@ -466,7 +384,7 @@ async def all_is_there(client: Client) -> None:
 
 async def sandboxes_outlive_their_server() -> None:
     """A session goes on when the server is killed and comes back, there or elsewhere, or has to be started."""
-    async with home() as own:
+    async with home(SANDLING) as own:
         address = own.serve()
         async with stdio(environment=own.environment) as client:
             await said(client, "write_file", path="/workspace/kept.txt", content="own")
@@ -488,7 +406,7 @@ async def sandboxes_outlive_their_server() -> None:
 
 
 async def a_session_ends_its_sandboxes_without_its_server_too() -> None:
-    async with home() as own:
+    async with home(SANDLING) as own:
         own.serve()
         command = [SANDLING, "mcp", "--template", "base"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
