@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use sandling_engine::Home;
 
 const FILE: &str = "server";
-/// How long a server may take to end; a little more than its last requests are given.
+/// How long a server may take to end: twice what its last requests are given.
 const END_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 /// Somebody who looks holds the lock for a moment, too.
