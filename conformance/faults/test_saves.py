@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from support.processes import of_machine, until
+from support.processes import below, of_machine, qemu_of, until
 
 
 def standing(server, sandbox, change):
@@ -89,6 +89,57 @@ def test_a_server_that_is_killed_while_it_saves_loses_nothing(serve, delay):
     assert client.run(forked, "sha256sum /root/file") == digest
     for made in (sandbox, forked):
         client.delete(made)
+
+
+@pytest.fixture
+def held():
+    """Stops a process for so many seconds, as a host that has no time for it does."""
+    timers = []
+
+    def hold(pid, seconds):
+        os.kill(pid, signal.SIGSTOP)
+        timers.append(threading.Timer(seconds, os.kill, (pid, signal.SIGCONT)))
+        timers[-1].start()
+
+    yield hold
+    for timer in timers:
+        timer.join()
+
+
+@pytest.mark.parametrize("slow, seconds", [("the machine", 8), ("its copy", 3)])
+def test_a_save_that_takes_long_to_end_outlives_the_server_that_was_killed(serve, held, slow, seconds):
+    server, client = serve()
+    sandbox = client.create(ttl_seconds=1800)
+    client.run(sandbox, "head -c 20000000 /dev/urandom > /dev/shm/file")
+    digest = client.run(sandbox, "sha256sum /dev/shm/file")
+    machine = qemu_of(server.home / "sandboxes" / sandbox)
+    saving = threading.Thread(target=ask, args=(client, f"/v1/sandboxes/{sandbox}/snapshots", []))
+    saving.start()
+    (copy,) = until("it is copied", lambda: below(machine), every=0.001)
+    held({"the machine": machine, "its copy": copy}[slow], seconds)
+    server.kill()
+    saving.join()
+    client, _ = server.start()
+    assert client.run(sandbox, "sha256sum /dev/shm/file") == digest
+    forked = client.call("POST", f"/v1/sandboxes/{sandbox}/fork").expect(201).json()["children"][0]["id"]
+    assert client.run(forked, "sha256sum /dev/shm/file") == digest
+    for made in (sandbox, forked):
+        client.delete(made)
+
+
+def test_a_copy_that_takes_long_to_end_is_in_no_later_saves_way(serve, held):
+    server, client = serve()
+    sandbox = client.create()
+    machine = qemu_of(server.home / "sandboxes" / sandbox)
+    for _ in range(3):
+        client.run(sandbox, "head -c 30000000 /dev/urandom > /dev/shm/ballast")
+        saving = threading.Thread(target=ask, args=(client, f"/v1/sandboxes/{sandbox}/snapshots", answers := []))
+        saving.start()
+        (copy,) = until("it is copied", lambda: below(machine), every=0.001)
+        held(copy, 0.5)
+        saving.join()
+        answers[0].expect(201)
+    client.delete(sandbox)
 
 
 def test_a_machine_that_dies_while_it_is_saved_takes_nobody_with_it(serve):

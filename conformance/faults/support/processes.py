@@ -60,11 +60,15 @@ def of_machine(directory):
     return {machine["qemu"]["pid"], machine["keeper"]["pid"]}
 
 
-def until(what, condition, seconds=60.0):
+def qemu_of(directory):
+    return json.loads((directory / "machine.json").read_text())["qemu"]["pid"]
+
+
+def until(what, condition, seconds=60.0, every=0.1):
     """Asks `condition` until it answers something true; then returns that."""
     deadline = time.monotonic() + seconds
     while True:
         if found := condition():
             return found
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-        time.sleep(0.1)
+        time.sleep(every)

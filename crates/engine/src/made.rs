@@ -19,7 +19,7 @@ use crate::template::Template;
 use crate::warm::{self, Thawing, Warm};
 
 /// A restored guest that has not answered within this time never will.
-pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often a machine does each thing it will be asked for, so that emulated code is translated already.
 pub(crate) const EXERCISES: u32 = 2;
 /// What agents run first, more often than not. A template that has not all of it does the rest.

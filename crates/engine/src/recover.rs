@@ -13,7 +13,6 @@ use crate::engine::{Engine, OpenError};
 use crate::keep;
 use crate::lifecycle::State;
 use crate::link::Link;
-use crate::made::ANSWER_WITHIN;
 use crate::owner;
 use crate::sandbox::{Live, SandboxInfo};
 use crate::snapshot::mend;
@@ -21,6 +20,9 @@ use crate::store::{SandboxRow, StoreError};
 
 /// A machine's directory names its engine in this file.
 pub(crate) const ENGINE_FILE: &str = "engine";
+
+/// How long a guest has to answer whoever takes it over. It is ended if it does not; so it is given time.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// A directory without a name in it is left alone so long: somebody may be about to write it.
 const NAMED_WITHIN: Duration = Duration::from_secs(10);

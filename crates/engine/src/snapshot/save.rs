@@ -235,7 +235,7 @@ impl Saving {
             self.finish_process(process, &saved.map);
             io::Result::Ok(saved)
         })?;
-        drop(frozen);
+        frozen.let_go();
         self.info.digests.pages = pages.finish()?;
         self.info.memory_bytes = saved.stored_bytes;
         self.info.memory = if saved.layers == 1 { Vec::new() } else { layers };

@@ -15,8 +15,9 @@ use crate::jail::{MachineDir, Processes};
 use crate::process::{Identity, Process};
 use crate::qmp::Qmp;
 
-/// QEMU serves one caller at a time; an earlier one that still lives would make us wait in vain.
-const GREETING_LIMIT: Duration = Duration::from_secs(5);
+/// QEMU serves one caller at a time, and may still be busy with what an earlier one asked for: on a slow disk, bringing
+/// its own up to date takes long. One that still lives would make us wait in vain.
+const GREETING_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 impl Machine {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::{Value, json};
@@ -14,14 +14,25 @@ use super::death::Death;
 use super::error::MachineError;
 use super::handle::Machine;
 use crate::jail::{FILES, MachineDir};
+use crate::qmp::QmpError;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 const END_LIMIT: Duration = Duration::from_secs(10);
+/// How long locked disks are waited for, and how often is looked.
+const LOCKED_LIMIT: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 impl Machine {
-    /// Lets the guest run.
+    /// Lets the guest run. A copy of it that an earlier caller made has its disks locked until it has ended, which may
+    /// take a moment after that caller's death.
     pub async fn cont(&self) -> Result<(), MachineError> {
-        self.command("cont", json!({})).await.map(drop)
+        let deadline = Instant::now() + LOCKED_LIMIT;
+        loop {
+            match self.command("cont", json!({})).await {
+                Err(error) if is_locked(&error) && Instant::now() < deadline => tokio::time::sleep(LOOK_EVERY).await,
+                answer => return answer.map(drop),
+            }
+        }
     }
 
     /// Stops the guest's vCPUs and brings its disk up to date.
@@ -103,6 +114,11 @@ impl Machine {
     pub(super) async fn command(&self, command: &str, arguments: Value) -> Result<Value, MachineError> {
         Ok(self.qmp.execute(command, arguments, COMMAND_LIMIT).await?)
     }
+}
+
+/// QEMU has no class of its own for it.
+fn is_locked(error: &MachineError) -> bool {
+    matches!(error, MachineError::Qmp(QmpError::Refused { description, .. }) if description.ends_with(" lock"))
 }
 
 /// QEMU names a disk by its path, or, if it stands on another one than its header says, by a description of it all.

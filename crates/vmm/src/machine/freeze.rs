@@ -2,7 +2,7 @@
 //! overlay on its disk and copy its process; its memory is read from the copy afterwards.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -14,10 +14,6 @@ use crate::accelerator::Accelerator;
 use crate::disk::copy_sparse;
 use crate::jail::FILES;
 use crate::memory::{FreezeTimes, Frozen, connect_copy};
-
-/// A machine that does not go on is told again, so often and after so long.
-const CONT_TRIES: u32 = 200;
-const CONT_AGAIN_AFTER: Duration = Duration::from_millis(25);
 
 /// How far a freeze got that failed. The guest runs again in either case.
 #[derive(Debug, thiserror::Error)]
@@ -64,9 +60,9 @@ impl Machine {
         };
         times.pause = begun.elapsed();
         if let Err(error) = went_on {
-            // Whether the disk has its new overlay is what the caller has to know.
+            // Whether the disk has its new overlay is what the caller has to know. Its copy can be in its way, too.
             let got = frozen.map(drop);
-            let error = self.go_on(error).await;
+            let error = self.cont().await.err().unwrap_or(error);
             return Err(got.err().unwrap_or(FreezeError::After(error)));
         }
         let mut frozen = frozen?;
@@ -86,19 +82,6 @@ impl Machine {
     /// Only then is there anything translated in its process that is worth keeping.
     fn emulates(&self) -> bool {
         self.boundary.accelerator == Accelerator::Tcg
-    }
-
-    /// Lets a machine go on that would not. A copy has its disks open, and locked; what a copy that has just ended
-    /// had locked is free in a moment.
-    async fn go_on(&self, mut error: MachineError) -> MachineError {
-        for _ in 0..CONT_TRIES {
-            tokio::time::sleep(CONT_AGAIN_AFTER).await;
-            match self.cont().await {
-                Ok(()) => return error,
-                Err(again) => error = again,
-            }
-        }
-        error
     }
 
     async fn freeze_stopped(

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -20,6 +21,8 @@ use crate::thaw::{self, Frame, SavedProcess, threads};
 
 /// A copy takes milliseconds; on a host where it takes this long nothing works.
 const COPY_LIMIT: Duration = Duration::from_secs(20);
+/// How long one that has been let go is waited for.
+const END_LIMIT: Duration = Duration::from_secs(5);
 /// Every extent is up to two mappings of a process that may have 65,530.
 const MOST_EXTENTS: usize = 16_000;
 /// A machine that stands on so many layers is saved on the base alone: opening files takes time, too.
@@ -39,11 +42,12 @@ pub struct FreezeTimes {
     pub pause: Duration,
 }
 
-/// The copy. It ends when this is dropped, or when whoever holds this dies.
+/// The copy. It ends when this is dropped, or when whoever holds this dies. Until it has ended, what it has open is
+/// locked, and the machine's next save would fail; so who drops this waits for it.
 #[derive(Debug)]
 pub struct Frozen {
-    /// Held open: the copy ends with it.
-    _connection: UnixStream,
+    /// The copy ends when we say no more, and says no more when it has ended.
+    connection: UnixStream,
     process: OwnedFd,
     address: u64,
     bytes: u64,
@@ -93,7 +97,7 @@ impl Frozen {
                 "the answer does not come from a copy of the machine",
             ));
         }
-        Ok(Self { _connection: connection, process, address, bytes, table, times: FreezeTimes::default() })
+        Ok(Self { connection, process, address, bytes, table, times: FreezeTimes::default() })
     }
 
     /// Writes the pages in which the machine differs from `below`, a map over these layers that it was restored with
@@ -147,6 +151,12 @@ impl Frozen {
             closed: CLOSED_FD,
         };
         thaw::save(&self.process, &frame, out)
+    }
+
+    /// Lets the copy end, of which nothing is read any more. Whoever drops it later has less to wait for.
+    pub fn let_go(&self) {
+        // Otherwise it has ended by itself.
+        let _ = self.connection.shutdown(Shutdown::Write);
     }
 
     fn file(&self, name: &str) -> io::Result<File> {
@@ -207,6 +217,15 @@ impl Frozen {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.let_go();
+        // One that takes longer is waited for where its locks are in the way.
+        let _ = self.connection.set_read_timeout(Some(END_LIMIT));
+        let _ = self.connection.read(&mut [0]);
     }
 }
 
