@@ -4,7 +4,7 @@
 # What running sandboxes and building templates needs.
 RUN_PACKAGES=(qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap ca-certificates gcc libc6-dev)
 # What the tests need on top.
-TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-static iproute2 git openssl patch)
+TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-static iproute2 git openssl patch g++)
 # What the benchmarks compare with.
 BENCH_PACKAGES=(bubblewrap runsc)
 
