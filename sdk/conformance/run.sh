@@ -1,25 +1,44 @@
 #!/usr/bin/env bash
 # Runs the shared cases with every SDK against a server of its own with real virtual machines.
 #
-#   sdk/conformance/run.sh SANDLING [python] [async] [typescript] [node18] [guides]
+#   sdk/conformance/run.sh SANDLING [python] [async] [python39] [typescript] [node18] [guides]
 #
-# SANDLING is the path of the binary; all runners are used unless some are named; `node18` is TypeScript's with the oldest Node
-# that it is for, `guides` the code of the documentation.
+# SANDLING is the path of the binary; all runners are used unless some are named. `python39` and `node18` are those with
+# the oldest Python and Node that the SDKs are for, `guides` is the code of the documentation. Python 3.9 comes from no
+# registry: where there is none, and `python39` was not asked for, that is said and nothing else.
 # SANDLING_TEST_TEMPLATES names the directory with the template `base`; without it, those of the user's own home are
 # used. Ends with 0 only if no case failed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [typescript] [node18] [guides]}")
+sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [async] [python39] [typescript] [node18] [guides]}")
 shift
 runners=("$@")
-[ ${#runners[@]} -gt 0 ] || runners=(python async typescript node18 guides)
+python39() {
+  local candidate
+  for candidate in python3.9 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.9.*/bin/python3; do
+    "$candidate" -c 'import sys; print(sys.executable)' 2>/dev/null && return
+  done
+  echo "conformance: there is no Python 3.9 here" >&2
+  return 1
+}
+if [ ${#runners[@]} -eq 0 ]; then
+  runners=(python async typescript node18 guides)
+  ! python39 >/dev/null || runners+=(python39)
+fi
 installed=${CARGO_TARGET_DIR:-$here/../../target}/sdk-conformance
 . "$here/../../conformance/server.sh"
 trap 'clean_up "$installed/server.log"' EXIT
 
 case_python() { "$installed/python/bin/python" "$here/python/run.py" sync; }
 case_async() { "$installed/python/bin/python" "$here/python/run.py" async; }
+case_python39() {
+  local python=$installed/python39/bin/python wheels=${CARGO_TARGET_DIR:-$here/../../target}/dist
+  rm -rf "$installed/python39"
+  "$(python39)" -m venv "$installed/python39"
+  "$python" -m pip install --quiet --disable-pip-version-check "$(echo "$wheels"/*.whl)"
+  "$python" "$here/python/run.py" sync
+}
 case_typescript() { # [NODE]
   # Packages are found from where a file lies, so the runner goes to the package.
   cp "$here"/typescript/*.mjs "$installed/typescript/"
@@ -38,7 +57,7 @@ case_guides() {
 }
 
 sdks=()
-[[ " ${runners[*]} " =~ \ (python|async|guides)\  ]] && sdks+=(python)
+[[ " ${runners[*]} " =~ \ (python|async|python39|guides)\  ]] && sdks+=(python)
 [[ " ${runners[*]} " =~ \ (typescript|node18|guides)\  ]] && sdks+=(typescript)
 "$here/install.sh" "$installed" "$sandling" "${sdks[@]}"
 [ ${#sdks[@]} -lt 2 ] || "$here/local.sh" "$installed" "$sandling" || fail "the local server is not shared"

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sandling
 from sandling.toolkit import SPECS
 
@@ -68,8 +70,8 @@ def test_tools_have_the_words_of_the_command_line() -> None:
 
 
 def test_names_that_pandastacks_guides_import_are_there() -> None:
-    import pandastack
-    import pandastack.exceptions
+    pandastack = pytest.importorskip("pandastack")
+    pytest.importorskip("pandastack.exceptions")
 
     from sandling import exceptions
 

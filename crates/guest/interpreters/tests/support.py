@@ -14,7 +14,8 @@ import time
 import unittest
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PYTHON = os.environ.get("SANDLING_TEST_PYTHON", sys.executable)
+# A virtual environment's own interpreter does not know where its library is once it is started by another path.
+PYTHON = os.environ.get("SANDLING_TEST_PYTHON", getattr(sys, "_base_executable", sys.executable))
 NODE = shutil.which("node")
 DEADLINE_S = 60
 ENVIRONMENT = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/")}
