@@ -35,19 +35,21 @@ pub fn classify(bytes: &[u8]) -> Greeting {
     let text = &bytes[start..];
     let end = text.iter().position(|byte| *byte == b'\n');
     let line = &text[..end.unwrap_or(text.len())];
-    if METHODS.iter().any(|method| starts_with_word(line, method)) || mentions_http(line) {
+    let request = request_so_far(line);
+    if METHODS.iter().any(|method| starts_with_word(line, method)) || mentions_http(request) {
         return Greeting::Http;
     }
-    if end.is_some() || !may_become_a_request(line) {
+    if end.is_some() || request.len() < line.len() {
         return Greeting::Other;
     }
     if bytes.len() > LONGEST_LINE { Greeting::Http } else { Greeting::Unsure }
 }
 
-/// Whether a line could go on to be that of a request. Servers know methods of their own, and take any byte in a path.
-fn may_become_a_request(line: &[u8]) -> bool {
-    let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
-    word.iter().all(u8::is_ascii_graphic) && !line.contains(&0)
+/// As much of a line as could be that of a request. Servers know methods of their own, and take any byte in a path.
+fn request_so_far(line: &[u8]) -> &[u8] {
+    let word = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    let odd = |(at, byte): (usize, &u8)| *byte == 0 || (at < word && !byte.is_ascii_graphic());
+    &line[..line.iter().enumerate().position(odd).unwrap_or(line.len())]
 }
 
 fn starts_with_word(line: &[u8], word: &[u8]) -> bool {
@@ -90,6 +92,9 @@ mod tests {
             (b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n", Greeting::Other),
             (b"EHLO me\r\n", Greeting::Other),
             (b"\0\0\0\x08", Greeting::Other),
+            (b"\x01 / HTTP/1.1\r\n", Greeting::Other),
+            (b"BREW /\0 HTTP/1.1\r\n", Greeting::Other),
+            (b"BREW / HTTP/1.1\0", Greeting::Http),
         ] {
             assert_eq!(classify(bytes), expected, "{bytes:?}");
         }
@@ -101,16 +106,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_becomes_tls_or_http_was_taken_for_another(
+        fn what_is_told_early_is_told_of_the_whole(
             bytes in prop_oneof!["[A-Z]{1,4}[ \t][ -~\u{80}-\u{ff}]{0,9} HTTP/1.1", "[\r\n]{0,4}[a-zA-Z]{1,7} ?", ".{0,9}"],
-            more in prop::collection::vec(any::<u8>(), 0..16),
+            [before, after] in [prop::collection::vec(any::<u8>(), 0..3), prop::collection::vec(any::<u8>(), 0..16)],
         ) {
-            let bytes = [bytes.as_bytes(), &more].concat();
-            let known = |bytes: &[u8]| matches!(classify(bytes), Greeting::Tls | Greeting::Http);
-            if known(&bytes) {
-                for end in 0..bytes.len() {
-                    prop_assert_ne!(classify(&bytes[..end]), Greeting::Other, "{:?}", &bytes[..end]);
-                }
+            let bytes = [&before, bytes.as_bytes(), &after].concat();
+            let whole = classify(&bytes);
+            for end in 0..bytes.len() {
+                let early = classify(&bytes[..end]);
+                prop_assert!(early == Greeting::Unsure || early == whole, "{early:?} for {:?}", &bytes[..end]);
             }
         }
     }

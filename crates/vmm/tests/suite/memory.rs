@@ -1,7 +1,7 @@
 //! Machines forked from machines: memory in layers, disks on disks, and a parent that goes on.
 
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use sandling_vmm::disk::{DiskFormat, create_overlay};
 use sandling_vmm::machine::{Afterwards, Layer, Machine, Start};
@@ -19,12 +19,19 @@ struct Saved {
     state: PathBuf,
     disks: Vec<Layer>,
     top: String,
-    thaw: Thaw,
+    /// Not when a thread of it came or went at that moment, which is more often so on a busy host.
+    thaw: io::Result<Thaw>,
     /// What the overlay is called that goes on from here.
     next: String,
     stored_bytes: u64,
     /// What the layer below it stored.
     below_bytes: u64,
+}
+
+impl Saved {
+    fn thawing(&self) -> Thaw {
+        self.thaw.as_ref().unwrap().clone()
+    }
 }
 
 /// Saves a machine that stands on `below`, as the layer of that name; the machine goes on.
@@ -58,13 +65,14 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     let inode = |layer: &Layer| std::os::unix::fs::MetadataExt::ino(&fs::metadata(&layer.path).unwrap());
     let own: Vec<_> = disks.iter().map(|layer| (inode(layer), layer.name.clone())).collect();
     // A machine that was not thawed stands on no pages of a process, whatever it was saved as before.
-    let mut pages = below.filter(|_| is_thawed(machine)).map_or_else(Vec::new, |below| below.thaw.pages.clone());
+    let mut pages = below.filter(|_| is_thawed(machine)).map_or_else(Vec::new, |below| below.thawing().pages);
     pages.push(dir.join("process"));
     let mut out = fs::File::create(dir.join("process")).unwrap();
-    let process = frozen.save_process(pages.len() - 1, &own, &mut out).unwrap();
-    let plan = dir.join("plan");
-    fs::write(&plan, process.plan(&saved.map)).unwrap();
-    let thaw = Thaw { program: place_program(&WORK).unwrap(), plan, pages };
+    let thaw = frozen.save_process(pages.len() - 1, &own, &mut out).map(|process| {
+        let plan = dir.join("plan");
+        fs::write(&plan, process.plan(&saved.map)).unwrap();
+        Thaw { program: place_program(&WORK).unwrap(), plan, pages }
+    });
     let memory = Memory { layers, map: Some(map), ..base_memory() };
     Saved {
         memory,
@@ -88,7 +96,7 @@ async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
 }
 
 async fn thawed(of: &Saved, name: &str) -> (Machine, Guest) {
-    start(of, name, Some(of.thaw.clone())).await
+    start(of, name, Some(of.thawing())).await
 }
 
 async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
