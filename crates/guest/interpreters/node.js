@@ -1,7 +1,8 @@
 'use strict';
-// Node interpreters of a sandbox: a spare that waits, warm, until it is told which script or context to be.
+// Node interpreters of a sandbox: a spare that waits, warm, until it is told which script or context to be, or one that
+// is told at once, and does not warm up first.
 //
-//     node node.js spare
+//     node node.js spare|cold
 //
 // The peer (the guest agent) speaks JSON lines on file descriptor 3; README.md is the contract. Node cannot fork, so
 // every spare is a process of its own from the start, and the agent makes it the leader of a session.
@@ -63,10 +64,10 @@ async function warm(context) {
   await context.warm();
 }
 
-async function spare() {
+async function main(isSpare) {
   const control = new Control();
   const context = require('./node_context.js');
-  await warm(context);
+  if (isSpare) await warm(context);
   control.send({ ready: true, pid: process.pid, openssl_reseed: opensslReseeds });
   const message = activation(control);
   reseed(message.entropy ?? '');
@@ -78,9 +79,10 @@ async function spare() {
   }
   control.send({ activated: true });
   if (message.become === 'context') {
+    if (!isSpare) await context.warm();
     context.serve(CONTROL_FD, control.pending);
   } else {
-    context.close();
+    if (isSpare) context.close();
     fs.closeSync(CONTROL_FD);
     runScript(message.code, message.args);
   }
@@ -179,9 +181,9 @@ function runModule(code) {
   process.exitCode = 1;
 }
 
-if (process.argv[2] === 'spare') {
-  spare();
+if (['spare', 'cold'].includes(process.argv[2])) {
+  main(process.argv[2] === 'spare');
 } else {
-  process.stderr.write('usage: node node.js spare\n');
+  process.stderr.write('usage: node node.js spare|cold\n');
   process.exitCode = 2;
 }

@@ -287,7 +287,7 @@ def end_reporter(control):
 
 
 def open_standard_streams(buffering=-1):
-    """New objects over descriptors 0 to 2, made as the interpreter itself makes them."""
+    """New objects over descriptors 0 to 2, made as the interpreter itself makes them at a terminal."""
     sys.stdin = sys.__stdin__ = open_stream(0, "r", sys.__stdin__)
     sys.stdout = sys.__stdout__ = open_stream(1, "w", sys.__stdout__, buffering)
     sys.stderr = sys.__stderr__ = open_stream(2, "w", sys.__stderr__, buffering)
@@ -302,7 +302,8 @@ def open_stream(fd, mode, before, buffering=-1):
     raw = getattr(binary, "raw", binary)
     raw.name = ("<stdin>", "<stdout>", "<stderr>")[fd]
     newline = "\n" if mode == "w" else None
-    stream = io.TextIOWrapper(binary, "utf-8", errors, newline, fd == 2 or raw.isatty(), buffering == 0)
+    # By lines also where nobody types: what was printed is seen while the script runs, and after a deadline.
+    stream = io.TextIOWrapper(binary, "utf-8", errors, newline, mode == "w", buffering == 0)
     stream.mode = mode
     return stream
 

@@ -66,7 +66,7 @@ class Context:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
-        self.repair_streams()
+        self.open_standard_streams()
         sys.argv = [""]
         os.register_at_fork(after_in_child=self.control.socket.close)
         signal.signal(signal.SIGINT, self.own_sigint)
@@ -122,13 +122,7 @@ class Context:
                 self.user_sigint = handler
         flush(sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
         if getattr(sys.stdout, "closed", True) or getattr(sys.stderr, "closed", True):
-            self.repair_streams()
-
-    def repair_streams(self):
-        """New standard streams, by lines, so that progress is seen while a cell runs."""
-        self.open_standard_streams()
-        if sys.stdout is not None:
-            sys.stdout.reconfigure(line_buffering=True)
+            self.open_standard_streams()
 
     def evaluate(self, name, source):
         """Runs the code and answers the value of a last expression that no `;` follows."""

@@ -189,10 +189,10 @@ class InterpreterTest(unittest.TestCase):
         self.assertEqual(process.activate("context", **fields), {"activated": True})
         return process
 
-    def node(self, folder=FOLDER):
+    def node(self, folder=FOLDER, mode="spare"):
         if NODE is None:
             self.skipTest("NOT TESTED: there is no node on this machine")
-        process = self.opened(Process([NODE, os.path.join(folder, "node.js"), "spare"]))
+        process = self.opened(Process([NODE, os.path.join(folder, "node.js"), mode]))
         process.ready = process.receive()
         self.assertEqual(process.ready["pid"], process.pid)
         return process

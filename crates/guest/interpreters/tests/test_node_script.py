@@ -43,6 +43,14 @@ class ScriptTest(InterpreterTest):
                 self.assertEqual((status, spare.stdout), expected[:2], spare.stderr)
                 self.assertEqual(bool(spare.stderr), bool(expected[2]), spare.stderr)
 
+    def test_one_that_did_not_warm_up_is_a_script_or_a_context_all_the_same(self):
+        script = self.node(mode="cold")
+        self.assertEqual((script.run_script("console.log(require('path').sep)"), script.stdout), (0, b"/\n"))
+        context = self.node(mode="cold")
+        self.assertEqual(context.activate("context"), {"activated": True})
+        self.assertEqual(context.cell("const a = await 20; a + 1").text, "21")
+        self.assertEqual(context.cell("a").text, "20")
+
     def test_authorities_that_the_environment_names_are_trusted(self):
         folder = self.temporary_folder()
         made = subprocess.run(

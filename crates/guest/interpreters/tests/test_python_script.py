@@ -1,8 +1,9 @@
 import os
 import signal
+import time
 import unittest
 
-from support import ENVIRONMENT, PYTHON, Ended, InterpreterTest, Zygote, reference
+from support import DEADLINE_S, ENVIRONMENT, PYTHON, Ended, InterpreterTest, Zygote, reference
 
 # Code whose output and exit status must be those of `python3 -c`.
 AS_PYTHON_ITSELF = {
@@ -30,7 +31,7 @@ AS_PYTHON_ITSELF = {
     "no newline at the end": "import sys; sys.stdout.write('x')",
     "binary output": "import sys; sys.stdout.buffer.write(b'\\xff\\x00'); sys.stdout.buffer.flush()",
     "streams": "import sys\nfor s in (sys.stdin, sys.stdout, sys.stderr):\n"
-    "    print(s.name, s.encoding, s.errors, s.mode, s.line_buffering, s.fileno(), s.buffer.raw.closefd, s.newlines)",
+    "    print(s.name, s.encoding, s.errors, s.mode, s.fileno(), s.buffer.raw.closefd, s.newlines)",
     "input": "print(input(), input())",
     "input at its end": "input(), input(), input()",
     "iterates stdin": "import sys\nfor line in sys.stdin: print(repr(line))",
@@ -51,7 +52,7 @@ AS_PYTHON_ITSELF = {
     "future": "from __future__ import annotations\ndef f(x: nonsense): pass\nprint(f.__annotations__)",
     "no future of ours": "def f(x: 1 + 1): pass\nprint(f.__annotations__)",
     "asyncio": "import asyncio\nasync def f(): return 5\nprint(asyncio.run(f()))",
-    "broken standard output": "import os; print('x'); os.close(1)",
+    "broken standard output": "import os, sys; sys.stdout.write('x'); os.close(1)",
     "closed standard output": "import sys; print('x'); sys.stdout.close()",
     "recursion": "def f(n): return n and f(n - 1)\nprint(f(900))",
 }
@@ -72,6 +73,14 @@ class ScriptTest(InterpreterTest):
                 expected = reference([PYTHON, "-c"], code, stdin)
                 self.assertEqual((status, spare.stdout), expected[:2], spare.stderr)
                 self.assertEqual(bool(spare.stderr), bool(expected[2]), spare.stderr)
+
+    def test_a_line_is_seen_before_the_script_ends(self):
+        spare = self.spare()
+        spare.activate("script", code="print('begun')\nprint('half', end='')\nimport time\ntime.sleep(1000)", args=[])
+        end = time.monotonic() + DEADLINE_S
+        while spare.stdout != b"begun\n" and time.monotonic() < end:
+            spare.drain()
+        self.assertEqual(spare.stdout, b"begun\n")
 
     def test_a_traceback_shows_the_users_lines_and_none_of_ours(self):
         spare = self.spare()

@@ -35,14 +35,15 @@ impl Drivers {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// The command that starts a driver. Node has one mode only: it waits to be told, in any case.
+    /// The command that starts a driver. Node's waits to be told in any case, and is warm by then only if it is a spare.
     pub fn command(&self, language: Language, mode: Mode) -> Vec<String> {
         let (interpreter, file) = match language {
             Language::Node => ("node", "node.js"),
             Language::Python | Language::Bash => ("python3", "python.py"),
         };
         let mode = match mode {
-            _ if language == Language::Node => "spare",
+            Mode::Spare if language == Language::Node => "spare",
+            _ if language == Language::Node => "cold",
             Mode::Zygote => "zygote",
             Mode::Spare | Mode::Script => "script",
             Mode::Context => "context",

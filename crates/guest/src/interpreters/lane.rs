@@ -147,6 +147,11 @@ impl Agent {
     /// A warm interpreter for somebody, if there can be one without a cold start.
     pub fn claim(&mut self, language: Language) -> Option<u64> {
         let lane = self.interpreters.lanes.get_mut(&language)?;
+        // What is not forked warms up for longer than a cold start takes; it goes on for who comes later.
+        if language == Language::Node && !lane.spare_waits {
+            self.refill_after(REFILL_MEANWHILE, language);
+            return None;
+        }
         lane.spare_waits = false;
         let spare = lane.spare.take();
         self.refill_after(REFILL_MEANWHILE, language);
