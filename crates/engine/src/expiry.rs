@@ -32,7 +32,13 @@ impl Activity {
     }
 
     fn touch(&self) {
-        self.last_ms.store(self.born.elapsed().as_millis() as u64, Ordering::SeqCst);
+        self.used_at(Instant::now());
+    }
+
+    /// Somebody used it then.
+    pub(crate) fn used_at(&self, moment: Instant) {
+        let since_birth = moment.saturating_duration_since(self.born).as_millis() as u64;
+        self.last_ms.fetch_max(since_birth, Ordering::SeqCst);
     }
 
     /// How long nobody has used it: not at all, while anything is in flight.

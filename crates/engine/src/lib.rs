@@ -60,7 +60,8 @@ pub use lifecycle::{Refused, State};
 pub use link::{LinkError, StreamSender};
 pub use made::MakeError;
 pub use network::{
-    NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefault, NetworkError, NetworkSettings, NetworkWish,
+    NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefault, NetworkDefaultChange, NetworkError,
+    NetworkSettings, NetworkWish,
 };
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
 pub use snapshot::{

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::config::{GatewayConfig, Interception};
 use crate::dns::{DnsServer, Pin, Pins};
@@ -95,6 +96,7 @@ fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<I
         secrets: watch::Sender::new(Arc::new(config.secrets)),
         interceptor: RwLock::new(interceptor),
         peers: PeerNames::new(config.peers, config.ends.peer_network),
+        served: Mutex::default(),
         learned: Mutex::new(config.learned),
         meters: Meters::new(&config.limits, config.bytes_out),
         ends: config.ends,
@@ -121,6 +123,11 @@ impl GatewayHandle {
         self.shared.judge_again();
         hang_up(&self.shared);
         udp::hang_up(&self.shared);
+    }
+
+    /// When a peer last used the guest: now, while one has a connection to it.
+    pub fn served(&self) -> Option<Instant> {
+        self.shared.served()
     }
 
     /// Opens TLS with this from now on, where it has to be opened.

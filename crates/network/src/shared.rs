@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::destination::Destination;
 use crate::dns::{DnsServer, Pins};
 use crate::event::Journal;
+use crate::flow::OWN_PORTS;
 use crate::frame::{Ends, UDP_HEADERS};
 use crate::host;
 use crate::limits::Limits;
@@ -40,6 +42,8 @@ pub(crate) struct Shared {
     pub secrets: watch::Sender<Arc<SecretSet>>,
     pub interceptor: RwLock<Option<Arc<Interceptor>>>,
     pub peers: PeerNames,
+    /// When one of them last began or ended something with the guest.
+    pub served: Mutex<Option<Instant>>,
     pub learned: Mutex<Learned>,
     pub meters: Meters,
 }
@@ -96,6 +100,19 @@ impl Shared {
     /// How many connections and exchanges of datagrams there are.
     pub fn open(&self) -> usize {
         self.table.count().0 + self.exchanges.count()
+    }
+
+    /// When a peer last used the guest: now, while one has a connection to it.
+    pub fn served(&self) -> Option<Instant> {
+        let serves = self.table.has_dialled(self.ends.gateway_address, &OWN_PORTS) || self.exchanges.have_dialled();
+        if serves {
+            self.serves_now();
+        }
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn serves_now(&self) {
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Whether the guest may have one more, which a peer begins.

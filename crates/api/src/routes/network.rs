@@ -43,8 +43,9 @@ async fn get(
 
 /// Change what a sandbox may reach
 ///
-/// At once, also for connections that are open. What is absent stays as it is; a policy that is given replaces the
-/// whole one, and is the sandbox's own from then on. `secrets` names all that it has from then on.
+/// At once, also for connections that are open. What is absent stays as it is; who changes a default that it followed
+/// has a policy of its own from then on. A mode other than `allow` empties the list. `secrets` names all that it has from
+/// then on.
 ///
 /// New secrets, and TLS `inspected`, need the guest's help: it is told whom to trust. All the rest holds whether it does or
 /// not. If it does not, the answer is 409 `guest_not_told` and says what is missing: it was not given the new secrets, or

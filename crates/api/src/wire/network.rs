@@ -1,8 +1,8 @@
 //! What sandboxes may reach, as clients say it.
 
 use sandling_engine::network::{Before, GroupChange, Membership};
-use sandling_engine::{NetworkChange, NetworkDefault, NetworkWish};
-use sandling_network::policy::{BadEntry, Entry, Mode, Policy, Target, TlsMode};
+use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkWish};
+use sandling_network::policy::{BadEntry, Entry, Mode, Policy, PolicyChange, Target, TlsMode};
 use sandling_network::{LimitWish, Limits};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,7 +13,7 @@ use crate::error::ApiError;
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkRequest {
-    /// Absent: `allow` if anything is listed, else `deny`.
+    /// Absent: `allow` if anything is listed, `deny` if the list is empty.
     pub mode: Option<ModeName>,
     /// Names, `*.name`, addresses, networks and presets (`pypi`, `npm`, `crates`, `debian`, `github`), each with ports
     /// after a colon if other than usual.
@@ -149,11 +149,8 @@ impl NetworkRequest {
         self.binds_nobody()?;
         let group = self.membership()?;
         let (secrets, limits) = (self.secrets.clone().unwrap_or_default(), self.limits.unwrap_or_default().into());
-        let policy = if self.says_policy() || allowlist.is_some() {
-            Some(self.policy(allowlist.unwrap_or_default())?)
-        } else {
-            None
-        };
+        let policy = self.policy(allowlist)?;
+        let policy = (!policy.is_nothing()).then(|| policy.onto(&Policy::default()));
         Ok(NetworkWish { policy, limits, secrets, group })
     }
 
@@ -165,11 +162,11 @@ impl NetworkRequest {
             None => leaves.then_some(GroupChange::Leave),
         };
         let (secrets, limits) = (self.secrets.clone(), self.limits.unwrap_or_default().into());
-        let policy = if self.says_policy() { Some(self.policy(Vec::new())?) } else { None };
+        let policy = self.policy(None)?;
         Ok(NetworkChange { before: Before::Stays, policy, limits, secrets, group })
     }
 
-    pub(crate) fn into_default(mut self) -> Result<NetworkDefault, BadNetwork> {
+    pub(crate) fn into_default(mut self) -> Result<NetworkDefaultChange, BadNetwork> {
         if self.secrets.is_some() {
             return Err(BadNetwork::DefaultWithSecrets);
         }
@@ -178,7 +175,7 @@ impl NetworkRequest {
         }
         let binding = self.binding.take();
         let NetworkChange { policy, limits, .. } = self.into_change()?;
-        Ok(NetworkDefault { policy, limits, binding })
+        Ok(NetworkDefaultChange { policy, limits, binding })
     }
 
     fn binds_nobody(&self) -> Result<(), BadNetwork> {
@@ -194,28 +191,28 @@ impl NetworkRequest {
         }
     }
 
-    fn says_policy(&self) -> bool {
-        self.mode.is_some() || self.allow.is_some() || self.deny.is_some() || self.tls.is_some()
-    }
-
-    fn policy(self, more: Vec<String>) -> Result<Policy, BadNetwork> {
-        let listed = self.allow.unwrap_or_default().into_iter().chain(more);
-        let allow = listed.map(|text| text.parse()).collect::<Result<Vec<Entry>, _>>()?;
-        let deny = self.deny.unwrap_or_default().iter().map(|text| denied(text)).collect::<Result<_, _>>()?;
+    fn policy(self, more: Option<Vec<String>>) -> Result<PolicyChange, BadNetwork> {
+        let listed = match (self.allow, more) {
+            (None, None) => None,
+            (allow, more) => Some(allow.into_iter().chain(more).flatten()),
+        };
+        let allow: Option<Vec<Entry>> = listed.map(|texts| texts.map(|text| text.parse()).collect()).transpose()?;
+        let deny = self.deny.map(|texts| texts.iter().map(|text| denied(text)).collect()).transpose()?;
         let mode = match self.mode {
-            Some(ModeName::Deny) if !allow.is_empty() => return Err(BadNetwork::DenyWithList),
-            Some(ModeName::Deny) => Mode::Deny,
-            Some(ModeName::Allow) => Mode::Allow,
-            Some(ModeName::Open) => Mode::Open,
-            Some(ModeName::Learn) => Mode::Learn,
-            None if allow.is_empty() => Mode::Deny,
-            None => Mode::Allow,
+            Some(ModeName::Deny) if allow.as_ref().is_some_and(|allow| !allow.is_empty()) => {
+                return Err(BadNetwork::DenyWithList);
+            }
+            Some(ModeName::Deny) => Some(Mode::Deny),
+            Some(ModeName::Allow) => Some(Mode::Allow),
+            Some(ModeName::Open) => Some(Mode::Open),
+            Some(ModeName::Learn) => Some(Mode::Learn),
+            None => None,
         };
-        let tls = match self.tls {
-            Some(TlsName::Inspected) => TlsMode::Inspected,
-            Some(TlsName::Sealed) | None => TlsMode::Sealed,
-        };
-        Ok(Policy { mode, allow, deny, tls })
+        let tls = self.tls.map(|tls| match tls {
+            TlsName::Inspected => TlsMode::Inspected,
+            TlsName::Sealed => TlsMode::Sealed,
+        });
+        Ok(PolicyChange { mode, allow, deny, tls })
     }
 }
 
@@ -291,8 +288,9 @@ mod tests {
     fn a_change_leaves_alone_what_it_does_not_name() {
         let change = |body| serde_json::from_value::<NetworkRequest>(body).unwrap().into_change().unwrap();
         let secrets_only = change(serde_json::json!({"secrets": []}));
-        assert!(secrets_only.policy.is_none() && secrets_only.secrets.is_some());
-        assert_eq!(change(serde_json::json!({"mode": "open"})).policy.unwrap().mode, Mode::Open);
+        assert!(secrets_only.policy.is_nothing() && secrets_only.secrets.is_some());
+        let opened = change(serde_json::json!({"mode": "open"})).policy;
+        assert_eq!(opened, PolicyChange { mode: Some(Mode::Open), ..PolicyChange::default() });
     }
 
     #[test]

@@ -30,6 +30,19 @@ async fn a_default_binds_until_it_no_longer_does() {
 }
 
 #[tokio::test]
+async fn whoever_adds_a_name_opens_nothing_else() {
+    let server = Server::start().await;
+    let strict = json!({ "mode": "open", "deny": ["203.0.113.0/24"], "tls": "inspected" });
+    put(&server, "/v1/network", strict).await;
+    let listed = put(&server, "/v1/network", json!({ "allow": ["PyPI"] })).await.json();
+    let expected = json!({ "mode": "allow", "allow": ["pypi"], "deny": ["203.0.113.0/24"], "tls": "inspected" });
+    assert_eq!(listed["policy"], expected);
+    let sealed = put(&server, "/v1/network", json!({ "tls": "sealed", "deny": [] })).await.json();
+    assert_eq!(sealed["policy"], json!({ "mode": "allow", "allow": ["pypi"], "tls": "sealed" }));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn what_cannot_bind_is_refused_in_a_sentence() {
     let server = Server::start().await;
     let bound = json!({ "allow": ["pypi"], "binding": true });

@@ -13,6 +13,7 @@ pub struct Decision {
     udp: bool,
     pub verdict: String,
     reason: Option<String>,
+    code: Option<String>,
     sent_bytes: u64,
     received_bytes: u64,
 }
@@ -28,6 +29,11 @@ impl Decision {
             (None, Some(address)) => format!("{address}{port}"),
             (None, None) => String::new(),
         }
+    }
+
+    /// Whether it was refused because it is not the public internet.
+    pub fn is_private(&self) -> bool {
+        matches!(self.code.as_deref(), Some("range" | "rebinding"))
     }
 
     /// Why it was refused or failed; of a connection that ended, what went over it.

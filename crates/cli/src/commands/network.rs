@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use sandling_api::NetworkRequest;
+use anyhow::bail;
+use sandling_api::{NetworkRequest, TlsName};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::decision::Decision;
 use crate::client::{Client, ClientError, parse, query, read, segment};
-use crate::options::{Network, limits, listed};
+use crate::options::{Network, allowed, limits, listed};
 use crate::show;
 
 /// A stream that ends at once, again and again, is not asked for again at once.
@@ -18,9 +19,8 @@ const USUAL_TAIL: u32 = 20;
 
 #[derive(Deserialize)]
 struct Shown {
-    mode: String,
-    allow: Vec<String>,
-    tls: String,
+    #[serde(flatten)]
+    policy: Policy,
     from: String,
     bound: Option<Policy>,
     limits: Value,
@@ -36,6 +36,8 @@ struct Shown {
 struct Policy {
     mode: String,
     allow: Vec<String>,
+    #[serde(default)]
+    deny: Vec<String>,
     tls: String,
 }
 
@@ -93,6 +95,7 @@ async fn change(client: &Client, path: &str, options: &Network) -> anyhow::Resul
     (request.group, request.hostname) = (options.group.clone(), options.hostname.clone());
     if !options.revoke.is_empty() || !options.secrets.is_empty() {
         let now: Shown = client.get(path).await?;
+        check_revoked(options, &now.secrets)?;
         let kept = now.secrets.into_iter().map(|secret| secret.name).filter(|name| !options.revoke.contains(name));
         request.secrets = Some(kept.chain(options.secrets.iter().cloned()).collect());
     }
@@ -100,14 +103,35 @@ async fn change(client: &Client, path: &str, options: &Network) -> anyhow::Resul
     Ok(changes.then_some(request))
 }
 
+/// A name that was mistyped would otherwise stay, and look as if it were gone.
+fn check_revoked(options: &Network, had: &[Attached]) -> anyhow::Result<()> {
+    for name in &options.revoke {
+        if options.secrets.contains(name) {
+            bail!("{name} cannot be given and revoked at once");
+        }
+        if !had.iter().any(|secret| secret.name == *name) {
+            bail!("it has no secret {name}; it has {}", words(had.iter().map(|secret| secret.name.as_str())));
+        }
+    }
+    Ok(())
+}
+
 fn asked(options: &Network) -> anyhow::Result<NetworkRequest> {
-    let (mode, allow) = (options.mode.map(Into::into), listed(&options.allow));
-    let (limits, binding) = (limits(&options.limits)?, options.binding);
-    Ok(NetworkRequest { mode, allow, limits, binding, ..NetworkRequest::default() })
+    let tls = options.inspect_tls.map(|inspect| if inspect { TlsName::Inspected } else { TlsName::Sealed });
+    Ok(NetworkRequest {
+        mode: options.mode.map(Into::into),
+        allow: allowed(&options.allow),
+        deny: listed(&options.deny),
+        tls,
+        limits: limits(&options.limits)?,
+        binding: options.binding,
+        ..NetworkRequest::default()
+    })
 }
 
 fn says(request: &NetworkRequest) -> bool {
-    request.mode.is_some() || request.allow.is_some() || request.limits.is_some() || request.binding.is_some()
+    let NetworkRequest { mode, allow, deny, tls, limits, binding, .. } = request;
+    mode.is_some() || allow.is_some() || deny.is_some() || tls.is_some() || limits.is_some() || binding.is_some()
 }
 
 /// Shows, changes or removes what sandboxes may reach that say nothing themselves.
@@ -129,9 +153,9 @@ async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode>
     match serde_json::from_value::<Option<Policy>>(now["policy"].clone())? {
         Some(policy) => {
             show::line(format_args!("mode      {} (TLS {})", policy.mode, policy.tls))?;
-            show::line(format_args!("allow     {}", words(&policy.allow)))?;
+            lists(&policy)?;
         }
-        None => show::line("mode      as by default")?,
+        None => show::line("mode      not said")?,
     }
     show::line(format_args!("limits    {}", written(&now["limits"])))?;
     if now["binding"] == true {
@@ -140,25 +164,36 @@ async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-fn words(words: &[String]) -> String {
-    if words.is_empty() { "-".to_owned() } else { words.join(" ") }
+/// What a policy lists.
+fn lists(policy: &Policy) -> anyhow::Result<()> {
+    show::line(format_args!("allow     {}", words(&policy.allow)))?;
+    if !policy.deny.is_empty() {
+        show::line(format_args!("deny      {}", words(&policy.deny)))?;
+    }
+    Ok(())
+}
+
+fn words<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
+    let words = words.into_iter().fold(String::new(), |text, word| format!("{text} {}", word.as_ref()));
+    if words.is_empty() { "-".to_owned() } else { words.trim_start().to_owned() }
 }
 
 /// Limits as they are written on the command line.
 fn written(limits: &Value) -> String {
     let limits = limits.as_object().into_iter().flatten();
-    words(&limits.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>())
+    words(limits.map(|(name, value)| format!("{name}={value}")))
 }
 
 fn print(now: &Shown) -> anyhow::Result<()> {
-    let secrets: Vec<_> = now.secrets.iter().map(|secret| secret.name.clone()).collect();
-    show::line(format_args!("mode      {} (TLS {}){}", now.mode, now.tls, followed(&now.from)))?;
-    show::line(format_args!("allow     {}", words(&now.allow)))?;
+    let policy = &now.policy;
+    show::line(format_args!("mode      {} (TLS {}){}", policy.mode, policy.tls, followed(&now.from)))?;
+    lists(policy)?;
     if let Some(bound) = &now.bound {
         let list = if bound.allow.is_empty() { String::new() } else { format!(": {}", words(&bound.allow)) };
-        show::line(format_args!("at most   {} (TLS {}){list}", bound.mode, bound.tls))?;
+        let but = if bound.deny.is_empty() { String::new() } else { format!(", but {}", words(&bound.deny)) };
+        show::line(format_args!("at most   {} (TLS {}){list}{but}", bound.mode, bound.tls))?;
     }
-    show::line(format_args!("secrets   {}", words(&secrets)))?;
+    show::line(format_args!("secrets   {}", words(now.secrets.iter().map(|secret| &secret.name))))?;
     if !now.revoked_secrets.is_empty() {
         show::line(format_args!("revoked   {} (removed since it was given)", words(&now.revoked_secrets)))?;
     }

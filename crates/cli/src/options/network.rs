@@ -1,13 +1,15 @@
 //! What sandboxes may reach, and secrets.
 
-use std::net::SocketAddr;
+use std::net::{AddrParseError, SocketAddr};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ipnet::Ipv4Net;
 use sandling_api::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 use sandling_engine::NetworkConfig;
 use sandling_engine::network::{BadLimit, LimitWish};
-use sandling_network::policy::{BadEntry, Entry, Mode, Policy};
+use sandling_network::policy::{BadEntry, Entry, Mode, NoPreset, Policy, Target};
+
+const DNS_PORT: u16 = 53;
 
 /// What a new sandbox may reach.
 #[derive(Debug, Args)]
@@ -18,6 +20,9 @@ pub struct Reach {
     /// Let it reach a name, *.name, address, network, or what pypi, npm, crates, debian or github need; may be repeated
     #[arg(long, value_name = "NAME[:PORT]")]
     pub allow: Vec<String>,
+    /// Refuse it an address or a network, whatever else it may reach; may be repeated
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub deny: Vec<String>,
     /// Let it use a stored secret, which it never sees; may be repeated
     #[arg(long = "secret", value_name = "NAME")]
     pub secrets: Vec<String>,
@@ -39,6 +44,7 @@ pub struct Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeChoice {
     /// Nothing
+    #[value(alias = "none")]
     Deny,
     /// What is listed
     Allow,
@@ -64,8 +70,8 @@ impl Reach {
     pub fn request(&self) -> Result<NetworkRequest, BadLimit> {
         Ok(NetworkRequest {
             mode: self.network.map(Into::into),
-            allow: listed(&self.allow),
-            deny: None,
+            allow: allowed(&self.allow),
+            deny: listed(&self.deny),
             tls: self.inspect_tls.then_some(TlsName::Inspected),
             limits: limits(&self.limits)?,
             secrets: listed(&self.secrets),
@@ -76,9 +82,22 @@ impl Reach {
     }
 }
 
-/// What an option that may be repeated lists, if it was used at all.
+/// What an option that may be repeated lists, if it was used at all. An empty word is for a list without any.
 pub fn listed(words: &[String]) -> Option<Vec<String>> {
-    (!words.is_empty()).then(|| words.to_vec())
+    (!words.is_empty()).then(|| words.iter().filter(|word| !word.is_empty()).cloned().collect())
+}
+
+/// The same of what may be reached. A name of one word is more often a preset that is called otherwise.
+pub fn allowed(words: &[String]) -> Option<Vec<String>> {
+    for word in words.iter().filter_map(|word| single_name(word)) {
+        eprintln!("sandling: {word} is taken for a host of that name; {NoPreset}");
+    }
+    listed(words)
+}
+
+fn single_name(word: &str) -> Option<&str> {
+    let Target::Name(name) = word.parse::<Entry>().ok()?.target else { return None };
+    (!name.as_str().contains('.')).then_some(word)
 }
 
 /// Limits as they are written, if there are any.
@@ -96,11 +115,14 @@ fn wish(texts: &[String]) -> Result<LimitWish, BadLimit> {
 /// What the operator says about all sandboxes' networks.
 #[derive(Debug, Args)]
 pub struct Outside {
-    /// Open a private network to sandboxes whose policy lists it; may be repeated
+    /// Open a private network to sandboxes whose policy lists it, or is `open`; may be repeated
     #[arg(long, value_name = "CIDR", env = "SANDLING_NETWORK_OPEN", value_delimiter = ',')]
     pub network_open: Vec<Ipv4Net>,
     /// Ask this name server for sandboxes instead of the host's own; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT", env = "SANDLING_NAME_SERVERS", value_delimiter = ',')]
+    #[arg(
+        long, value_name = "ADDRESS[:PORT]", env = "SANDLING_NAME_SERVERS", value_delimiter = ',',
+        value_parser = name_server,
+    )]
     pub name_server: Vec<SocketAddr>,
     /// The most that each sandbox may use, and what it may use if it says nothing: sent_bytes, sent_bytes_per_second,
     /// received_bytes_per_second, connections or dns_queries_per_second; may be repeated
@@ -114,6 +136,10 @@ impl Outside {
         let limits = wish(&self.network_most)?.of_operator()?;
         Ok(NetworkConfig { opened, name_servers, limits, ..NetworkConfig::default() })
     }
+}
+
+fn name_server(text: &str) -> Result<SocketAddr, AddrParseError> {
+    text.parse().or_else(|_| Ok(SocketAddr::new(text.parse()?, DNS_PORT)))
 }
 
 /// A policy in one word or as a list.
@@ -146,7 +172,9 @@ pub struct Network {
     )]
     pub binding: Option<bool>,
     /// Remove that default; of a sandbox its own policy and limits, so that it follows the defaults again
-    #[arg(long, conflicts_with_all = ["binding", "mode", "allow", "limits", "secrets", "group", "revoke"])]
+    #[arg(long, conflicts_with_all = [
+        "binding", "mode", "allow", "deny", "inspect_tls", "limits", "secrets", "group", "revoke",
+    ])]
     pub clear: bool,
     /// Change what it may reach, at once; with --allow only: to that list
     #[arg(long = "set", value_enum, value_name = "MODE")]
@@ -154,6 +182,12 @@ pub struct Network {
     /// Let it reach this, and nothing else that is not listed here; may be repeated
     #[arg(long, value_name = "NAME[:PORT]")]
     pub allow: Vec<String>,
+    /// Refuse it these addresses and networks, and no others, whatever else it may reach; may be repeated
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub deny: Vec<String>,
+    /// Open its TLS and look at every request's host; `--inspect-tls=false` takes that back
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub inspect_tls: Option<bool>,
     /// Let it use so much of the network: a limit as of `create`; may be repeated
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     pub limits: Vec<String>,

@@ -47,7 +47,8 @@ impl Keeper {
         engine.check_change(&self.info, &change)?;
         let granted = engine.grant(&self.info.workspace, &self.info.network, &change.secrets)?;
         let named = change.secrets.clone();
-        let settings = self.info.network.changed(change, &engine.outside.limits)?;
+        let now = self.network.in_force().policy;
+        let settings = self.info.network.changed(change, &now, &engine.outside.limits)?;
         self.adopt(&engine, settings, None)?;
         if let Some(named) = named {
             self.lessons.give_only(&named);

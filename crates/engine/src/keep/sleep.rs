@@ -119,7 +119,15 @@ impl Keeper {
     pub(super) fn sleepy(&self) -> Option<Duration> {
         let after = self.engine.upgrade()?.config.hibernate_after?;
         let may = self.lifetime.borrow().persistent && self.live.is_some();
-        may.then(|| after.saturating_sub(self.activity.idle_for()).max(self.stays_awake()))
+        may.then(|| after.saturating_sub(self.idle_for()).max(self.stays_awake()))
+    }
+
+    /// How long nobody has used it, the others of its group included.
+    fn idle_for(&self) -> Duration {
+        if let Some(served) = self.network.served() {
+            self.activity.used_at(served);
+        }
+        self.activity.idle_for()
     }
 
     /// How long until it may try again to sleep.
@@ -146,7 +154,7 @@ impl Keeper {
         if self.live.is_none() && lifetime.sleep.is_free {
             return None;
         }
-        let (left, reason) = lifetime.left(self.activity.idle_for())?;
+        let (left, reason) = lifetime.left(self.idle_for())?;
         // Its work would be lost if it ended now; it tries to sleep again a little later.
         let left = if lifetime.sleep.at_the_end { left.max(self.stays_awake()) } else { left };
         Some((left, reason))

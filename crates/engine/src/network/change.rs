@@ -1,6 +1,6 @@
 //! Changing the network of a sandbox that runs.
 
-use sandling_network::policy::Policy;
+use sandling_network::policy::{Policy, PolicyChange};
 use sandling_network::{LimitWish, Limits};
 use tokio::sync::oneshot;
 
@@ -13,7 +13,8 @@ use crate::sandbox::{Command, Sandbox};
 #[derive(Debug, Clone, Default)]
 pub struct NetworkChange {
     pub before: Before,
-    pub policy: Option<Policy>,
+    /// A sandbox that followed a default goes on from that, and has a policy of its own from then on.
+    pub policy: PolicyChange,
     pub limits: LimitWish,
     /// The secrets that it has from now on.
     pub secrets: Option<Vec<String>>,
@@ -64,15 +65,17 @@ fn missing(withheld: &[String], tls_refused: bool) -> String {
 }
 
 impl NetworkSettings {
-    /// The settings after a change, but for secrets that are new, where `most` are the operator's limits.
-    pub(crate) fn changed(&self, change: NetworkChange, most: &Limits) -> Result<Self, NetworkError> {
+    /// The settings after a change, but for secrets that are new, where `now` is the policy that holds and `most` are
+    /// the operator's limits.
+    pub(crate) fn changed(&self, change: NetworkChange, now: &Policy, most: &Limits) -> Result<Self, NetworkError> {
         let mut settings = self.clone();
         change.limits.check(most)?;
         if change.before == Before::Forgotten {
             (settings.policy, settings.limits) = (None, LimitWish::default());
         }
         settings.limits = change.limits.or(settings.limits);
-        if let Some(policy) = change.policy {
+        if !change.policy.is_nothing() {
+            let policy = change.policy.onto(now);
             check(&policy)?;
             settings.policy = Some(policy);
         }
@@ -108,6 +111,8 @@ impl Sandbox {
 
 #[cfg(test)]
 mod tests {
+    use sandling_network::policy::TlsMode;
+
     use super::*;
     use crate::network::SecretId;
 
@@ -125,13 +130,13 @@ mod tests {
             secrets: Some(names.iter().map(|name| (*name).to_owned()).collect()),
             ..NetworkChange::default()
         };
-        assert_eq!(settings.changed(keep(&["B"]), &most).unwrap().secrets, [secret("B")]);
-        let fewer = settings.changed(keep(&["A", "C"]), &most).unwrap();
+        assert_eq!(settings.changed(keep(&["B"]), &Policy::default(), &most).unwrap().secrets, [secret("B")]);
+        let fewer = settings.changed(keep(&["A", "C"]), &Policy::default(), &most).unwrap();
         assert_eq!(fewer.secrets, [secret("A")], "what is new is given when the guest knows of it");
         assert_eq!(fewer.given(&[secret("C")]).secrets, [secret("A"), secret("C")]);
         let other = AttachedSecret { id: SecretId::fresh(), ..secret("A") };
         assert_eq!(settings.given(std::slice::from_ref(&other)).secrets, [secret("B"), other]);
-        assert_eq!(settings.changed(NetworkChange::default(), &most).unwrap(), settings);
+        assert_eq!(settings.changed(NetworkChange::default(), &Policy::default(), &most).unwrap(), settings);
     }
 
     #[test]
@@ -151,14 +156,31 @@ mod tests {
         let limits = LimitWish { connections: Some(5), ..LimitWish::default() };
         let settings = NetworkSettings { policy: Some(Policy::default()), limits, ..Default::default() };
         let change = NetworkChange { before: Before::Forgotten, ..Default::default() };
-        assert_eq!(settings.changed(change, &Limits::default()).unwrap(), NetworkSettings::default());
+        assert_eq!(
+            settings.changed(change, &Policy::default(), &Limits::default()).unwrap(),
+            NetworkSettings::default()
+        );
+    }
+
+    #[test]
+    fn a_sandbox_goes_on_from_what_held_for_it() {
+        let followed = Policy { tls: TlsMode::Inspected, ..Policy::allow(["a.com".parse().unwrap()]) };
+        let allow = Some(vec!["b.com".parse().unwrap()]);
+        let change = NetworkChange { policy: PolicyChange { allow, ..Default::default() }, ..Default::default() };
+        let changed = NetworkSettings::default().changed(change, &followed, &Limits::default()).unwrap();
+        let own = Policy { allow: vec!["b.com".parse().unwrap()], ..followed.clone() };
+        assert_eq!(changed.policy, Some(own));
+        let none = NetworkSettings::default().changed(NetworkChange::default(), &followed, &Limits::default());
+        assert_eq!(none.unwrap().policy, None, "it still follows");
     }
 
     #[test]
     fn limits_that_are_not_named_stay() {
         let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
         let settings = NetworkSettings { limits: limits(Some(5), None), ..Default::default() };
-        let change = |limits| settings.changed(NetworkChange { limits, ..Default::default() }, &Limits::default());
+        let change = |limits| {
+            settings.changed(NetworkChange { limits, ..Default::default() }, &Policy::default(), &Limits::default())
+        };
         assert_eq!(change(limits(None, Some(7))).unwrap().limits, limits(Some(5), Some(7)));
         assert!(matches!(change(limits(Some(0), None)), Err(NetworkError::Limit(_))));
     }

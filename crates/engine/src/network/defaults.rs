@@ -3,7 +3,7 @@
 //! bind those that say something.
 
 use sandling_network::LimitWish;
-use sandling_network::policy::Policy;
+use sandling_network::policy::{Policy, PolicyChange};
 use serde::{Deserialize, Serialize};
 
 use super::error::NetworkError;
@@ -24,6 +24,14 @@ pub struct NetworkDefault {
     pub binding: Option<bool>,
 }
 
+/// What is to change of a default. What is absent stays.
+#[derive(Debug, Clone, Default)]
+pub struct NetworkDefaultChange {
+    pub policy: PolicyChange,
+    pub limits: LimitWish,
+    pub binding: Option<bool>,
+}
+
 /// An alias has its template's default.
 pub(crate) fn key(template: Option<&str>) -> String {
     let name = template.unwrap_or(WHOLE_WORKSPACE);
@@ -41,15 +49,15 @@ impl Engine {
         &self,
         workspace: &str,
         template: Option<&str>,
-        change: NetworkDefault,
+        change: NetworkDefaultChange,
     ) -> Result<NetworkDefault, NetworkError> {
-        change.policy.as_ref().map_or(Ok(()), check)?;
         change.limits.check(&self.outside.limits)?;
         if change.binding.is_some() && template.is_some() {
             return Err(NetworkError::TemplateBinds);
         }
         let default = self.store.change_network_default(workspace, &key(template), |known| {
-            let default = change.or(known);
+            let default = change.onto(known);
+            default.policy.as_ref().map_or(Ok(()), check)?;
             let binds_nothing = default.policy.is_none() && default.binding == Some(true);
             if binds_nothing { Err(NetworkError::NothingBinds) } else { Ok(default) }
         })?;
@@ -65,13 +73,13 @@ impl Engine {
     }
 }
 
-impl NetworkDefault {
-    fn or(self, other: NetworkDefault) -> Self {
-        Self {
-            policy: self.policy.or(other.policy),
-            limits: self.limits.or(other.limits),
-            binding: self.binding.or(other.binding),
-        }
+impl NetworkDefaultChange {
+    fn onto(self, known: NetworkDefault) -> NetworkDefault {
+        let policy = match self.policy.is_nothing() {
+            true => known.policy,
+            false => Some(self.policy.onto(&known.policy.unwrap_or_default())),
+        };
+        NetworkDefault { policy, limits: self.limits.or(known.limits), binding: self.binding.or(known.binding) }
     }
 }
 
@@ -89,7 +97,8 @@ mod tests {
         let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
         let policy = Some(Policy::of(Mode::Deny));
         let known = NetworkDefault { policy, limits: limits(Some(9), Some(1)), binding: Some(true) };
-        let changed = NetworkDefault { limits: limits(Some(5), None), ..NetworkDefault::default() }.or(known.clone());
+        let change = NetworkDefaultChange { limits: limits(Some(5), None), ..NetworkDefaultChange::default() };
+        let changed = change.onto(known.clone());
         assert_eq!(changed, NetworkDefault { limits: limits(Some(5), Some(1)), ..known });
     }
 
@@ -120,7 +129,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let engine = engine(&dir).await;
         let set = |template, mode| {
-            let default = NetworkDefault { policy: Some(Policy::of(mode)), ..NetworkDefault::default() };
+            let default = NetworkDefaultChange { policy: Policy::of(mode).into(), ..NetworkDefaultChange::default() };
             engine.change_network_default(DEFAULT_WORKSPACE, template, default).unwrap();
         };
         let usual = || {
@@ -132,7 +141,7 @@ mod tests {
         assert_eq!(usual(), (Mode::Learn, PolicySource::Template, false));
         engine.remove_network_default(DEFAULT_WORKSPACE, Some("base")).unwrap();
         assert_eq!(usual(), (Mode::Open, PolicySource::Workspace, false));
-        let binds = |binding| NetworkDefault { binding: Some(binding), ..NetworkDefault::default() };
+        let binds = |binding| NetworkDefaultChange { binding: Some(binding), ..NetworkDefaultChange::default() };
         engine.change_network_default(DEFAULT_WORKSPACE, None, binds(true)).unwrap();
         assert_eq!(usual(), (Mode::Open, PolicySource::Workspace, true));
         engine.remove_network_default(DEFAULT_WORKSPACE, None).unwrap();

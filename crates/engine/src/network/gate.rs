@@ -66,6 +66,11 @@ impl Network {
         self.state().in_force.clone()
     }
 
+    /// When a sandbox of its group last used it.
+    pub(crate) fn served(&self) -> Option<Instant> {
+        self.state().gateway.as_ref()?.served()
+    }
+
     /// Whether its TLS has to be opened, and there is nothing yet to do so with.
     pub(crate) fn lacks_authority(&self) -> bool {
         self.in_force().inspects() && !self.settings.borrow().has_authority

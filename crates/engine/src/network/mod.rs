@@ -28,7 +28,7 @@ pub use change::{Before, GroupChange, NetworkChange, NetworkChangeError, Untaugh
 pub use config::NetworkConfig;
 pub(crate) use config::Outside;
 pub use counts::NetworkCounts;
-pub use defaults::NetworkDefault;
+pub use defaults::{NetworkDefault, NetworkDefaultChange};
 pub use error::NetworkError;
 pub use feed::NetworkEvent;
 pub(crate) use gate::Network;

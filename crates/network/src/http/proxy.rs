@@ -54,6 +54,8 @@ struct Proxy<'a> {
     /// A connection that goes on as another protocol.
     upgrade: Mutex<Option<Upgrade>>,
     refused: Mutex<Option<Refusal>>,
+    /// Whom the last request is for, for what is written down of it.
+    asked: Mutex<Option<HostName>>,
     /// A placeholder was found in a request's body.
     found: Arc<AtomicBool>,
 }
@@ -95,8 +97,8 @@ where
     let _ended = Ended(driver.abort_handle());
 
     let server = tokio::sync::Mutex::new(sender);
-    let (upgrade, refused) = (Mutex::default(), Mutex::default());
-    let proxy = Proxy { session, opened, server, upgrade, refused, found: Arc::default() };
+    let (upgrade, refused, asked) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let proxy = Proxy { session, opened, server, upgrade, refused, asked, found: Arc::default() };
     let mut http = hyper::server::conn::http1::Builder::new();
     http.preserve_header_case(true).half_close(true).auto_date_header(false);
     http.max_header_size(LONGEST_HEAD).max_buf_size(LONGEST_HEAD);
@@ -185,12 +187,13 @@ impl Proxy<'_> {
     async fn end(&self, served: hyper::Result<()>) -> Result<End, End> {
         if let Some(why) = take(&self.refused) {
             // The guest was told; the connection ends properly so that it can read it.
-            self.session.note(EventKind::Request, Verdict::Refused(why), None);
+            self.session.note(EventKind::Request, Verdict::Refused(why), take(&self.asked));
             return Ok(End::Done);
         }
         if self.found.load(Ordering::Relaxed) {
             // The server had answered before.
-            self.session.note(EventKind::Request, Verdict::Refused(Refusal::SecretMisplaced), None);
+            let asked = take(&self.asked);
+            self.session.note(EventKind::Request, Verdict::Refused(Refusal::SecretMisplaced), asked);
             return Err(End::Refused(Refusal::SecretMisplaced));
         }
         if let Some(upgrade) = take(&self.upgrade) {
@@ -226,7 +229,11 @@ impl Proxy<'_> {
         let session = self.session;
         let port = session.destination.port;
         let usual = if self.opened.is_some() { HTTPS } else { HTTP };
+        take(&self.asked);
         let host = host::read(parts, port, usual)?;
+        if let Host::Name(name) = &host {
+            *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.clone());
+        }
         let name = self.judge(host)?;
         let upgrades = host::upgrades(parts)?;
         let placed = match (&self.opened, &name) {

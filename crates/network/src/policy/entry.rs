@@ -49,6 +49,12 @@ pub enum Ports {
 pub enum BadEntry {
     #[error("{text:?} is neither a host name, an address, a network nor a preset")]
     Name { text: String, source: NotAName },
+    #[error("{0:?} is a page's address; write the host alone, such as `example.com`")]
+    Url(String),
+    #[error("{0:?} is more than one; give each by itself, and ports as one range")]
+    Several(String),
+    #[error("{0:?} is no network; write one as `192.0.2.0/24`")]
+    Network(String),
     #[error("the ports of {0:?} are not a port, a range of ports or *")]
     Ports(String),
     #[error("{0:?} is IPv6, which the gateway does not carry")]
@@ -96,8 +102,11 @@ impl FromStr for Entry {
 
     fn from_str(text: &str) -> Result<Entry, BadEntry> {
         let text = text.trim();
-        if let Ok(preset) = text.parse::<Preset>() {
-            return Ok(Entry { target: Target::Preset(preset), ports: Ports::Usual });
+        if text.contains("://") {
+            return Err(BadEntry::Url(text.to_owned()));
+        }
+        if text.contains(',') {
+            return Err(BadEntry::Several(text.to_owned()));
         }
         if text.starts_with('[') || text.matches(':').count() > 1 {
             return Err(BadEntry::Ipv6(text.to_owned()));
@@ -106,10 +115,10 @@ impl FromStr for Entry {
             Some((host, ports)) => (host, parse_ports(ports).ok_or_else(|| BadEntry::Ports(text.to_owned()))?),
             None => (text, Ports::Usual),
         };
-        if ports != Ports::Usual && host.parse::<Preset>().is_ok() {
-            return Err(BadEntry::PresetPorts(text.to_owned()));
+        match parse_target(host, text)? {
+            Target::Preset(_) if ports != Ports::Usual => Err(BadEntry::PresetPorts(text.to_owned())),
+            target => Ok(Entry { target, ports }),
         }
-        Ok(Entry { target: parse_target(host, text)?, ports })
     }
 }
 
@@ -132,11 +141,16 @@ fn parse_target(host: &str, text: &str) -> Result<Target, BadEntry> {
     if host == "*" || host == "*." {
         return Err(BadEntry::Everything(text.to_owned()));
     }
-    let name = |host: &str| host.parse().map_err(|source| BadEntry::Name { text: text.to_owned(), source });
-    match host.strip_prefix("*.") {
-        Some(parent) => Ok(Target::Below(name(parent)?)),
-        None => Ok(Target::Name(name(host)?)),
+    if host.split_once('/').is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok()) {
+        return Err(BadEntry::Network(text.to_owned()));
     }
+    let name = |host: &str| host.parse::<HostName>().map_err(|source| BadEntry::Name { text: text.to_owned(), source });
+    if let Some(parent) = host.strip_prefix("*.") {
+        return Ok(Target::Below(name(parent)?));
+    }
+    // Whatever is written like a preset is one when it is read again.
+    let name = name(host)?;
+    Ok(name.as_str().parse().map_or(Target::Name(name), Target::Preset))
 }
 
 impl TryFrom<String> for Entry {
@@ -214,6 +228,16 @@ mod tests {
             assert!(matches!(text.parse::<Entry>(), Err(BadEntry::Name { .. })), "{text}");
         }
         assert!(matches!("pypi:22".parse::<Entry>(), Err(BadEntry::PresetPorts(_))));
+        assert!(matches!("https://a.com/".parse::<Entry>(), Err(BadEntry::Url(_))));
+        assert!(matches!("a.com:80,443".parse::<Entry>(), Err(BadEntry::Several(_))));
+        assert!(matches!("10.0.0.0/33".parse::<Entry>(), Err(BadEntry::Network(_))));
+    }
+
+    #[test]
+    fn a_preset_is_one_however_it_is_written() {
+        for text in ["pypi", "PyPI", "pypi."] {
+            assert_eq!(entry(text).target, Target::Preset(Preset::Pypi), "{text}");
+        }
     }
 
     proptest! {

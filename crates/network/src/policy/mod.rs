@@ -5,6 +5,7 @@
 //! public internet, and the host's own addresses, are refused before any list is read; only the operator opens them.
 //! Where a workspace's policy binds, it is asked after the sandbox's own, and both must allow it.
 
+mod change;
 mod decide;
 mod entry;
 mod learn;
@@ -14,6 +15,7 @@ mod refusal;
 mod resolvers;
 mod rules;
 
+pub use change::PolicyChange;
 pub use decide::{Ground, Mode, Policy, Shown, TlsMode};
 pub(crate) use entry::NAMED_PORTS;
 pub use entry::{BadEntry, Entry, Ports, Target};

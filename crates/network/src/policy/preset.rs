@@ -67,7 +67,7 @@ impl FromStr for Preset {
     type Err = NoPreset;
 
     fn from_str(text: &str) -> Result<Preset, NoPreset> {
-        Preset::ALL.into_iter().find(|preset| preset.as_str() == text).ok_or(NoPreset)
+        Preset::ALL.into_iter().find(|preset| preset.as_str().eq_ignore_ascii_case(text)).ok_or(NoPreset)
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) async fn dial(shared: &Arc<Shared>, port: u16, from: &HostName) -> io
         return Err(ErrorKind::QuotaExceeded.into());
     }
     let (place, connection) = find_place(shared, port).ok_or(ErrorKind::AddrInUse)?;
+    shared.serves_now();
     let (dropped, when_dropped) = oneshot::channel();
     tokio::spawn(keep(shared.clone(), place, connection.clone(), when_dropped));
     let stream = GuestStream::dialled(connection.clone(), Traffic::new(shared), dropped);
@@ -77,4 +78,5 @@ async fn keep(shared: Arc<Shared>, place: Place, connection: Arc<Connection>, dr
     }
     connection.abort();
     shared.table.remove(place);
+    shared.serves_now();
 }

@@ -146,6 +146,11 @@ impl Table {
         self.lock().closed
     }
 
+    /// Whether there are any that the gateway opened from one of these ports of its own.
+    pub fn has_dialled(&self, gateway: Ipv4Addr, ports: &Range<u16>) -> bool {
+        self.lock().by_flow.keys().any(|flow| flow.address == gateway && ports.contains(&flow.port))
+    }
+
     /// Resets those that the gateway opened from one of these ports of its own.
     pub fn reset_dialled(&self, gateway: Ipv4Addr, ports: &Range<u16>) {
         self.reset_those(|flow| flow.address == gateway && ports.contains(&flow.port));

@@ -30,6 +30,7 @@ pub(crate) fn dial(shared: &Arc<Shared>, port: u16, from: &HostName) -> io::Resu
     if !table::keep(shared, &Arc::new(Exchange::new(shared, flow, Far::Peer(own), None))) {
         return Err(ErrorKind::AddrInUse.into());
     }
+    shared.serves_now();
     note(Verdict::Allowed);
     Ok(theirs)
 }

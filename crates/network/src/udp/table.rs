@@ -48,6 +48,10 @@ impl Exchanges {
         self.reset();
     }
 
+    pub fn have_dialled(&self) -> bool {
+        self.lock().by_flow.values().any(|exchange| exchange.was_dialled())
+    }
+
     /// Ends those that peers began.
     pub fn reset_dialled(&self) {
         self.reset_those(Exchange::was_dialled);

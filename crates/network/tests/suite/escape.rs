@@ -210,7 +210,8 @@ isolated! {
         assert!(world.https("example.com", GET).await.unwrap().starts_with("HTTP/1.1 200"));
         let answer = world.https("example.com", "GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n").await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
-        world.refused(EventKind::Request, Refusal::HostDiffers).await;
+        let told = world.refused(EventKind::Request, Refusal::HostDiffers).await;
+        assert_eq!(told.name.map(|name| name.to_string()).as_deref(), Some("evil.com"));
         assert!(world.https("evil.com", GET).await.is_err());
         world.refused(EventKind::Name, Refusal::NotListed).await;
         assert_eq!(world.requests().len(), 1);

@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::put;
 use sandling_engine::{NetworkChange, NetworkWish};
-use sandling_network::policy::{Mode, Policy};
+use sandling_network::policy::{Mode, Policy, PolicyChange};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -139,8 +139,9 @@ async fn update(
     body: JsonBody<Network>,
 ) -> Result<StatusCode, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
-    // Here nothing said is nothing allowed: the whole is replaced.
-    let policy = Some(body.value.wish(|| Ok(Policy::default()))?.policy.unwrap_or_default());
+    // Here nothing said is nothing allowed: the whole is replaced, but for what these clients cannot say.
+    let policy = body.value.wish(|| Ok(Policy::default()))?.policy.unwrap_or_default();
+    let policy = PolicyChange { tls: None, ..policy.into() };
     found.change_network(NetworkChange { policy, ..NetworkChange::default() }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -87,7 +87,7 @@ while True:
         assert_eq!(shell(&child, goes_on).await.exit.code, 0, "what its parent had open goes on in a child");
         child.end(sandling_engine::EndReason::Requested).await.unwrap();
         assert_eq!(shell(&sandbox, goes_on).await.exit.code, 0, "and in the parent");
-        let deny = NetworkChange { policy: Some(Policy::of(Mode::Deny)), ..NetworkChange::default() };
+        let deny = NetworkChange { policy: Policy::of(Mode::Deny).into(), ..NetworkChange::default() };
         sandbox.change_network(deny).await.unwrap();
         let cut = shell(&sandbox, "for i in $(seq 200); do [ -s /tmp/cut ] && exec cat /tmp/cut; sleep 0.05; done; exit 1").await;
         assert_eq!(cut.exit.code, 0, "it was not told");
@@ -96,7 +96,7 @@ while True:
         assert_eq!(visits().len(), after, "reached after the policy's end");
 
         // What is used while learning is a policy for it.
-        let learn = NetworkChange { policy: Some(Policy::of(Mode::Learn)), ..NetworkChange::default() };
+        let learn = NetworkChange { policy: Policy::of(Mode::Learn).into(), ..NetworkChange::default() };
         sandbox.change_network(learn).await.unwrap();
         assert_eq!(ask(&sandbox, "45.33.32.156", 9999, hello).await, "answered");
         assert_eq!(sandbox.learned_policy(), allow(&["45.33.32.156:9999"]));

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_engine::network::{Before, PolicySource};
-use sandling_engine::{CreateSpec, EndReason, Engine, ForkSpec, NetworkChange, NetworkDefault, NetworkWish, Sandbox};
+use sandling_engine::{
+    CreateSpec, EndReason, Engine, ForkSpec, NetworkChange, NetworkDefaultChange, NetworkWish, Sandbox,
+};
 use sandling_network::Verdict;
 use sandling_network::policy::{Mode, Policy, Refusal, TlsMode};
 
@@ -17,12 +19,12 @@ const ONE: &str = "http://example.com/";
 const OTHER: &str = "http://other.com/";
 
 fn default(engine: &Engine, template: Option<&str>, policy: Policy) {
-    let change = NetworkDefault { policy: Some(policy), ..NetworkDefault::default() };
+    let change = NetworkDefaultChange { policy: policy.into(), ..NetworkDefaultChange::default() };
     engine.change_network_default(WORKSPACE, template, change).unwrap();
 }
 
 fn bind(engine: &Engine, binding: bool) {
-    let change = NetworkDefault { binding: Some(binding), ..NetworkDefault::default() };
+    let change = NetworkDefaultChange { binding: Some(binding), ..NetworkDefaultChange::default() };
     engine.change_network_default(WORKSPACE, None, change).unwrap();
 }
 

@@ -49,7 +49,7 @@ isolated! {
         // resolved anew: the last test has pushed it out.
         assert!(world.heard("/sealed-front"));
         let policy = Policy { tls: TlsMode::Inspected, ..allow(&["example.com"]) };
-        sandbox.change_network(NetworkChange { policy: Some(policy), ..NetworkChange::default() }).await.unwrap();
+        sandbox.change_network(NetworkChange { policy: policy.into(), ..NetworkChange::default() }).await.unwrap();
         let line = format!(
             "getent hosts example.com >/dev/null; for hosts in 'example.com evil.com' 'evil.com example.com' 'example.com example.com'; do set -- $hosts; \
              curl -s -m 60 -o /dev/null -w '%{{http_code}} ' --resolve $1:443:{SHARED} -H \"Host: $2\" https://$1/inspected-$2-in-$1; done"

@@ -1,6 +1,7 @@
 //! Groups of real guests: together if they were put together, and never else.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sandling_engine::network::{GroupChange, Membership};
 use sandling_engine::{CreateSpec, EndReason, NetworkChange, NetworkWish, Sandbox};
@@ -43,6 +44,25 @@ finally:
 }
 
 isolated! {
+    async fn whoever_serves_its_group_is_not_idle() {
+        let world = World::new().await;
+        let network = || NetworkWish { group: Some(crawl(Some("database"))), ..NetworkWish::default() };
+        let client = sandbox(&world, Some(crawl(None))).await;
+        let idle = Some(Duration::from_secs(6));
+        let wish = CreateSpec { network: network(), idle, ..spec("base") };
+        let database = world.engine.engine.create(wish).await.unwrap();
+        shell(&database, "(setsid python3 -m http.server 8000 >/dev/null 2>&1 &)").await;
+        let line = "for i in $(seq 12); do curl -s -m 9 -o /dev/null --retry 9 --retry-all-errors --retry-delay 1 \
+            http://database.internal:8000/ || exit 1; sleep 1; done";
+        assert_eq!(shell(&client, line).await.exit.code, 0, "it was ended while it was used");
+        let waits = Instant::now();
+        let ended = database.ended().await;
+        assert_eq!(ended, EndReason::Idle);
+        assert!(waits.elapsed() > Duration::from_secs(2), "it was idle for so long only");
+        drop(client);
+        world.engine.close().await;
+    }
+
     async fn those_of_a_group_reach_each_other_and_nobody_else_does() {
         let world = World::new().await;
         let database = sandbox(&world, Some(crawl(Some("database")))).await;

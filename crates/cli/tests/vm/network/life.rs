@@ -93,7 +93,7 @@ isolated! {
         let inspected = || Policy { tls: TlsMode::Inspected, ..allow(&["*.example.com"]) };
         let with_secret = || {
             let secrets = Some(vec!["API_KEY".to_owned()]);
-            sandbox.change_network(NetworkChange { policy: Some(inspected()), secrets, ..NetworkChange::default() })
+            sandbox.change_network(NetworkChange { policy: inspected().into(), secrets, ..NetworkChange::default() })
         };
         let (plain, sealed, other) = ("http://www.example.com/", "https://www.example.com/", "http://other.com/");
 
@@ -111,7 +111,7 @@ isolated! {
         set(&sandbox, Policy::of(Mode::Open)).await;
         replace_shell(&sandbox, "while true; do sleep 1; done").await;
         let asking = sandbox.clone();
-        let change = NetworkChange { policy: Some(inspected()), ..NetworkChange::default() };
+        let change = NetworkChange { policy: inspected().into(), ..NetworkChange::default() };
         let waiting = tokio::spawn(async move { asking.change_network(change).await });
         eventually("the narrower policy", || sandbox.network_in_force().policy == inspected()).await;
         set(&sandbox, allow(&["example.com"])).await;

@@ -97,7 +97,7 @@ isolated! {
         sandbox.wake().await.unwrap();
         assert!(shell(&sandbox, &curl("api.example.com", "/after")).await.stdout.ends_with(" 0\n"));
         let policy = Policy { tls: TlsMode::Inspected, ..allow(&["*.example.com"]) };
-        sandbox.change_network(NetworkChange { policy: Some(policy), ..NetworkChange::default() }).await.unwrap();
+        sandbox.change_network(NetworkChange { policy: policy.into(), ..NetworkChange::default() }).await.unwrap();
         let line = "for host in other.com www.example.com; do curl -s -m 60 -o /dev/null -w '%{http_code} ' \
             -H \"Host: $host\" https://www.example.com/$host; done";
         assert_eq!(shell(&sandbox, line).await.stdout, "403 200 ");

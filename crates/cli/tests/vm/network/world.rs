@@ -128,5 +128,5 @@ pub async fn is_cut(sandbox: &Arc<Sandbox>) -> bool {
 }
 
 pub async fn set(sandbox: &Sandbox, policy: Policy) {
-    sandbox.change_network(NetworkChange { policy: Some(policy), ..NetworkChange::default() }).await.unwrap();
+    sandbox.change_network(NetworkChange { policy: policy.into(), ..NetworkChange::default() }).await.unwrap();
 }
