@@ -1,5 +1,6 @@
 //! The task from its beginning to its end.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use crate::outcome;
 use crate::signals::stop_on_signals;
 
 pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
+    // Before anything is paid for.
+    result::can_ask(options, io::stdin().is_terminal())?;
     match &options.engine {
         Some(name) => {
             let api = options.api.or_else(|| Engine::api_of(name));

@@ -1,6 +1,6 @@
 //! What came of a task, told and brought back.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, Write};
 
 use rustix::stdio::stdin;
 use rustix::termios::{QueueSelector, tcflush};
@@ -93,11 +93,16 @@ pub async fn bring_back(
     Ok(())
 }
 
-/// Asks whoever is there. No answer is a no, and so is Ctrl-C.
-async fn is_wanted(diff: &Diff, project: &Project, stop: &CancellationToken) -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() {
+/// Whether somebody is there to be asked, if somebody has to be.
+pub fn can_ask(options: &Agent, is_terminal: bool) -> anyhow::Result<()> {
+    if options.apply && !options.yes && !is_terminal {
         anyhow::bail!("nobody can be asked here: give --yes to apply the changes without");
     }
+    Ok(())
+}
+
+/// Asks whoever is there. No answer is a no, and so is Ctrl-C.
+async fn is_wanted(diff: &Diff, project: &Project, stop: &CancellationToken) -> anyhow::Result<bool> {
     // What was typed before the question is no answer to it.
     let _ = tcflush(stdin(), QueueSelector::IFlush);
     eprint!("apply {} changes to {}? [y/N] ", diff.changes.len(), project.root().display());
@@ -111,6 +116,27 @@ async fn is_wanted(diff: &Diff, project: &Project, stop: &CancellationToken) -> 
         () = stop.cancelled() => {
             eprintln!();
             Ok(false)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::options::{Command, Options};
+
+    #[test]
+    fn only_what_would_be_asked_needs_a_terminal() {
+        let can = |flags: &[&str], is_terminal| {
+            let line = [&["sandling", "agent", "--files", ".", "task"], flags].concat();
+            let Command::Agent(options) = Options::try_parse_from(line).unwrap().command else { panic!("{flags:?}") };
+            can_ask(&options, is_terminal).map_err(|error| error.to_string())
+        };
+        assert!(can(&["--apply"], false).unwrap_err().contains("--yes"));
+        for (flags, is_terminal) in [(&["--apply"][..], true), (&["--apply", "--yes"], false), (&[], false)] {
+            assert_eq!(can(flags, is_terminal), Ok(()), "{flags:?}");
         }
     }
 }
