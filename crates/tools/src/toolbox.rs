@@ -18,13 +18,24 @@ pub struct Settings {
     pub timeout: Duration,
     /// Bytes of each stream that a model is shown; the middle of more is cut.
     pub max_output: usize,
-    /// Where commands run.
+    /// Where commands run, and where paths start that do not begin with `/`.
     pub directory: String,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self { timeout: Duration::from_secs(120), max_output: 20_000, directory: "/workspace".to_owned() }
+    }
+}
+
+impl Settings {
+    /// What a model means by a path.
+    pub fn absolute(&self, path: &str) -> String {
+        match path {
+            "" => self.directory.clone(),
+            _ if path.starts_with('/') => path.to_owned(),
+            _ => format!("{}/{path}", self.directory.trim_end_matches('/')),
+        }
     }
 }
 
@@ -163,5 +174,25 @@ impl Toolbox {
     pub(crate) fn deadline(&self, wanted: Option<f64>) -> Duration {
         let wanted = wanted.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         wanted.unwrap_or(self.settings.timeout).clamp(Duration::from_millis(1), self.settings.timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_absolute_starts_in_the_working_directory() {
+        let settings = Settings::default();
+        for (path, meant) in [
+            ("hello.py", "/workspace/hello.py"),
+            ("./a/../b", "/workspace/./a/../b"),
+            ("/etc/passwd", "/etc/passwd"),
+            ("", "/workspace"),
+        ] {
+            assert_eq!(settings.absolute(path), meant);
+        }
+        let settings = Settings { directory: "/".to_owned(), ..settings };
+        assert_eq!(settings.absolute("x"), "/x");
     }
 }
