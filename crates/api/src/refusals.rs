@@ -218,7 +218,7 @@ impl From<TimelineError> for ApiError {
     fn from(error: TimelineError) -> Self {
         let message = error.to_string();
         match error {
-            TimelineError::Unknown => Self::new(StatusCode::NOT_FOUND, "no_such_checkpoint", message),
+            TimelineError::Unknown(_) => Self::new(StatusCode::NOT_FOUND, "no_such_checkpoint", message),
             TimelineError::NameTaken => Self::conflict("name_taken", message),
             TimelineError::Name => Self::bad_request(message),
             TimelineError::TooManyNames => Self::conflict("too_many_names", message),
