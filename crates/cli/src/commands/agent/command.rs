@@ -80,7 +80,8 @@ impl Task<'_> {
     async fn prepare(&self, toolbox: &Toolbox) -> anyhow::Result<()> {
         if let Some(project) = self.project {
             project.send(toolbox).await?;
-            self.view.note(&format!("{} files of {} are in /workspace", project.files(), project.root().display()));
+            let files = result::counted(project.files() as u64, "file");
+            self.view.note(&format!("in /workspace: {files} of {}", project.root().display()));
         }
         let Some(setup) = &self.options.setup else { return Ok(()) };
         self.view.note(&format!("setup: {setup}"));
