@@ -339,7 +339,7 @@ def a_project_goes_in_and_its_diff_comes_back() -> None:
         assert "a - b" in (directory / "src" / "add.py").read_text(), "nothing is written without --apply"
         with model([[("run_command", {"command": MEND})], "Mended."]) as server:
             ran = agent(server, "--files", scratch, "--apply", "Mend it.")
-        assert ran.code == 2 and "--yes" in ran.stderr, ran
+        assert ran.code == 2 and "--yes" in ran.stderr and server.asked == [], ran
         with model([[("run_command", {"command": MEND})], "Mended."]) as server:
             ran = agent(server, "--files", ".", "--apply", "--yes", "Mend it.", cwd=directory)
         assert ran.code == 0, ran

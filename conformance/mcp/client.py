@@ -209,13 +209,22 @@ async def wait_for(client: Client, command: str, wanted: str) -> None:
         await asyncio.sleep(0.2)
 
 
+async def paths_start_in_the_working_directory(client: Client) -> None:
+    await said(client, "write_file", path="sub/relative.txt", content="here")
+    assert await said(client, "read_file", path="/workspace/sub/relative.txt") == "here"
+    assert await said(client, "read_file", path="sub/relative.txt") == "here"
+    assert "relative.txt" in await said(client, "list_files", path="sub")
+
+
 async def nonsense_is_answered(client: Client) -> None:
     for tool, arguments, why in [
         ("run_command", {"cmd": "ls"}, "unknown field"),
         ("run_command", {}, "missing field"),
         ("run_code", {"code": 1}, "invalid type"),
         ("read_file", {"path": "/nowhere"}, "error:"),
-        ("read_file", {"path": "relative"}, "absolute"),
+        ("run_command", {"command": "true", "timeout_seconds": 0}, "more than 0"),
+        ("run_code", {"code": "1", "timeout_seconds": -1}, "more than 0"),
+        ("rewind", {"to": 10_000}, "no such checkpoint; "),
         ("read_file", {"path": "/dev/zero"}, "is no file but a device"),
         ("write_file", {"path": "/proc/x", "content": ""}, "error:"),
         ("fork", {"count": 99}, "at once"),
@@ -241,6 +250,7 @@ CASES: list[Callable[[Client], Awaitable[None]]] = [
     cancelling_kills_the_command,
     too_much_to_see_is_counted_instead,
     cancelling_interrupts_code,
+    paths_start_in_the_working_directory,
     nonsense_is_answered,
 ]
 

@@ -81,7 +81,7 @@ pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
         race.attempt(index + 1, count, toolbox).await
     }))
     .await;
-    let best = attempts.iter().enumerate().max_by(|(_, one), (_, other)| one.compare(other)).map(|(index, _)| index);
+    let best = first_best(&attempts, Attempt::compare);
     let Some(best) = best else { return Err(ClientError::Strange("a fork has no children".to_owned())) };
     for attempt in attempts.iter().enumerate().filter(|(index, _)| *index != best).map(|(_, attempt)| attempt) {
         // One that cannot be ended now ends by itself.
@@ -89,6 +89,12 @@ pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
         let _ = race.parent.client().delete_within(&path, REMOVE_WITHIN).await;
     }
     Ok(Winner { attempts, best })
+}
+
+/// Where the greatest is; the first of equals.
+fn first_best<T>(all: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Option<usize> {
+    let last_first = all.iter().enumerate().rev();
+    last_first.max_by(|(_, one), (_, other)| compare(one, other)).map(|(index, _)| index)
 }
 
 /// Beyond an attempt's own time: for its check, and for fetching what it did.
@@ -152,6 +158,13 @@ fn score(output: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_of_equals_is_the_best() {
+        assert_eq!(first_best(&[1, 3, 2, 3], Ord::cmp), Some(1));
+        assert_eq!(first_best(&[0, 0, 0], Ord::cmp), Some(0));
+        assert_eq!(first_best(&[] as &[u8], Ord::cmp), None);
+    }
 
     #[test]
     fn the_number_that_ends_the_last_line_is_the_score() {

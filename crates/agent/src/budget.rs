@@ -96,7 +96,8 @@ impl Spent {
         if let Some(tokens) = budget.tokens {
             let left = tokens.saturating_sub(self.usage.total() + reads);
             if left == 0 {
-                return Err(EndedBy::Tokens);
+                let needed = format!("about {} tokens", reads + 1);
+                return Err(self.used_up(EndedBy::Tokens, &needed, &tokens.to_string()));
             }
             most = most.min(left);
         }
@@ -104,11 +105,20 @@ impl Spent {
             let left = cost - prices.of(self.usage) - prices.of(Usage { input: reads, output: 0 });
             let affordable = if prices.output > 0.0 { (left / prices.output * 1e6).floor() } else { f64::MAX };
             if left <= 0.0 || affordable < 1.0 {
-                return Err(EndedBy::Money);
+                let needed = format!("about ${:.6}", prices.of(Usage { input: reads, output: 1 }));
+                return Err(self.used_up(EndedBy::Money, &needed, &format!("${cost}")));
             }
             most = most.min(affordable as u64);
         }
         Ok(most)
+    }
+
+    /// A budget of which nothing was used was never enough.
+    fn used_up(&self, ended: EndedBy, needed: &str, budget: &str) -> EndedBy {
+        if self.usage.total() > 0 {
+            return ended;
+        }
+        EndedBy::TooLittle(format!("the first request alone needs {needed}, and the budget is {budget}"))
     }
 }
 
@@ -146,6 +156,18 @@ mod tests {
         assert!(matches!(spent.next_answer(&budget, 1000, 80), Err(EndedBy::Tokens)));
         spent.lose(Usage { input: 30, output: 5 });
         assert_eq!(spent.next_answer(&budget, 1000, 40).unwrap(), 5);
+    }
+
+    #[test]
+    fn what_the_first_request_needs_is_said_if_the_budget_is_less() {
+        let spent = Spent::new();
+        let tokens = Budget { tokens: Some(500), ..budget() };
+        let why = spent.next_answer(&tokens, 1000, 900).unwrap_err().why();
+        assert_eq!(why, "the first request alone needs about 901 tokens, and the budget is 500");
+        let prices = Some(Prices { input: 1.0, output: 10.0 });
+        let money = Budget { cost: Some(0.0001), prices, ..budget() };
+        let why = spent.next_answer(&money, 1000, 900).unwrap_err().why();
+        assert_eq!(why, "the first request alone needs about $0.000910, and the budget is $0.0001");
     }
 
     #[test]

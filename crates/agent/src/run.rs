@@ -35,6 +35,8 @@ pub enum EndedBy {
     Tokens,
     Time,
     Money,
+    /// A budget that not even the first request fits into.
+    TooLittle(String),
     /// It did the same thing again and again.
     Repeats,
     /// Somebody wanted it to end.
@@ -56,7 +58,7 @@ impl EndedBy {
             Self::Money => "the budget of money is used up".to_owned(),
             Self::Repeats => "the model did the same again and again".to_owned(),
             Self::Stopped => "stopped".to_owned(),
-            Self::Model(why) | Self::Engine(why) | Self::Sandbox(why) => why.clone(),
+            Self::TooLittle(why) | Self::Model(why) | Self::Engine(why) | Self::Sandbox(why) => why.clone(),
         }
     }
 }

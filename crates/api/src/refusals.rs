@@ -218,7 +218,7 @@ impl From<TimelineError> for ApiError {
     fn from(error: TimelineError) -> Self {
         let message = error.to_string();
         match error {
-            TimelineError::Unknown => Self::new(StatusCode::NOT_FOUND, "no_such_checkpoint", message),
+            TimelineError::Unknown(_) => Self::new(StatusCode::NOT_FOUND, "no_such_checkpoint", message),
             TimelineError::NameTaken => Self::conflict("name_taken", message),
             TimelineError::Name => Self::bad_request(message),
             TimelineError::TooManyNames => Self::conflict("too_many_names", message),
@@ -269,7 +269,7 @@ impl From<VolumeError> for ApiError {
             VolumeError::NotSaid => Self::new(StatusCode::BAD_REQUEST, "volumes_not_said", message),
             VolumeError::NoCheckpoints => Self::conflict("volumes_have_no_checkpoints", message),
             VolumeError::Exists(_) => Self::conflict("already_exists", message),
-            VolumeError::Unknown(_) => Self::not_found("volume"),
+            VolumeError::Unknown(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             VolumeError::InUse { .. } => Self::conflict("volume_in_use", message),
             VolumeError::NeverChanges(_) => Self::conflict("volume_never_changes", message),
             VolumeError::NoSpace { .. } => no_space(message),

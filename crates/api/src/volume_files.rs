@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_engine::access::WorkspaceName;
-use sandling_engine::{Cause, CreateSpec, EndReason, RunSpec, Sandbox, SandboxId, VolumeKind, VolumeView, VolumeWish};
+use sandling_engine::{
+    Cause, CreateSpec, EndReason, RunSpec, Sandbox, SandboxId, VolumeError, VolumeKind, VolumeView, VolumeWish,
+};
 use sandling_protocol::Program;
 
 use crate::app::App;
@@ -34,7 +36,8 @@ pub(crate) struct Opened {
 pub(crate) async fn open(app: &Arc<App>, workspace: &WorkspaceName, name: &str) -> Result<Opened, ApiError> {
     // Two at once would each make a machine, and one of them be refused.
     let _one_at_a_time = app.opening.lock().await;
-    let volume = app.engine.find_volume(workspace.as_str(), name)?.ok_or_else(|| ApiError::not_found("volume"))?;
+    let found = app.engine.find_volume(workspace.as_str(), name)?;
+    let volume = found.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?;
     for sandbox in holders(app, workspace.as_str(), &volume).await {
         if let Some(attached) = sandbox.info().volumes.iter().find(|attached| attached.volume == volume.info.id) {
             awake(&sandbox).await?;

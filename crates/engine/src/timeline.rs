@@ -16,6 +16,9 @@ pub const MOST_CHECKPOINTS: u32 = 100;
 /// So much of a command is written down with its checkpoint.
 const LONGEST_TEXT: usize = 200;
 
+/// How many checkpoints are named to whoever asked for another.
+const MOST_TOLD: usize = 10;
+
 /// What was about to happen when a checkpoint was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -71,10 +74,10 @@ pub(crate) struct Mark {
     pub(crate) name: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimelineError {
-    #[error("the sandbox has no such checkpoint; its timeline lists those it has")]
-    Unknown,
+    #[error("the sandbox has no such checkpoint; {0}")]
+    Unknown(String),
     #[error("another checkpoint has this name; take it away first")]
     NameTaken,
     #[error("a name has 1 to 100 letters, digits, `.`, `_` and `-`, does not begin with a digit, and is not `now`")]
@@ -113,7 +116,21 @@ impl Timeline {
             Some(number) => checkpoint.number == number,
             None => checkpoint.name.as_deref() == Some(which),
         });
-        found.ok_or(TimelineError::Unknown)
+        found.ok_or_else(|| TimelineError::Unknown(self.told()))
+    }
+
+    /// What there is, for whoever asked for something else.
+    fn told(&self) -> String {
+        let latest = self.checkpoints.iter().rev().take(MOST_TOLD).rev().map(|one| match &one.name {
+            Some(name) => format!("{} ({name})", one.number),
+            None => one.number.to_string(),
+        });
+        let latest = latest.collect::<Vec<_>>().join(", ");
+        match self.checkpoints.len() {
+            0 => "it has none".to_owned(),
+            1..=MOST_TOLD => format!("it has {latest}"),
+            count => format!("the latest of its {count} are {latest}"),
+        }
     }
 
     /// Whether this needs a checkpoint before it. One change of files after another does not: they are one step.
@@ -161,8 +178,8 @@ impl Timeline {
     pub(crate) fn rename(&mut self, which: &str, name: Option<String>) -> Result<Checkpoint, TimelineError> {
         let number = self.find(which)?.number;
         self.check_name(name.as_deref(), Some(number))?;
-        let found = self.checkpoints.iter_mut().find(|one| one.number == number);
-        let found = found.ok_or(TimelineError::Unknown)?;
+        let at = self.checkpoints.partition_point(|one| one.number < number);
+        let found = &mut self.checkpoints[at];
         found.name = name;
         Ok(found.clone())
     }
@@ -254,7 +271,24 @@ mod tests {
             assert_eq!(timeline.rename(&two, Some(name.to_owned())), Err(error), "{name}");
         }
         assert_eq!(timeline.rename("good", Some("good".to_owned())).unwrap().number, 1);
-        assert_eq!(timeline.rename("9", None), Err(TimelineError::Unknown));
+    }
+
+    #[test]
+    fn whoever_asks_for_another_is_told_what_there_is() {
+        let mut timeline = Timeline::keeping(Some(20));
+        let told = |timeline: &mut Timeline| timeline.rename("99", None).unwrap_err().to_string();
+        assert_eq!(told(&mut timeline), "the sandbox has no such checkpoint; it has none");
+        take(&mut timeline, Cause::Exec, None);
+        take(&mut timeline, Cause::Request, Some("good"));
+        assert_eq!(told(&mut timeline), "the sandbox has no such checkpoint; it has 1, 2 (good)");
+        for _ in 0..10 {
+            take(&mut timeline, Cause::Exec, None);
+        }
+        let latest = "3, 4, 5, 6, 7, 8, 9, 10, 11, 12";
+        assert_eq!(
+            told(&mut timeline),
+            format!("the sandbox has no such checkpoint; the latest of its 12 are {latest}")
+        );
     }
 
     #[test]

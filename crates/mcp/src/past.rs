@@ -85,7 +85,7 @@ pub async fn diff(toolbox: &Toolbox, arguments: Value) -> Result<Observation, To
     let asked = query(&[
         ("from", Some(from.to_string())),
         ("to", to.map(|to| to.to_string())),
-        ("path", Some(directory.unwrap_or_else(|| settings.directory.clone()))),
+        ("path", Some(settings.absolute(&directory.unwrap_or_default()))),
         ("format", Some("patch".to_owned())),
     ]);
     let patch = toolbox.client().text(&toolbox.path(&format!("diff{asked}"))).await?;

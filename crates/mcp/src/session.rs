@@ -168,9 +168,12 @@ impl Session {
         let mut ended: Vec<_> = std::mem::take(&mut machines.forks).into_values().collect();
         ended.extend(machines.own.replace(kept));
         drop(machines);
-        let others = ended.len();
+        let others = match ended.len() {
+            1 => "1 other was".to_owned(),
+            others => format!("{others} others were"),
+        };
         end_all(ended).await;
-        Ok(Observation::text(format!("{fork} is the session's own sandbox now; {others} others were ended")))
+        Ok(Observation::text(format!("{fork} is the session's own sandbox now; {others} ended")))
     }
 
     pub async fn drop_fork(&self, arguments: Value) -> Result<Observation, ToolError> {

@@ -92,45 +92,35 @@ struct Cell {
 impl Toolbox {
     pub(crate) async fn run_code(&self, arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
         let RunCode { code, language, timeout_seconds } = read_arguments(arguments)?;
+        let deadline = self.settings.deadline(timeout_seconds)?;
         match language {
-            LanguageName::Python => self.run_cell(code, timeout_seconds, doing).await,
-            other => self.run_script(other, code, timeout_seconds, doing).await,
+            LanguageName::Python => self.run_cell(code, deadline, doing).await,
+            other => self.run_script(other, code, deadline, doing).await,
         }
     }
 
-    async fn run_cell(
-        &self,
-        code: String,
-        timeout_seconds: Option<f64>,
-        doing: &Doing<'_>,
-    ) -> Result<Observation, ToolError> {
-        match self.try_cell(&code, timeout_seconds, doing).await {
+    async fn run_cell(&self, code: String, deadline: Duration, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+        match self.try_cell(&code, deadline, doing).await {
             // After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
             Err(ToolError::Client(error)) if is_unknown_context(&error) => {
                 *self.python.lock().await = None;
-                self.try_cell(&code, timeout_seconds, doing).await
+                self.try_cell(&code, deadline, doing).await
             }
             other => other,
         }
     }
 
-    async fn try_cell(
-        &self,
-        code: &str,
-        timeout_seconds: Option<f64>,
-        doing: &Doing<'_>,
-    ) -> Result<Observation, ToolError> {
+    async fn try_cell(&self, code: &str, deadline: Duration, doing: &Doing<'_>) -> Result<Observation, ToolError> {
         let _turn = tokio::select! {
             turn = self.cell.lock() => turn,
             () = doing.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
         let context = self.context().await?;
-        let timeout = self.deadline(timeout_seconds);
-        let wish = json!({ "code": code, "timeout_ms": u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) });
+        let wish = json!({ "code": code, "timeout_ms": u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX) });
         let path = self.path(&format!("repl/sessions/{context}/run/stream"));
         let mut running = std::pin::pin!(self.follow(&path, &wish, doing));
         tokio::select! {
-            done = &mut running => self.observed(done, timeout),
+            done = &mut running => self.observed(done, deadline),
             () = doing.cancelled.cancelled() => {
                 let _ = self.client.tell(&self.path(&format!("repl/sessions/{context}/interrupt")), &json!({})).await;
                 if tokio::time::timeout(INTERRUPTED_WITHIN, &mut running).await.is_err() {
@@ -176,14 +166,14 @@ impl Toolbox {
         Ok(id.to_owned())
     }
 
-    fn observed(&self, done: Result<Cell, ClientError>, timeout: Duration) -> Result<Observation, ToolError> {
+    fn observed(&self, done: Result<Cell, ClientError>, deadline: Duration) -> Result<Observation, ToolError> {
         match done {
             Ok(cell) => Ok(self.shown(cell)),
             Err(ClientError::Refused { status, body, .. }) if status.as_u16() == 504 => {
                 let text = |name: &str| shorten(body[name].as_str().unwrap_or_default(), self.settings.max_output);
                 let note = format!(
                     "interrupted after {} s, its deadline; this is what it had printed until then",
-                    timeout.as_secs_f64()
+                    deadline.as_secs_f64()
                 );
                 let observation = Observation::of_run(None, &[note], &text("stdout"), &text("stderr"));
                 Ok(Observation { is_error: true, ..observation })

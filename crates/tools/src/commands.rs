@@ -27,24 +27,25 @@ struct RunCommand {
 impl Toolbox {
     pub(crate) async fn run_command(&self, arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
         let RunCommand { command, timeout_seconds } = read_arguments(arguments)?;
-        self.execute(ExecRequest { cmd: Some(command), ..self.request(timeout_seconds) }, doing).await
+        let deadline = self.settings.deadline(timeout_seconds)?;
+        self.execute(ExecRequest { cmd: Some(command), ..self.request(deadline) }, doing).await
     }
 
     pub(crate) async fn run_script(
         &self,
         language: LanguageName,
         code: String,
-        timeout_seconds: Option<f64>,
+        deadline: Duration,
         doing: &Doing<'_>,
     ) -> Result<Observation, ToolError> {
-        let request = ExecRequest { code: Some(code), language: Some(language), ..self.request(timeout_seconds) };
+        let request = ExecRequest { code: Some(code), language: Some(language), ..self.request(deadline) };
         self.execute(request, doing).await
     }
 
-    fn request(&self, timeout_seconds: Option<f64>) -> ExecRequest {
+    fn request(&self, deadline: Duration) -> ExecRequest {
         ExecRequest {
             cwd: Some(self.settings.directory.clone()),
-            timeout_seconds: Some(self.deadline(timeout_seconds).as_secs_f64()),
+            timeout_seconds: Some(deadline.as_secs_f64()),
             output_limit: Some(KEPT),
             on_limit: Some(OnLimitName::KeepTail),
             ..ExecRequest::default()

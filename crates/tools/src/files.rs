@@ -65,7 +65,7 @@ impl Toolbox {
 
     /// A file's bytes, unless a model should not be given them: then why.
     pub async fn fetch(&self, path: &str) -> Result<Result<Vec<u8>, String>, ToolError> {
-        let wanted = query(&[("path", Some(path.to_owned()))]);
+        let wanted = query(&[("path", Some(self.settings.absolute(path)))]);
         let stat: Entry = self.client.get(&self.path(&format!("fs/stat{wanted}"))).await?;
         let too_large = || format!("{path} has more than {MAX_FILE} bytes; read a part with run_command");
         match stat.mode.as_str() {
@@ -89,12 +89,12 @@ impl Toolbox {
 
     /// Writes a file, replacing what was there.
     pub async fn store(&self, path: &str, bytes: Vec<u8>) -> Result<(), ToolError> {
-        let wanted = query(&[("path", Some(path.to_owned()))]);
+        let wanted = query(&[("path", Some(self.settings.absolute(path)))]);
         Ok(self.client.upload(&self.path(&format!("fs{wanted}")), bytes).await?)
     }
 
     pub(crate) async fn list_files(&self, arguments: Value) -> Result<Observation, ToolError> {
-        let path = read_arguments::<ListFiles>(arguments)?.path.unwrap_or_else(|| self.settings.directory.clone());
+        let path = self.settings.absolute(&read_arguments::<ListFiles>(arguments)?.path.unwrap_or_default());
         let listing = self.list(&path, 1).await?;
         let lines: Vec<String> = listing
             .entries

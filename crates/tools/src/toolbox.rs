@@ -18,13 +18,35 @@ pub struct Settings {
     pub timeout: Duration,
     /// Bytes of each stream that a model is shown; the middle of more is cut.
     pub max_output: usize,
-    /// Where commands run.
+    /// Where commands run, and where paths start that do not begin with `/`.
     pub directory: String,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self { timeout: Duration::from_secs(120), max_output: 20_000, directory: "/workspace".to_owned() }
+    }
+}
+
+impl Settings {
+    /// What a model means by a path.
+    pub fn absolute(&self, path: &str) -> String {
+        match path {
+            "" => self.directory.clone(),
+            _ if path.starts_with('/') => path.to_owned(),
+            _ => format!("{}/{path}", self.directory.trim_end_matches('/')),
+        }
+    }
+
+    /// What a model asked for, within what it may.
+    pub(crate) fn deadline(&self, wanted: Option<f64>) -> Result<Duration, BadCall> {
+        let Some(seconds) = wanted else { return Ok(self.timeout) };
+        if seconds <= 0.0 {
+            return Err(BadCall(format!("timeout_seconds must be more than 0, not {seconds}")));
+        }
+        // More than a duration can hold is more than it may, too.
+        let wanted = Duration::try_from_secs_f64(seconds).unwrap_or(self.timeout);
+        Ok(wanted.max(Duration::from_millis(1)).min(self.timeout))
     }
 }
 
@@ -158,10 +180,36 @@ impl Toolbox {
     pub fn path(&self, below: &str) -> String {
         format!("/v1/sandboxes/{}/{below}", self.sandbox)
     }
+}
 
-    /// What a model asked for, within what it may.
-    pub(crate) fn deadline(&self, wanted: Option<f64>) -> Duration {
-        let wanted = wanted.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        wanted.unwrap_or(self.settings.timeout).clamp(Duration::from_millis(1), self.settings.timeout)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_absolute_starts_in_the_working_directory() {
+        let settings = Settings::default();
+        for (path, meant) in [
+            ("hello.py", "/workspace/hello.py"),
+            ("./a/../b", "/workspace/./a/../b"),
+            ("/etc/passwd", "/etc/passwd"),
+            ("", "/workspace"),
+        ] {
+            assert_eq!(settings.absolute(path), meant);
+        }
+        let settings = Settings { directory: "/".to_owned(), ..settings };
+        assert_eq!(settings.absolute("x"), "/x");
+    }
+
+    #[test]
+    fn a_deadline_is_positive_and_within_what_a_model_may() {
+        let settings = Settings::default();
+        for (wanted, deadline) in [(None, 120.0), (Some(1.5), 1.5), (Some(1e300), 120.0), (Some(1e-9), 0.001)] {
+            assert_eq!(settings.deadline(wanted).unwrap(), Duration::from_secs_f64(deadline), "{wanted:?}");
+        }
+        for wrong in [0.0, -0.0, -1.0] {
+            let why = settings.deadline(Some(wrong)).unwrap_err().to_string();
+            assert!(why.contains("more than 0"), "{why}");
+        }
     }
 }

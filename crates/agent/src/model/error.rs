@@ -10,8 +10,8 @@ pub enum ModelError {
     BadKey,
     #[error("the certificates of this system cannot be used: {0}")]
     Certificates(String),
-    #[error("the model's server cannot be reached: {0}")]
-    Unreachable(String),
+    #[error("the model's server at {url} cannot be reached: {why}")]
+    Unreachable { url: String, why: String },
     #[error("the connection to the model broke: {0}")]
     Broken(String),
     #[error("the model's server answered {status}: {message}")]
@@ -28,7 +28,7 @@ impl ModelError {
     /// Whether the same request may work a little later.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Broken(_) | Self::Strange(_) => true,
+            Self::Unreachable { .. } | Self::Broken(_) | Self::Strange(_) => true,
             // 529 is Anthropic's "overloaded".
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500 | 502 | 503 | 504 | 529),
             Self::BadAddress(_) | Self::BadKey | Self::Certificates(_) | Self::GaveUp { .. } | Self::OutOfTime => false,
@@ -42,7 +42,7 @@ impl ModelError {
             Self::BadAddress(_)
             | Self::BadKey
             | Self::Certificates(_)
-            | Self::Unreachable(_)
+            | Self::Unreachable { .. }
             | Self::Refused { .. }
             | Self::GaveUp { .. } => false,
         }

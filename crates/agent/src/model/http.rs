@@ -6,7 +6,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -70,9 +70,10 @@ impl Http {
         }
         let request = request.body(Full::new(Bytes::from(body.to_string())));
         let request = request.map_err(|_| ModelError::BadAddress(url.to_owned()))?;
+        let shown = shown(request.uri());
         let response = self.client.request(request).await.map_err(|error| {
             let why = root_cause(&error);
-            if error.is_connect() { ModelError::Unreachable(why) } else { ModelError::Broken(why) }
+            if error.is_connect() { ModelError::Unreachable { url: shown, why } } else { ModelError::Broken(why) }
         })?;
         if !response.status().is_success() {
             return Err(refusal(response).await);
@@ -145,6 +146,13 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     Duration::try_from(date.duration_since(now)).ok()
 }
 
+/// An address without what may be secret in it.
+fn shown(uri: &Uri) -> String {
+    let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
+    let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{scheme}://{host}{port}{}", uri.path())
+}
+
 /// What really went wrong; the errors above it only say where.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
@@ -157,6 +165,16 @@ fn root_cause(error: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_named_without_secrets() {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let url = format!("http://me:secret@{gone}/v1/messages?key=secret");
+        let Err(error) = Http::new(&url).unwrap().post(&url, &[], &Value::Null).await else { panic!("it is there") };
+        let why = error.to_string();
+        let named = format!("the model's server at http://{gone}/v1/messages cannot be reached: ");
+        assert!(why.starts_with(&named) && !why.contains("secret"), "{why}");
+    }
 
     #[test]
     fn a_server_can_say_in_two_ways_when_to_ask_again() {

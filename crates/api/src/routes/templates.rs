@@ -87,9 +87,20 @@ pub(crate) fn sizes(app: &App, workspace: &str, name: &str) -> Result<Sizes, Api
     if let Ok(Resolved { recipe, .. }) = sandling_image::resolve(name) {
         return Ok(Sizes { vcpus: recipe.vcpus, memory_mib: recipe.memory_mib, disk_mib: recipe.disk_mib });
     }
-    // To whoever wants a sandbox of it, a wrong name is a mistake in the request, not a thing that is missing.
-    let unknown =
-        |_| ApiError::new(StatusCode::BAD_REQUEST, "template_unknown", format!("there is no template {name:?}"));
+    let unknown = |_| unknown(app, workspace, name);
     let TemplateSummary { vcpus, memory_mib, disk_mib, .. } = find(app, workspace, name).map_err(unknown)?;
     Ok(Sizes { vcpus, memory_mib, disk_mib })
 }
+
+/// To whoever wants a sandbox of it, a wrong name is a mistake in the request, not a thing that is missing.
+fn unknown(app: &App, workspace: &str, name: &str) -> ApiError {
+    let known = app.engine.list_templates(workspace).unwrap_or_default();
+    let named: Vec<&str> = known.iter().take(MOST_NAMED).map(|template| template.name.as_str()).collect();
+    let more = known.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let message = format!("there is no template {name:?}; there are {}{more}", named.join(", "));
+    ApiError::new(StatusCode::BAD_REQUEST, "template_unknown", message)
+}
+
+/// How many templates are named to whoever asked for another.
+const MOST_NAMED: usize = 20;

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::access::WorkspaceName;
-use sandling_engine::{VolumeKind, VolumeView as Volume};
+use sandling_engine::{VolumeError, VolumeKind, VolumeView as Volume};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -71,7 +71,7 @@ async fn get(
     Parts(name): Parts<String>,
 ) -> Result<Json<VolumeView>, ApiError> {
     let found = app.engine.find_volume(caller.workspace().as_str(), &name)?;
-    Ok(Json(found.ok_or_else(|| ApiError::not_found("volume"))?.into()))
+    Ok(Json(found.ok_or(VolumeError::Unknown(name))?.into()))
 }
 
 /// Delete a volume
@@ -134,7 +134,7 @@ async fn copy(
 ) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
     let workspace = caller.workspace();
     let found = app.engine.find_volume(workspace.as_str(), name)?;
-    let size_mib = found.ok_or_else(|| ApiError::not_found("volume"))?.info.size_mib;
+    let size_mib = found.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?.info.size_mib;
     let place = room_for(app, workspace, size_mib.into())?;
     let made = app.engine.copy_volume(workspace.as_str(), name, copy, kind).await?;
     drop(place);

@@ -101,6 +101,21 @@ async fn the_same_key_with_another_body_is_told_apart() {
 }
 
 #[tokio::test]
+async fn what_is_not_there_is_named_and_so_is_what_there_is() {
+    let server = Server::start().await;
+    let refused = server.post("/v1/sandboxes", json!({ "template": "pythn" })).await.json();
+    let why = refused["error"].as_str().unwrap();
+    assert!(why.starts_with("there is no template \"pythn\"; there are ") && why.contains("base"), "{why}");
+    let path = "/v1/volumes/dta";
+    let copied = server.post(&format!("{path}/clone"), json!({ "name": "copy" })).await;
+    for missing in [server.get(path).await, copied, server.call(Some(TOKEN), "DELETE", path, None).await] {
+        assert_eq!(missing.refusal(), (404, "not_found".to_owned()));
+        assert_eq!(missing.json()["error"], "there is no volume \"dta\"");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn nothing_at_all_takes_nothing_away() {
     let server = Server::start().await;
     for path in ["/v1/network", "/v1/templates/base/network", "/v1/workspaces/default/quota"] {

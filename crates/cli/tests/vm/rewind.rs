@@ -56,7 +56,7 @@ async fn a_rewind_brings_back_files_variables_and_processes_and_can_be_taken_bac
     let past: Vec<_> = timeline.checkpoints().iter().map(|one| (one.number, one.after)).collect();
     assert_eq!(past, [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(2))]);
     let unknown = engine.rewind(&sandbox, "99").await;
-    assert!(matches!(unknown, Err(CheckpointError::Timeline(TimelineError::Unknown))));
+    assert!(matches!(unknown, Err(CheckpointError::Timeline(TimelineError::Unknown(_)))));
 
     sandbox.end(sandling_engine::EndReason::Requested).await.unwrap();
     let left: Vec<_> = std::fs::read_dir(home.path().join("snapshots")).unwrap().flatten().collect();

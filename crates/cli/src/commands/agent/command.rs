@@ -1,5 +1,6 @@
 //! The task from its beginning to its end.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use crate::outcome;
 use crate::signals::stop_on_signals;
 
 pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
+    // Before anything is paid for.
+    result::can_ask(options, io::stdin().is_terminal())?;
     match &options.engine {
         Some(name) => {
             let api = options.api.or_else(|| Engine::api_of(name));
@@ -77,7 +80,8 @@ impl Task<'_> {
     async fn prepare(&self, toolbox: &Toolbox) -> anyhow::Result<()> {
         if let Some(project) = self.project {
             project.send(toolbox).await?;
-            self.view.note(&format!("{} files of {} are in /workspace", project.files(), project.root().display()));
+            let files = result::counted(project.files() as u64, "file");
+            self.view.note(&format!("in /workspace: {files} of {}", project.root().display()));
         }
         let Some(setup) = &self.options.setup else { return Ok(()) };
         self.view.note(&format!("setup: {setup}"));

@@ -1,6 +1,6 @@
 //! What came of a task, told and brought back.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, Write};
 
 use rustix::stdio::stdin;
 use rustix::termios::{QueueSelector, tcflush};
@@ -17,7 +17,7 @@ pub fn summary(outcome: &Outcome, budget: &Budget) -> String {
     let spent = &outcome.spent;
     let mut used = Vec::new();
     if spent.steps > 0 {
-        used.push(format!("{} steps", spent.steps));
+        used.push(counted(u64::from(spent.steps), "step"));
     }
     if spent.usage.input > 0 {
         used.push(format!("{} tokens in, {} out", spent.usage.input, spent.usage.output));
@@ -25,6 +25,11 @@ pub fn summary(outcome: &Outcome, budget: &Budget) -> String {
     }
     used.push(format!("{:.1} s", spent.wall().as_secs_f64()));
     format!("{}: {}", harmless(&outcome.ended.why()), used.join(", "))
+}
+
+pub fn counted(count: u64, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
 }
 
 pub fn answer(outcome: &Outcome) -> anyhow::Result<()> {
@@ -89,18 +94,26 @@ pub async fn bring_back(
         return Ok(());
     }
     diff.apply(project.root())?;
-    view.note(&format!("{} files were changed in {}", diff.changes.len(), project.root().display()));
+    let (changed, root) = (diff.changes.len(), project.root().display());
+    let were = if changed == 1 { "was" } else { "were" };
+    view.note(&format!("{} {were} changed in {root}", counted(changed as u64, "file")));
+    Ok(())
+}
+
+/// Whether somebody is there to be asked, if somebody has to be.
+pub fn can_ask(options: &Agent, is_terminal: bool) -> anyhow::Result<()> {
+    if options.apply && !options.yes && !is_terminal {
+        anyhow::bail!("nobody can be asked here: give --yes to apply the changes without");
+    }
     Ok(())
 }
 
 /// Asks whoever is there. No answer is a no, and so is Ctrl-C.
 async fn is_wanted(diff: &Diff, project: &Project, stop: &CancellationToken) -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() {
-        anyhow::bail!("nobody can be asked here: give --yes to apply the changes without");
-    }
     // What was typed before the question is no answer to it.
     let _ = tcflush(stdin(), QueueSelector::IFlush);
-    eprint!("apply {} changes to {}? [y/N] ", diff.changes.len(), project.root().display());
+    let changes = counted(diff.changes.len() as u64, "change");
+    eprint!("apply {changes} to {}? [y/N] ", project.root().display());
     io::stderr().flush()?;
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
@@ -112,5 +125,31 @@ async fn is_wanted(diff: &Diff, project: &Project, stop: &CancellationToken) -> 
             eprintln!();
             Ok(false)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::options::{Command, Options};
+
+    #[test]
+    fn only_what_would_be_asked_needs_a_terminal() {
+        let can = |flags: &[&str], is_terminal| {
+            let line = [&["sandling", "agent", "--files", ".", "task"], flags].concat();
+            let Command::Agent(options) = Options::try_parse_from(line).unwrap().command else { panic!("{flags:?}") };
+            can_ask(&options, is_terminal).map_err(|error| error.to_string())
+        };
+        assert!(can(&["--apply"], false).unwrap_err().contains("--yes"));
+        for (flags, is_terminal) in [(&["--apply"][..], true), (&["--apply", "--yes"], false), (&[], false)] {
+            assert_eq!(can(flags, is_terminal), Ok(()), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "step")), ["0 steps", "1 step", "2 steps"]);
     }
 }
