@@ -367,6 +367,28 @@ def test_changes_that_are_made_at_once_all_hold(colour: Colour, server: FakeServ
     assert sorted(allowed) == names
 
 
+def test_what_is_refused_in_any_case_is_told_and_stays_when_more_is_allowed(colour: Colour, server: FakeServer) -> None:
+    policy = {"mode": "open", "allow": [], "tls": "sealed"}
+    refused = {**policy, "deny": ["192.0.2.0/24"]}
+    rest = {"limits": {}, "secrets": [], "counts": {}}
+    server.answers["GET", "/v1/sandboxes/box/network"] = Answer(200, {**refused, **rest, "bound": refused})
+    server.answers["PUT", "/v1/sandboxes/box/network"] = Answer(200, {**policy, **rest, "bound": policy})
+    server.answers["GET", "/v1/network"] = Answer(200, {"policy": refused, "limits": {}})
+    server.answers["PUT", "/v1/network"] = Answer(200, {"policy": policy, "limits": {}})
+
+    async def work() -> List[Any]:
+        sandbox = box(colour, server)
+        network, default = sandbox.network, sandbox.client.network
+        told = [await settle(network.get()), await settle(network.allow("pypi")), await settle(network.set(deny=[]))]
+        return [*told, await settle(default.get()), await settle(default.set(deny=["192.0.2.1"]))]
+
+    is_there, after, _, default, changed = colour.run(work)
+    assert is_there.deny == is_there.bound.deny == default.deny == ["192.0.2.0/24"]
+    assert after.deny == after.bound.deny == changed.deny == []
+    sent = [asked.body for asked in server.asked if asked.method == "PUT"]
+    assert sent == [{"mode": "open", "allow": ["pypi"]}, {"deny": []}, {"deny": ["192.0.2.1"]}]
+
+
 @pytest.mark.parametrize("by_proxy", [False, True])
 def test_a_server_elsewhere_that_vanishes_is_noticed(
     colour: Colour, monkeypatch: pytest.MonkeyPatch, by_proxy: bool

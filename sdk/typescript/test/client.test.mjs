@@ -319,6 +319,28 @@ test("changes that are made at once all hold", async () => {
   await server.close();
 });
 
+test("what is refused in any case is told, and stays when more is allowed", async () => {
+  const policy = { mode: "open", allow: [], tls: "sealed" };
+  const refused = { ...policy, deny: ["192.0.2.0/24"] };
+  const rest = { limits: {}, secrets: [], counts: {} };
+  const answers = {
+    "GET /v1/sandboxes/box/network": { body: { ...refused, ...rest, bound: refused } },
+    "PUT /v1/sandboxes/box/network": { body: { ...policy, ...rest, bound: policy } },
+    "GET /v1/network": { body: { policy: refused, limits: {} } },
+    "PUT /v1/network": { body: { policy, limits: {} } },
+  };
+  await against(answers, async (client, sent, box) => {
+    const { network } = await box();
+    const told = [await network.get(), (await network.get()).bound, await client.network.get()];
+    for (const { deny } of told) assert.deepEqual(deny, ["192.0.2.0/24"]);
+    const after = [await network.allow("pypi"), (await network.set({ deny: [] })).bound];
+    after.push(await client.network.set({ deny: ["192.0.2.1"] }));
+    for (const { deny } of after) assert.deepEqual(deny, []);
+    const bodies = sent().flatMap(({ method, body }) => (method === "PUT" ? [body] : []));
+    assert.deepEqual(bodies, [{ mode: "open", allow: ["pypi"] }, { deny: [] }, { deny: ["192.0.2.1"] }]);
+  });
+});
+
 const BUILD = { id: "b", name: "mine", status: "queued" };
 const LOG = "data:   indented\n\ndata: second\n\nevent: done\ndata: end\n\n";
 
