@@ -389,6 +389,21 @@ def test_what_is_refused_in_any_case_is_told_and_stays_when_more_is_allowed(colo
     assert sent == [{"mode": "open", "allow": ["pypi"]}, {"deny": []}, {"deny": ["192.0.2.1"]}]
 
 
+def test_a_file_is_not_emptied_by_mistake(colour: Colour, server: FakeServer) -> None:
+    server.answers["PUT", "*"] = Answer(200, {"path": "/f", "bytes": 2})
+
+    async def work() -> None:
+        files = box(colour, server).files
+        for bad in (None, 7, ["x"], {"a": 1}):
+            with pytest.raises(TypeError, match=f"str or bytes, not {type(bad).__name__}"):
+                await settle(files.write("/f", bad))
+        for good in ("ab", b"ab", bytearray(b"ab"), memoryview(b"ab")):
+            await settle(files.write("/f", good))
+
+    colour.run(work)
+    assert [asked.body for asked in server.asked] == [b"ab"] * 4
+
+
 @pytest.mark.parametrize("by_proxy", [False, True])
 def test_a_server_elsewhere_that_vanishes_is_noticed(
     colour: Colour, monkeypatch: pytest.MonkeyPatch, by_proxy: bool

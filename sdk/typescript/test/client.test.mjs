@@ -341,6 +341,20 @@ test("what is refused in any case is told, and stays when more is allowed", asyn
   });
 });
 
+test("a file is not emptied by mistake", async () => {
+  await against({ "PUT /v1/sandboxes/box/fs?path=%2Ff": { body: {} } }, async (_, sent, box) => {
+    const { files } = await box();
+    for (const bad of [undefined, null, 7, {}]) {
+      await assert.rejects(files.write("/f", bad), { name: "TypeError", message: /a string, a Uint8Array or/ });
+    }
+    async function* pieces() {
+      yield Buffer.from("x");
+    }
+    for (const good of ["", "x", new Uint8Array(1), pieces()]) await files.write("/f", good);
+    assert.equal(sent().length, 4);
+  });
+});
+
 const BUILD = { id: "b", name: "mine", status: "queued" };
 const LOG = "data:   indented\n\ndata: second\n\nevent: done\ndata: end\n\n";
 
