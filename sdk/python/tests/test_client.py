@@ -389,6 +389,21 @@ def test_what_is_refused_in_any_case_is_told_and_stays_when_more_is_allowed(colo
     assert sent == [{"mode": "open", "allow": ["pypi"]}, {"deny": []}, {"deny": ["192.0.2.1"]}]
 
 
+def test_a_deadline_of_a_run_goes_by_two_names(colour: Colour, server: FakeServer) -> None:
+    server.answers["POST", "*"] = Answer(200, {"exit_code": 0})
+
+    async def work() -> None:
+        sandbox = box(colour, server)
+        for run in (sandbox.run, sandbox.commands.run):
+            await settle(run("x", timeout=3))
+            await settle(run("x", timeout_seconds=3))
+            with pytest.raises(TypeError, match="give one of them"):
+                await settle(run("x", timeout=3, timeout_seconds=4))
+
+    colour.run(work)
+    assert [asked.body["timeout_seconds"] for asked in server.asked] == [3] * 4
+
+
 def test_a_file_is_not_emptied_by_mistake(colour: Colour, server: FakeServer) -> None:
     server.answers["PUT", "*"] = Answer(200, {"path": "/f", "bytes": 2})
 

@@ -25,6 +25,7 @@ ANSWER_TOKENS = 8192
 MOST_REPEATS = 6
 MOST_EMPTY = 3
 
+NO_KEY = "no model is known: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or pass api= and client="
 
 #: Ends in words, as the command line's transcripts have them.
 WHY = {

@@ -533,6 +533,10 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         Agent("scripted")
     with pytest.raises(ConfigError, match="ANTHROPIC_MODEL"):
         Agent(api="anthropic")
+    for api in ("anthropic", "chat", "responses"):
+        pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+        with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY or OPENAI_API_KEY"):
+            Agent("scripted", api=api)
     with pytest.raises(ConfigError, match="there is no API"):
         Agent("scripted", api="telepathy")
     with pytest.raises(ValueError, match="prices"):

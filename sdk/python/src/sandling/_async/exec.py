@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, List, Opti
 from .._sse import ServerEvent
 from ..errors import ConnectionError, ExecInterrupted, from_answer
 from ..models import Chunk, ExecInfo, ExecResult
-from ..options import ExecOptions, exec_body
+from ..options import ExecOptions, exec_body, one_timeout
 from .colour import Source, settle
 
 if TYPE_CHECKING:
@@ -199,10 +199,12 @@ class AsyncSandboxCommands:
         *,
         on_stdout: Optional[OnOutput] = None,
         on_stderr: Optional[OnOutput] = None,
+        timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a command and waits for its end."""
-        return await self._sandbox.exec(cmd, timeout, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+        """Runs a command and waits for its end. ``timeout_seconds`` is the same as ``timeout``."""
+        deadline = one_timeout(timeout, timeout_seconds)
+        return await self._sandbox.exec(cmd, deadline, on_stdout=on_stdout, on_stderr=on_stderr, **options)
 
     async def start(
         self,

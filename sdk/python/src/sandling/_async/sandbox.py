@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Type, TypeVar,
 
 from ..errors import CommandFailed
 from ..models import Event, ExecResult, Metrics, Preview
-from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions, code_body, create_body, exec_body
+from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions, code_body, create_body, exec_body, one_timeout
 from .base import default_client
 from .checkpoints import AsyncCheckpoints
 from .colour import Opening, Source
@@ -144,10 +144,16 @@ class AsyncSandbox(AsyncMachine, Opening):
         return result
 
     async def run(
-        self, cmd: str, timeout: Optional[float] = None, check: bool = False, **options: Unpack[ExecOptions]
+        self,
+        cmd: str,
+        timeout: Optional[float] = None,
+        check: bool = False,
+        *,
+        timeout_seconds: Optional[float] = None,
+        **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a line in the shell and waits for its end."""
-        return await self.exec(cmd, timeout, check, **options)
+        """Runs a line in the shell and waits for its end. ``timeout_seconds`` is the same as ``timeout``."""
+        return await self.exec(cmd, one_timeout(timeout, timeout_seconds), check, **options)
 
     async def run_code(
         self,

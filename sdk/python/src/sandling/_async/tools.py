@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 from ..audit import AuditLog, AuditRecord
 from ..errors import BadRequestError, NotFoundError, SandboxTimeout
+from ..fields import refuse_other
 from ..mending import flat
 from ..toolkit import (
     MAX_OUTPUT,
-    SPECS,
     BadCall,
     Image,
     ToolCall,
     ToolOutput,
     ToolSpec,
     checked,
+    chosen,
     described,
     shorten,
 )
 from ..tools import formats
+from .base import AsyncSandboxBase
 from .colour import Lock
 from .contexts import AsyncCodeContext
 from .filesystem import Unfinished
@@ -63,8 +65,9 @@ class AsyncSandboxTools:
         audit: Optional[AuditLog] = None,
         actor: Optional[str] = None,
     ) -> None:
+        refuse_other(sandbox, AsyncSandboxBase, "SandboxTools")
         self.sandbox = sandbox
-        self.specs: List[ToolSpec] = [SPECS[name] for name in (SPECS if only is None else only)]
+        self.specs: List[ToolSpec] = chosen(only)
         self.timeout_seconds = timeout_seconds
         self._limit = max_output
         self._directory = directory

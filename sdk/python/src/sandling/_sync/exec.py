@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 from .._sse import ServerEvent
 from ..errors import ConnectionError, ExecInterrupted, from_answer
 from ..models import Chunk, ExecInfo, ExecResult
-from ..options import ExecOptions, exec_body
+from ..options import ExecOptions, exec_body, one_timeout
 from .colour import Source, settle
 
 if TYPE_CHECKING:
@@ -200,10 +200,12 @@ class SandboxCommands:
         *,
         on_stdout: Optional[OnOutput] = None,
         on_stderr: Optional[OnOutput] = None,
+        timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a command and waits for its end."""
-        return self._sandbox.exec(cmd, timeout, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+        """Runs a command and waits for its end. ``timeout_seconds`` is the same as ``timeout``."""
+        deadline = one_timeout(timeout, timeout_seconds)
+        return self._sandbox.exec(cmd, deadline, on_stdout=on_stdout, on_stderr=on_stderr, **options)
 
     def start(
         self,

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 from ..audit import AuditLog, AuditRecord
 from ..errors import BadRequestError, NotFoundError, SandboxTimeout
+from ..fields import refuse_other
 from ..mending import flat
 from ..toolkit import (
     MAX_OUTPUT,
-    SPECS,
     BadCall,
     Image,
     ToolCall,
     ToolOutput,
     ToolSpec,
     checked,
+    chosen,
     described,
     shorten,
 )
 from ..tools import formats
+from .base import SandboxBase
 from .colour import Lock
 from .contexts import CodeContext
 from .filesystem import Unfinished
@@ -64,8 +66,9 @@ class SandboxTools:
         audit: Optional[AuditLog] = None,
         actor: Optional[str] = None,
     ) -> None:
+        refuse_other(sandbox, SandboxBase, "SandboxTools")
         self.sandbox = sandbox
-        self.specs: List[ToolSpec] = [SPECS[name] for name in (SPECS if only is None else only)]
+        self.specs: List[ToolSpec] = chosen(only)
         self.timeout_seconds = timeout_seconds
         self._limit = max_output
         self._directory = directory
