@@ -404,6 +404,19 @@ def test_a_deadline_of_a_run_goes_by_two_names(colour: Colour, server: FakeServe
     assert [asked.body["timeout_seconds"] for asked in server.asked] == [3] * 4
 
 
+def test_a_server_that_is_not_there_is_named_without_its_password(colour: Colour) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+
+        async def work() -> None:
+            await settle(colour.Client(f"http://user:secret@127.0.0.1:{port}", "key").me())
+
+        with pytest.raises(LostConnection, match=f"the server at http://127.0.0.1:{port} failed: .") as lost:
+            colour.run(work)
+    assert "secret" not in str(lost.value)
+
+
 def test_a_file_is_not_emptied_by_mistake(colour: Colour, server: FakeServer) -> None:
     server.answers["PUT", "*"] = Answer(200, {"path": "/f", "bytes": 2})
 

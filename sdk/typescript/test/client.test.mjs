@@ -341,6 +341,21 @@ test("what is refused in any case is told, and stays when more is allowed", asyn
   });
 });
 
+test("a server that is not there is named without its password", async () => {
+  const nobody = createServer().listen(0, "127.0.0.1");
+  await once(nobody, "listening");
+  const { port } = nobody.address();
+  nobody.close();
+  await once(nobody, "close");
+  const client = new sandling.Client({ apiUrl: `http://user:secret@127.0.0.1:${port}`, apiKey: "key" });
+  await assert.rejects(client.me(), (error) => {
+    assert.ok(error instanceof sandling.ConnectionError);
+    assert.match(error.message, new RegExp(`the server at http://127.0.0.1:${port} failed: .`));
+    assert.doesNotMatch(error.message, /secret/);
+    return true;
+  });
+});
+
 test("a file is not emptied by mistake", async () => {
   await against({ "PUT /v1/sandboxes/box/fs?path=%2Ff": { body: {} } }, async (_, sent, box) => {
     const { files } = await box();
