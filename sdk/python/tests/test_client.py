@@ -417,6 +417,48 @@ def test_a_server_that_is_not_there_is_named_without_its_password(colour: Colour
     assert "secret" not in str(lost.value)
 
 
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_command_that_is_cancelled_is_ended_in_the_sandbox(server: FakeServer, is_followed: bool) -> None:
+    began, ended = threading.Event(), threading.Event()
+    signals: List[Asked] = []
+
+    def run(asked: Asked) -> Answer:
+        began.set()
+        ended.wait(10)
+        return Answer(200, {"exit_code": 137})
+
+    def signalled(asked: Asked) -> Answer:
+        signals.append(asked)
+        if len(signals) == 1:
+            return Answer(404, {"error": "there is no command", "code": "not_found"})
+        ended.set()
+        return Answer(204)
+
+    def answer(asked: Asked) -> Answer:
+        return signalled(asked) if asked.path.endswith("/signal") else run(asked)
+
+    server.answers["POST", "*"] = answer
+
+    async def work(**options: Any) -> None:
+        if is_followed:
+            options["on_stdout"] = print
+        task = asyncio.ensure_future(box(Colour("async"), server).exec("sleep 99", **options))
+        await asyncio.to_thread(began.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    assert ended.is_set() and server.asked[0].body["cmd"] == "sleep 99"
+    name = server.asked[0].body["id"]
+    assert [asked.path for asked in signals] == [f"/v1/sandboxes/box/execs/{name}/signal"] * 2
+    assert [asked.body for asked in signals] == [{"signal": "KILL"}] * 2
+    # One with a name of its own can be found again, and may be meant to.
+    began.clear()
+    asyncio.run(work(id="mine"))
+    assert len(signals) == 2 and server.asked[-1].body["id"] == "mine"
+
+
 def test_a_file_is_not_emptied_by_mistake(colour: Colour, server: FakeServer) -> None:
     server.answers["PUT", "*"] = Answer(200, {"path": "/f", "bytes": 2})
 

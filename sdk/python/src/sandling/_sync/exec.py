@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from .._sse import ServerEvent
-from ..errors import ConnectionError, ExecInterrupted, from_answer
+from ..errors import ConnectionError, ExecInterrupted, NotFoundError, from_answer
 from ..models import Chunk, ExecInfo, ExecResult
 from ..options import ExecOptions, exec_body, one_timeout
-from .colour import Source, settle
+from .colour import Source, settle, sleep
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -181,6 +181,16 @@ class Exec:
 
     def kill(self) -> None:
         self.signal("KILL")
+
+    def _cancel(self) -> None:
+        """Ends it if it was begun. That may still be on its way."""
+        for seconds in (0.05, 0.2, 0.5):
+            try:
+                return self.kill()
+            except NotFoundError as error:
+                if error.code == "sandbox_ended" or error.message == "sandbox not found":
+                    raise
+            sleep(seconds)
 
     def forget(self) -> None:
         """Drops what is kept of it."""
