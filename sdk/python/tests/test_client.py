@@ -274,6 +274,15 @@ def test_an_exploration_without_a_winner_leaves_nothing(colour: Colour, server: 
     ]
 
 
+def test_how_the_best_is_selected_is_checked_before_anything_is_forked(colour: Colour, server: FakeServer) -> None:
+    async def work() -> None:
+        await settle(box(colour, server).explore(["echo"], select="maximum"))
+
+    with pytest.raises(ValueError, match="'max', 'min' or a function, not 'maximum'"):
+        colour.run(work)
+    assert server.asked == []
+
+
 def test_what_a_candidates_function_raises_belongs_to_its_branch(colour: Colour, server: FakeServer) -> None:
     from sandling import Candidate
 

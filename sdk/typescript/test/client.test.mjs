@@ -356,6 +356,14 @@ test("a server that is not there is named without its password", async () => {
   });
 });
 
+test("how the best is selected is checked before anything is forked", async () => {
+  await against({}, async (_, sent, box) => {
+    const sandbox = await box();
+    await assert.rejects(sandbox.explore(["echo"], { select: "maximum" }), { name: "TypeError", message: /"maximum"/ });
+    assert.deepEqual(sent(), []);
+  });
+});
+
 test("a file is not emptied by mistake", async () => {
   await against({ "PUT /v1/sandboxes/box/fs?path=%2Ff": { body: {} } }, async (_, sent, box) => {
     const { files } = await box();
