@@ -58,6 +58,12 @@ def test_a_commands_deadline_keeps_its_output_and_other_gateway_errors_do_not_pa
     assert type(from_answer(504, {}, "gateway timeout")) is errors.ServerError
 
 
+def test_a_full_disk_is_no_lack_of_room_for_machines() -> None:
+    full = from_answer(507, {}, {"error": "no space left on device", "code": "no_space"})
+    assert type(full) is errors.NoSpaceError and not isinstance(full, errors.CapacityError)
+    assert (full.status, full.code, full.message) == (507, "no_space", "no space left on device")
+
+
 def test_an_answer_that_is_no_json_still_says_something() -> None:
     assert from_answer(502, {"x-request-id": "q"}, "<html>").message == "<html>"
     assert from_answer(502, {}, "").message == "the server answered 502"

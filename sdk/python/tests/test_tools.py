@@ -143,6 +143,16 @@ def test_a_call_that_makes_no_sense_is_answered_and_written_down(
     assert json.loads((tmp_path / "audit").read_bytes())["outcome"] == "failed"
 
 
+def test_a_model_is_told_of_a_full_disk(colour: Colour, server: FakeServer) -> None:
+    server.answers["PUT", "*"] = Answer(507, {"error": "no space left on device", "code": "no_space"})
+
+    async def work() -> Any:
+        return await settle(tools_of(colour, server).call("write_file", {"path": "/f", "content": "x"}))
+
+    output = colour.run(work)
+    assert output.is_error and output.text == "error: no space left on device"
+
+
 def test_characters_that_came_in_halves_are_put_together(colour: Colour, server: FakeServer) -> None:
     server.answers["POST", f"{HERE}/exec"] = Answer(200, {"exit_code": 0, "stdout": "", "stderr": ""})
 

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ..audit import AuditLog, AuditRecord
-from ..errors import BadRequestError, NotFoundError, SandboxTimeout
+from ..errors import BadRequestError, NoSpaceError, NotFoundError, SandboxTimeout
 from ..fields import refuse_other
 from ..mending import flat
 from ..toolkit import (
@@ -163,7 +163,7 @@ class AsyncSandboxTools:
             record.outcome, record.output = "timeout", {"stdout": late.stdout, "stderr": late.stderr}
             note = f"{late.message}; it was ended, and this is what it had printed"
             return ToolOutput(described("none", late.stdout, late.stderr, self._limit, [note]), is_error=True)
-        except (BadRequestError, NotFoundError) as error:
+        except (BadRequestError, NoSpaceError, NotFoundError) as error:
             if error.code == "sandbox_ended" or error.message == "sandbox not found":
                 raise
             record.outcome, record.output = "failed", {"error": error.message}
