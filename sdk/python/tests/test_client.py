@@ -464,7 +464,9 @@ def test_a_command_that_is_cancelled_is_ended_in_the_sandbox(server: FakeServer,
     assert [asked.body for asked in signals] == [{"signal": "KILL"}] * 2
     # One with a name of its own can be found again, and may be meant to.
     began.clear()
+    ended.clear()
     asyncio.run(work(id="mine"))
+    ended.set()
     assert len(signals) == 2 and server.asked[-1].body["id"] == "mine"
 
 
