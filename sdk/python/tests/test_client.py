@@ -274,6 +274,15 @@ def test_an_exploration_without_a_winner_leaves_nothing(colour: Colour, server: 
     ]
 
 
+def test_how_the_best_is_selected_is_checked_before_anything_is_forked(colour: Colour, server: FakeServer) -> None:
+    async def work() -> None:
+        await settle(box(colour, server).explore(["echo"], select="maximum"))
+
+    with pytest.raises(ValueError, match="'max', 'min' or a function, not 'maximum'"):
+        colour.run(work)
+    assert server.asked == []
+
+
 def test_what_a_candidates_function_raises_belongs_to_its_branch(colour: Colour, server: FakeServer) -> None:
     from sandling import Candidate
 
@@ -365,6 +374,115 @@ def test_changes_that_are_made_at_once_all_hold(colour: Colour, server: FakeServ
 
     colour.run(work)
     assert sorted(allowed) == names
+
+
+def test_what_is_refused_in_any_case_is_told_and_stays_when_more_is_allowed(colour: Colour, server: FakeServer) -> None:
+    policy = {"mode": "open", "allow": [], "tls": "sealed"}
+    refused = {**policy, "deny": ["192.0.2.0/24"]}
+    rest = {"limits": {}, "secrets": [], "counts": {}}
+    server.answers["GET", "/v1/sandboxes/box/network"] = Answer(200, {**refused, **rest, "bound": refused})
+    server.answers["PUT", "/v1/sandboxes/box/network"] = Answer(200, {**policy, **rest, "bound": policy})
+    server.answers["GET", "/v1/network"] = Answer(200, {"policy": refused, "limits": {}})
+    server.answers["PUT", "/v1/network"] = Answer(200, {"policy": policy, "limits": {}})
+
+    async def work() -> List[Any]:
+        sandbox = box(colour, server)
+        network, default = sandbox.network, sandbox.client.network
+        told = [await settle(network.get()), await settle(network.allow("pypi")), await settle(network.set(deny=[]))]
+        return [*told, await settle(default.get()), await settle(default.set(deny=["192.0.2.1"]))]
+
+    is_there, after, _, default, changed = colour.run(work)
+    assert is_there.deny == is_there.bound.deny == default.deny == ["192.0.2.0/24"]
+    assert after.deny == after.bound.deny == changed.deny == []
+    sent = [asked.body for asked in server.asked if asked.method == "PUT"]
+    assert sent == [{"mode": "open", "allow": ["pypi"]}, {"deny": []}, {"deny": ["192.0.2.1"]}]
+
+
+def test_a_deadline_of_a_run_goes_by_two_names(colour: Colour, server: FakeServer) -> None:
+    server.answers["POST", "*"] = Answer(200, {"exit_code": 0})
+
+    async def work() -> None:
+        sandbox = box(colour, server)
+        for run in (sandbox.run, sandbox.commands.run):
+            await settle(run("x", timeout=3))
+            await settle(run("x", timeout_seconds=3))
+            with pytest.raises(TypeError, match="give one of them"):
+                await settle(run("x", timeout=3, timeout_seconds=4))
+
+    colour.run(work)
+    assert [asked.body["timeout_seconds"] for asked in server.asked] == [3] * 4
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(colour: Colour) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+
+        async def work() -> None:
+            await settle(colour.Client(f"http://user:secret@127.0.0.1:{port}", "key").me())
+
+        with pytest.raises(LostConnection, match=f"the server at http://127.0.0.1:{port} failed: .") as lost:
+            colour.run(work)
+    assert "secret" not in str(lost.value)
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_command_that_is_cancelled_is_ended_in_the_sandbox(server: FakeServer, is_followed: bool) -> None:
+    began, ended = threading.Event(), threading.Event()
+    signals: List[Asked] = []
+
+    def run(asked: Asked) -> Answer:
+        began.set()
+        ended.wait(10)
+        return Answer(200, {"exit_code": 137})
+
+    def signalled(asked: Asked) -> Answer:
+        signals.append(asked)
+        if len(signals) == 1:
+            return Answer(404, {"error": "there is no command", "code": "not_found"})
+        ended.set()
+        return Answer(204)
+
+    def answer(asked: Asked) -> Answer:
+        return signalled(asked) if asked.path.endswith("/signal") else run(asked)
+
+    server.answers["POST", "*"] = answer
+
+    async def work(**options: Any) -> None:
+        if is_followed:
+            options["on_stdout"] = print
+        task = asyncio.ensure_future(box(Colour("async"), server).exec("sleep 99", **options))
+        await asyncio.to_thread(began.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    assert ended.is_set() and server.asked[0].body["cmd"] == "sleep 99"
+    name = server.asked[0].body["id"]
+    assert [asked.path for asked in signals] == [f"/v1/sandboxes/box/execs/{name}/signal"] * 2
+    assert [asked.body for asked in signals] == [{"signal": "KILL"}] * 2
+    # One with a name of its own can be found again, and may be meant to.
+    began.clear()
+    ended.clear()
+    asyncio.run(work(id="mine"))
+    ended.set()
+    assert len(signals) == 2 and server.asked[-1].body["id"] == "mine"
+
+
+def test_a_file_is_not_emptied_by_mistake(colour: Colour, server: FakeServer) -> None:
+    server.answers["PUT", "*"] = Answer(200, {"path": "/f", "bytes": 2})
+
+    async def work() -> None:
+        files = box(colour, server).files
+        for bad in (None, 7, ["x"], {"a": 1}):
+            with pytest.raises(TypeError, match=f"str or bytes, not {type(bad).__name__}"):
+                await settle(files.write("/f", bad))
+        for good in ("ab", b"ab", bytearray(b"ab"), memoryview(b"ab")):
+            await settle(files.write("/f", good))
+
+    colour.run(work)
+    assert [asked.body for asked in server.asked] == [b"ab"] * 4
 
 
 @pytest.mark.parametrize("by_proxy", [False, True])

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any, Iterator
+from unittest.mock import ANY
 
 import pytest
 from colour import Colour, settle
@@ -70,6 +71,19 @@ def test_the_server_can_be_stopped_and_starts_again(home: Path) -> None:
 
 
 @real
+def test_a_client_does_not_wait_for_a_server_that_was_stopped(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+    wait = local._wait
+    monkeypatch.setattr(local, "_wait", lambda done, seconds: (waited.append(seconds), wait(done, seconds)))
+    with Client() as client:
+        before = client.api_url()
+        assert local.stop()
+        assert client.me()["workspace"] == "default"
+        assert client.api_url() != before
+    assert local.BACK_WITHIN not in waited
+
+
+@real
 def test_another_process_of_the_same_number_is_not_the_server(home: Path) -> None:
     state = home / "local-server.json"
     state.write_text(f'{{"url": "http://127.0.0.1:9", "pid": {os.getpid()}, "born": "1"}}')
@@ -122,7 +136,7 @@ def test_a_server_that_was_replaced_is_found_where_it_is_now(home: Path, colour:
     colour.run(work)
     assert [len(server.asked) for server in servers] == [2, 2]
     assert servers[1].asked[0].headers["host"] == servers[1].url[len("http://") :]
-    assert servers[1].asked[0].body in ({"cmd": "true"}, b"abc")
+    assert servers[1].asked[0].body in ({"cmd": "true"}, {"cmd": "true", "id": ANY}, b"abc")
 
 
 def test_a_server_that_somebody_restarts_is_waited_for(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any, Type
 
 import pytest
 
@@ -10,7 +11,8 @@ from sandling import config, errors, retry
 from sandling._sse import EventDecoder, ServerEvent
 from sandling.errors import SandlingError, from_answer
 from sandling.exploring import BranchOutcome, candidates_of, pick, ranked
-from sandling.options import VolumeMount, create_body, exec_body
+from sandling.options import VolumeMount, create_body, exec_body, one_timeout
+from sandling.toolkit import chosen
 from sandling.tools import dialogues, patience
 
 
@@ -54,6 +56,12 @@ def test_a_commands_deadline_keeps_its_output_and_other_gateway_errors_do_not_pa
     assert isinstance(late, errors.SandboxTimeout)
     assert (late.stdout, late.partial_stdout, late.stderr) == ("a", "a", "")
     assert type(from_answer(504, {}, "gateway timeout")) is errors.ServerError
+
+
+def test_a_full_disk_is_no_lack_of_room_for_machines() -> None:
+    full = from_answer(507, {}, {"error": "no space left on device", "code": "no_space"})
+    assert type(full) is errors.NoSpaceError and not isinstance(full, errors.CapacityError)
+    assert (full.status, full.code, full.message) == (507, "no_space", "no space left on device")
 
 
 def test_an_answer_that_is_no_json_still_says_something() -> None:
@@ -115,6 +123,32 @@ def test_what_is_not_given_is_not_sent() -> None:
         "timeout_seconds": 2,
         "env": {"X": "1"},
     }
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "said"),
+    [
+        (
+            lambda: create_body("base", {"volumes": ["nn:/data"]}),
+            TypeError,
+            r'volume.mount\("/data"\).*not \'nn:/data\'',
+        ),
+        (lambda: create_body("base", {"volumes": [{"mount": "/data"}]}), TypeError, "volumes takes"),
+        (lambda: exec_body("cat", None, {"stdin": 7}), TypeError, "str, or bytes that are UTF-8, not int"),
+        (lambda: exec_body("cat", None, {"stdin": b"\xff"}), ValueError, "stdin takes text"),
+        (lambda: exec_body("ls", "1", {}), TypeError, "a number of seconds, not '1'"),  # type: ignore[arg-type]
+        (lambda: one_timeout(1, 2), TypeError, "timeout and timeout_seconds"),
+        (lambda: chosen(["run_cod"]), ValueError, "no tool 'run_cod'; there are run_code, run_command"),
+    ],
+)
+def test_a_mistake_is_told_in_words_that_mend_it(call: Any, kind: Type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        call()
+
+
+def test_what_means_the_same_is_taken() -> None:
+    assert exec_body("cat", None, {"stdin": "ü".encode()}) == {"cmd": "cat", "stdin": "ü"}
+    assert [one_timeout(1, None), one_timeout(None, 1), one_timeout(1, 1.0), one_timeout(None, None)] == [1, 1, 1, None]
 
 
 def outcome(label: str, score: float, ok: bool = True, duration_ms: int = 1) -> BranchOutcome[str]:

@@ -13,7 +13,7 @@ import pytest
 from colour import Colour, settle
 from fake_server import Answer, Asked, FakeServer
 
-from sandling import AuditLog
+from sandling import Agent, AsyncAgent, AuditLog
 from sandling.tools import AsyncSandboxTools, SandboxTools
 
 BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
@@ -64,6 +64,16 @@ class Interpreters:
             return Answer(200, {"exit_code": 1, "error": str(error), "results": []})
         finally:
             self._busy.release()
+
+
+def test_tools_of_the_other_client_are_named(colour: Colour, server: FakeServer) -> None:
+    sandbox = colour.Sandbox._of(colour.Client(server.url, "key"), BOX)
+    other, fits = (SandboxTools, "AsyncSandboxTools") if colour.name == "async" else (AsyncSandboxTools, "SandboxTools")
+    with pytest.raises(TypeError, match=f"takes no {type(sandbox).__name__}; use {fits}$"):
+        other(sandbox)
+    agent, fits = (Agent, "AsyncAgent") if colour.name == "async" else (AsyncAgent, "Agent")
+    with pytest.raises(TypeError, match=f"use {fits}$"):
+        agent("m", api="chat", client=object(), sandbox=sandbox)
 
 
 def test_cells_of_one_turn_run_one_after_the_other_in_one_interpreter(colour: Colour, server: FakeServer) -> None:
@@ -131,6 +141,16 @@ def test_a_call_that_makes_no_sense_is_answered_and_written_down(
     output.text.encode()
     assert not server.asked
     assert json.loads((tmp_path / "audit").read_bytes())["outcome"] == "failed"
+
+
+def test_a_model_is_told_of_a_full_disk(colour: Colour, server: FakeServer) -> None:
+    server.answers["PUT", "*"] = Answer(507, {"error": "no space left on device", "code": "no_space"})
+
+    async def work() -> Any:
+        return await settle(tools_of(colour, server).call("write_file", {"path": "/f", "content": "x"}))
+
+    output = colour.run(work)
+    assert output.is_error and output.text == "error: no space left on device"
 
 
 def test_characters_that_came_in_halves_are_put_together(colour: Colour, server: FakeServer) -> None:

@@ -20,6 +20,12 @@ export interface Endpoint {
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
+/** An address for people, without what is secret in it. */
+export function shown(url: string): string {
+  const { protocol, host, pathname } = new URL(url);
+  return `${protocol}//${host}${pathname.replace(/\/$/, "")}`;
+}
+
 /** Where the server keeps its state. */
 export function home(): string {
   const { SANDLING_HOME, XDG_DATA_HOME } = process.env;
@@ -43,6 +49,6 @@ export function configured(apiUrl?: string, apiKey?: string): Endpoint | undefin
   const url = named.replace(/\/+$/, "").replace(/\/v1$/, "");
   let token = apiKey || process.env["SANDLING_TOKEN"];
   if (!token && LOOPBACK.has(new URL(url).hostname)) token = homeToken();
-  if (!token) throw new ConfigError(`no token for ${url}: pass apiKey, or set SANDLING_TOKEN`);
+  if (!token) throw new ConfigError(`no token for ${shown(url)}: pass apiKey, or set SANDLING_TOKEN`);
   return { url, token };
 }

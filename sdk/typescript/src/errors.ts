@@ -51,6 +51,8 @@ export class LimitError extends BadRequestError {}
 export class ServerError extends SandlingError {}
 /** The host has no room at the moment. */
 export class CapacityError extends ServerError {}
+/** A disk is full: the sandbox's own, or the server's; the message says which. Waiting seldom helps. */
+export class NoSpaceError extends ServerError {}
 /** The server could not be reached, or went away before it answered. */
 export class ConnectionError extends SandlingError {}
 /** The server did not answer in time. Whether it did what was asked is unknown. */
@@ -133,6 +135,7 @@ export function fromAnswer(status: number, headers: Headers, body: string | Reco
     const printed = { stdout: String(details["stdout"] ?? ""), stderr: String(details["stderr"] ?? "") };
     return new SandboxTimeout(message, printed, facts);
   }
+  if (code === "no_space") return new NoSpaceError(message, facts);
   const kind = BY_STATUS[status] ?? (status >= 500 ? ServerError : BadRequestError);
   return new kind(message, facts);
 }

@@ -76,6 +76,7 @@ export async function explore(
   options: ExploreOptions = {},
 ): Promise<ExploreResult> {
   const candidates = checked(work);
+  checkSelect(options.select);
   const metadata = { explore: "1", explore_ttl: String(Math.trunc(options.ttlSeconds ?? 600)) };
   const forks = await sandbox.forkTree({ count: candidates.length, metadata });
   try {
@@ -104,6 +105,12 @@ function checked(work: ReadonlyArray<Candidate | string>): Candidate[] {
   const bad = candidates.find(({ cmd, fn }: Candidate) => (cmd === undefined) === (fn === undefined));
   if (bad) throw new ExploreError(`candidate ${bad.label} needs a command or a function, and not both`);
   return candidates;
+}
+
+function checkSelect(select: unknown = "max"): void {
+  if (typeof select !== "function" && select !== "max" && select !== "min") {
+    throw new TypeError(`select must be "max", "min" or a function, not ${JSON.stringify(select)}`);
+  }
 }
 
 /** Tries one candidate. What the caller's own functions throw belongs to this branch; the others go on. */

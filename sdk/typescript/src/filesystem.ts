@@ -62,6 +62,8 @@ export class Filesystem {
    */
   async write(path: string, content: string | Content, options: WriteOptions = {}): Promise<Written> {
     const { append, mode, user } = options;
+    // Nothing at all would be taken for an empty file.
+    if (!isContent(content)) throw new TypeError("a file's content is a string, a Uint8Array or an async iterable");
     // A stream that fails before it is read says so when it is.
     if (content instanceof Readable) content.on("error", () => {});
     const answer = await this.#requests.request("PUT", "/fs", {
@@ -154,6 +156,11 @@ export class Filesystem {
       yield { path: data.path, kind: data.kind };
     }
   }
+}
+
+function isContent(content: unknown): content is string | Content {
+  if (typeof content === "string" || content instanceof Uint8Array) return true;
+  return typeof content === "object" && content !== null && Symbol.asyncIterator in content;
 }
 
 /** The file is opened when the first block is wanted. */

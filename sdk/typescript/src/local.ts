@@ -11,7 +11,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, closeSync, constants, mkdirSync, openSync, readFileSync } from "node:fs";
-import { renameSync, statSync, unlinkSync, writeFileSync } from "node:fs";
+import { renameSync, statSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -52,7 +52,10 @@ export async function ensureLocalServer(gone?: string): Promise<Endpoint> {
   return { url, token };
 }
 
-/** Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one takes them over. */
+/**
+ * Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one takes them over. What
+ * says which it was stays, so that whoever misses it knows that nobody else will run it again.
+ */
 export async function stopLocalServer(): Promise<boolean> {
   const directory = home();
   try {
@@ -63,7 +66,6 @@ export async function stopLocalServer(): Promise<boolean> {
   return locked(directory, async () => {
     const state = running(directory);
     if (!state) return false;
-    unlinkSync(join(directory, "local-server.json"));
     process.kill(state.pid, "SIGTERM");
     const deadline = Date.now() + STOP_WITHIN_MS;
     while (isAlive(state)) {

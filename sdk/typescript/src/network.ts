@@ -22,12 +22,17 @@ export interface NetworkLimits {
   dnsQueriesPerSecond?: number;
 }
 
-/** What a sandbox is to reach. In a change, what is absent stays; a policy (mode, list, TLS) is given as a whole. */
+/** What a sandbox is to reach. In a change, what is absent stays. */
 export interface NetworkOptions {
-  /** If absent, `allow` if anything is listed, else `deny`. */
+  /**
+   * If absent, `allow` if anything is listed in `allow`, else `deny`; in a change without a list, it stays. A change to
+   * another mode than `allow` empties a list that is not given.
+   */
   mode?: NetworkMode;
   /** Names, `*.name`, addresses, networks, and the presets `pypi`, `npm`, `crates`, `debian` and `github`. */
   allow?: string[];
+  /** Addresses and networks that are refused, whatever is allowed. */
+  deny?: string[];
   /** `sealed`, or `inspected`: the host of each request inside is compared with the server's name. */
   tls?: "sealed" | "inspected";
   limits?: NetworkLimits;
@@ -66,6 +71,8 @@ export interface NetworkUsage {
 export interface NetworkPolicy {
   mode: NetworkMode;
   allow: string[];
+  /** Addresses and networks that are refused, whatever is allowed. */
+  deny: string[];
   tls: "sealed" | "inspected";
 }
 
@@ -93,6 +100,8 @@ export interface NetworkDefault {
   /** Nothing if it is left to the workspace's default, and that to none at all. */
   mode: NetworkMode | null;
   allow: string[];
+  /** Addresses and networks that are refused, whatever is allowed. */
+  deny: string[];
   tls: "sealed" | "inspected" | null;
   /** Those that it sets. */
   limits: NetworkLimits;
@@ -134,16 +143,25 @@ export function networkBody(options: NetworkDefaultOptions): Wire {
 }
 
 function networkOf(data: unknown): Network {
-  const { counts, group, limits, from = "sandbox", revoked_secrets: revokedSecrets = [], ...rest } = data as Wire;
+  const {
+    counts,
+    group,
+    limits,
+    bound,
+    from = "sandbox",
+    revoked_secrets: revokedSecrets = [],
+    ...rest
+  } = data as Wire;
   const { name, names } = (group ?? {}) as { name?: string; names?: string[] };
-  const told = { group: name ?? null, hostnames: names ?? [], learned: null, bound: null, source: from, ...rest };
+  const most = bound ? { deny: [], ...bound } : null;
+  const told = { deny: [], group: name ?? null, hostnames: names ?? [], learned: null, source: from, ...rest };
   const figures = { limits: fromWire<NetworkLimits>(limits), usage: fromWire<NetworkUsage>(counts) };
-  return { ...told, ...figures, revokedSecrets } as Network;
+  return { ...told, ...figures, bound: most, revokedSecrets } as unknown as Network;
 }
 
 function defaultOf(data: unknown): NetworkDefault {
   const { policy, limits, binding = false } = data as { policy?: Wire; limits: Wire; binding?: boolean };
-  return { mode: null, allow: [], tls: null, ...policy, limits: fromWire<NetworkLimits>(limits), binding };
+  return { mode: null, allow: [], deny: [], tls: null, ...policy, limits: fromWire<NetworkLimits>(limits), binding };
 }
 
 /** `sandbox.network`: what it may reach, and what it did. A change holds at once, also for open connections. */
@@ -160,7 +178,7 @@ export class SandboxNetwork {
     return networkOf(await this.#requests.request("GET", "/network"));
   }
 
-  /** Changes what is given. `mode`, `allow` and `tls` are one policy, which is replaced as a whole. */
+  /** Changes what is given; what is absent stays. */
   async set(options: NetworkOptions): Promise<Network> {
     return networkOf(await this.#requests.request("PUT", "/network", { body: networkBody(options) }));
   }
@@ -168,12 +186,12 @@ export class SandboxNetwork {
   /** Lets it reach these, too: names, `*.name`, addresses, networks or presets such as `pypi`. */
   allow(...entries: string[]): Promise<Network> {
     return this.#turns.take(async () => {
-      const { mode, allow, tls } = await this.get();
-      return this.set({ mode: mode === "deny" ? "allow" : mode, allow: [...new Set([...allow, ...entries])], tls });
+      const { mode, allow } = await this.get();
+      return this.set({ mode: mode === "deny" ? "allow" : mode, allow: [...new Set([...allow, ...entries])] });
     });
   }
 
-  /** Takes it all away: it reaches nothing but its group. */
+  /** Takes all that is allowed away: it reaches nothing but its group. */
   deny(): Promise<Network> {
     return this.set({ mode: "deny" });
   }

@@ -9,7 +9,7 @@ import * as https from "node:https";
 import { pipeline, Readable } from "node:stream";
 
 import type { Recording } from "./audit.js";
-import type { Endpoint } from "./config.js";
+import { type Endpoint, shown } from "./config.js";
 import { ConnectionError, fromAnswer, RequestTimeout } from "./errors.js";
 import type { Wire } from "./naming.js";
 import { EventDecoder, type ServerEvent } from "./sse.js";
@@ -91,10 +91,10 @@ export class Transport {
   /** Gives the bytes of the answer. */
   async fetch(method: string, path: string, options: RequestOptions = {}): Promise<Buffer> {
     const limit = options.timeoutMs === undefined ? this.#timeoutMs : (options.timeoutMs ?? Number.POSITIVE_INFINITY);
-    const message = await this.#send(method, path, options, limit);
-    const timer = deadlineTimer(limit, () => message.destroy(late(limit)));
+    const { message, from } = await this.#send(method, path, options, limit);
+    const timer = deadlineTimer(limit, () => message.destroy(late(from, limit)));
     try {
-      const bytes = await gather(message);
+      const bytes = await gather(message, from);
       if ((message.statusCode ?? 0) >= 400) {
         throw fromAnswer(message.statusCode ?? 0, message.headers, bytes.toString("utf8"));
       }
@@ -109,24 +109,24 @@ export class Transport {
   async *stream(method: string, path: string, options: RequestOptions = {}): AsyncGenerator<Buffer, void, undefined> {
     const { silenceMs = STREAM_SILENCE_MS } = options;
     const limit = options.timeoutMs ?? Number.POSITIVE_INFINITY;
-    const message = await this.#send(method, path, options, Math.min(silenceMs, limit));
+    const { message, from } = await this.#send(method, path, options, Math.min(silenceMs, limit));
     if ((message.statusCode ?? 0) >= 400) {
-      const text = (await gather(message)).toString("utf8");
+      const text = (await gather(message, from)).toString("utf8");
       throw fromAnswer(message.statusCode ?? 0, message.headers, text);
     }
     options.onHead?.(message.headers);
-    const timer = deadlineTimer(limit, () => message.destroy(late(limit)));
+    const timer = deadlineTimer(limit, () => message.destroy(late(from, limit)));
     const pieces = message[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     try {
       for (;;) {
         // The time that a reader takes for a piece does not count.
-        const silence = deadlineTimer(silenceMs, () => message.destroy(late(silenceMs)));
+        const silence = deadlineTimer(silenceMs, () => message.destroy(late(from, silenceMs)));
         const piece = await pieces.next().finally(() => clearTimeout(silence));
         if (piece.done) return;
         yield piece.value;
       }
     } catch (error) {
-      throw lost(error);
+      throw lost(from, error);
     } finally {
       clearTimeout(timer);
       message.destroy();
@@ -155,17 +155,11 @@ export class Transport {
     this.#agent = undefined;
   }
 
-  #send(method: string, path: string, options: RequestOptions, limit: number): Promise<http.IncomingMessage> {
+  #send(method: string, path: string, options: RequestOptions, limit: number): Promise<Answer> {
     return this.reach((endpoint) => this.#sendTo(endpoint, method, path, options, limit));
   }
 
-  #sendTo(
-    endpoint: Endpoint,
-    method: string,
-    path: string,
-    options: RequestOptions,
-    limit: number,
-  ): Promise<http.IncomingMessage> {
+  #sendTo(endpoint: Endpoint, method: string, path: string, options: RequestOptions, limit: number): Promise<Answer> {
     const secure = endpoint.url.startsWith("https:");
     this.#agent ??= new (secure ? https : http).Agent({ keepAlive: true, timeout: KEEP_ALIVE_MS });
     const content = options.body ? Buffer.from(JSON.stringify(options.body)) : options.content;
@@ -180,8 +174,14 @@ export class Transport {
     else if (!content && method !== "GET") headers["content-length"] = 0;
     const url = endpoint.url + path + queryString(options.query);
     const request = (secure ? https : http).request(url, { method, headers, agent: this.#agent });
-    return exchange(request, content, limit);
+    return exchange(request, content, limit, shown(endpoint.url));
   }
+}
+
+/** The head of an answer, and whose it is. */
+interface Answer {
+  message: http.IncomingMessage;
+  from: string;
 }
 
 /** Sends a request and waits for the head of its answer. */
@@ -189,17 +189,18 @@ function exchange(
   request: http.ClientRequest,
   content: Content | undefined,
   limit: number,
-): Promise<http.IncomingMessage> {
+  from: string,
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const timer = deadlineTimer(limit, () => request.destroy(late(limit)));
+    const timer = deadlineTimer(limit, () => request.destroy(late(from, limit)));
     request.on("socket", (socket) => socket.setKeepAlive(true, PROBE_AFTER_MS));
     request.on("error", (error) => {
       clearTimeout(timer);
-      reject(lost(error));
+      reject(lost(from, error));
     });
     request.on("response", (message) => {
       clearTimeout(timer);
-      resolve(message);
+      resolve({ message, from });
     });
     if (content === undefined || content instanceof Uint8Array) return void request.end(content);
     onceConnected(request, () => {
@@ -216,12 +217,12 @@ function onceConnected(request: http.ClientRequest, begin: () => void): void {
   request.on("socket", (socket) => (socket.connecting ? socket.once("connect", begin) : begin()));
 }
 
-async function gather(message: http.IncomingMessage): Promise<Buffer> {
+async function gather(message: http.IncomingMessage, from: string): Promise<Buffer> {
   const pieces: Buffer[] = [];
   try {
     for await (const piece of message) pieces.push(piece as Buffer);
   } catch (error) {
-    throw lost(error);
+    throw lost(from, error);
   }
   return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
 }
@@ -233,8 +234,8 @@ function queryString(query: Query = {}): string {
   return text && `?${text}`;
 }
 
-function late(limit: number): Error {
-  return new RequestTimeout(`the server did not answer within ${limit / 1000} s`);
+function late(from: string, limit: number): Error {
+  return new RequestTimeout(`the server at ${from} did not answer within ${limit / 1000} s`);
 }
 
 /** Nobody listens there, so nothing was sent. */
@@ -243,8 +244,8 @@ function isRefused(error: unknown): boolean {
   return (error.cause as NodeJS.ErrnoException | undefined)?.code === "ECONNREFUSED";
 }
 
-function lost(error: unknown): Error {
+function lost(from: string, error: unknown): Error {
   if (error instanceof ConnectionError) return error;
   const { code, message } = error as NodeJS.ErrnoException;
-  return new ConnectionError(`the connection to the server failed: ${message || code}`, { cause: error });
+  return new ConnectionError(`the connection to the server at ${from} failed: ${message || code}`, { cause: error });
 }

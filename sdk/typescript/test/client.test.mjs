@@ -319,6 +319,65 @@ test("changes that are made at once all hold", async () => {
   await server.close();
 });
 
+test("what is refused in any case is told, and stays when more is allowed", async () => {
+  const policy = { mode: "open", allow: [], tls: "sealed" };
+  const refused = { ...policy, deny: ["192.0.2.0/24"] };
+  const rest = { limits: {}, secrets: [], counts: {} };
+  const answers = {
+    "GET /v1/sandboxes/box/network": { body: { ...refused, ...rest, bound: refused } },
+    "PUT /v1/sandboxes/box/network": { body: { ...policy, ...rest, bound: policy } },
+    "GET /v1/network": { body: { policy: refused, limits: {} } },
+    "PUT /v1/network": { body: { policy, limits: {} } },
+  };
+  await against(answers, async (client, sent, box) => {
+    const { network } = await box();
+    const told = [await network.get(), (await network.get()).bound, await client.network.get()];
+    for (const { deny } of told) assert.deepEqual(deny, ["192.0.2.0/24"]);
+    const after = [await network.allow("pypi"), (await network.set({ deny: [] })).bound];
+    after.push(await client.network.set({ deny: ["192.0.2.1"] }));
+    for (const { deny } of after) assert.deepEqual(deny, []);
+    const bodies = sent().flatMap(({ method, body }) => (method === "PUT" ? [body] : []));
+    assert.deepEqual(bodies, [{ mode: "open", allow: ["pypi"] }, { deny: [] }, { deny: ["192.0.2.1"] }]);
+  });
+});
+
+test("a server that is not there is named without its password", async () => {
+  const nobody = createServer().listen(0, "127.0.0.1");
+  await once(nobody, "listening");
+  const { port } = nobody.address();
+  nobody.close();
+  await once(nobody, "close");
+  const client = new sandling.Client({ apiUrl: `http://user:secret@127.0.0.1:${port}`, apiKey: "key" });
+  await assert.rejects(client.me(), (error) => {
+    assert.ok(error instanceof sandling.ConnectionError);
+    assert.match(error.message, new RegExp(`the server at http://127.0.0.1:${port} failed: .`));
+    assert.doesNotMatch(error.message, /secret/);
+    return true;
+  });
+});
+
+test("how the best is selected is checked before anything is forked", async () => {
+  await against({}, async (_, sent, box) => {
+    const sandbox = await box();
+    await assert.rejects(sandbox.explore(["echo"], { select: "maximum" }), { name: "TypeError", message: /"maximum"/ });
+    assert.deepEqual(sent(), []);
+  });
+});
+
+test("a file is not emptied by mistake", async () => {
+  await against({ "PUT /v1/sandboxes/box/fs?path=%2Ff": { body: {} } }, async (_, sent, box) => {
+    const { files } = await box();
+    for (const bad of [undefined, null, 7, {}]) {
+      await assert.rejects(files.write("/f", bad), { name: "TypeError", message: /a string, a Uint8Array or/ });
+    }
+    async function* pieces() {
+      yield Buffer.from("x");
+    }
+    for (const good of ["", "x", new Uint8Array(1), pieces()]) await files.write("/f", good);
+    assert.equal(sent().length, 4);
+  });
+});
+
 const BUILD = { id: "b", name: "mine", status: "queued" };
 const LOG = "data:   indented\n\ndata: second\n\nevent: done\ndata: end\n\n";
 

@@ -82,7 +82,8 @@ test("a server that died is replaced, and one that was stopped starts again", op
   client.close();
   assert.equal(await stopLocalServer(), true);
   assert.equal(await stopLocalServer(), false);
-  // Whoever used it notices nothing.
+  // Whoever used it notices nothing, and need not wait for somebody to run it again.
+  assert.equal(JSON.parse(readFileSync(join(process.env.SANDLING_HOME, "local-server.json"), "utf8")).url, next.url);
   assert.equal((await client.me()).workspace, "default");
   client.close();
 });

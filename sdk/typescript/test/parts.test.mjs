@@ -51,6 +51,11 @@ test("a command's deadline keeps its output, and other gateway errors do not pas
   assert.equal(errors.fromAnswer(502, {}, "").message, "the server answered 502");
 });
 
+test("a full disk is no lack of room for machines", () => {
+  const full = errors.fromAnswer(507, {}, '{"error":"no space left on device","code":"no_space"}');
+  assert.deepEqual([full.name, full instanceof errors.CapacityError], ["NoSpaceError", false]);
+});
+
 test("a refusal is tried again only if waiting helps", () => {
   const wait = (status, retryAfter, elapsed = 0) =>
     delaySeconds(new errors.SandlingError("no", { status, retryAfter }), 0, elapsed, 60);

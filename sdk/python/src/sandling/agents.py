@@ -25,6 +25,7 @@ ANSWER_TOKENS = 8192
 MOST_REPEATS = 6
 MOST_EMPTY = 3
 
+NO_KEY = "no model is known: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or pass api= and client="
 
 #: Ends in words, as the command line's transcripts have them.
 WHY = {
@@ -284,7 +285,25 @@ class Transcript:
         if self._path is None:
             return
         line: Dict[str, Any] = {"time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"), "type": kind}
+        if "arguments" in about:
+            about["arguments"] = _as_object(about["arguments"])
         text = json.dumps({**line, **about}, ensure_ascii=False, default=str) + "\n"
         with self._lock, os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as file:
             # Half a character is written as JSON writes it.
             file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def _as_object(arguments: Any) -> Any:
+    """A call's arguments as the object that their text says; what says none stays as it is."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        found = json.loads(arguments, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return arguments
+    return found if isinstance(found, dict) else arguments
+
+
+def _refuse(constant: str) -> None:
+    """``NaN`` and the infinities are no JSON."""
+    raise ValueError(constant)

@@ -30,6 +30,12 @@ class Endpoint(NamedTuple):
     token: str
 
 
+def shown(url: str) -> str:
+    """An address for people, without what is secret in it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def home() -> Path:
     """Where the server keeps its state."""
     if os.environ.get(HOME_VARIABLE):
@@ -59,5 +65,5 @@ def configured(api_url: Optional[str], api_key: Optional[str]) -> Optional[Endpo
     if not token and urlsplit(url).hostname in _LOOPBACK:
         token = home_token()
     if not token:
-        raise ConfigError(f"no token for {url}: pass api_key, or set {TOKEN_VARIABLE}")
+        raise ConfigError(f"no token for {shown(url)}: pass api_key, or set {TOKEN_VARIABLE}")
     return Endpoint(url, token)

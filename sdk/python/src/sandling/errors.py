@@ -75,6 +75,10 @@ class CapacityError(ServerError):
     """The host has no room at the moment."""
 
 
+class NoSpaceError(ServerError):
+    """A disk is full: the sandbox's own, or the server's; the message says which. Waiting seldom helps."""
+
+
 class ConnectionError(SandlingError):
     """The server could not be reached, or went away before it answered."""
 
@@ -167,6 +171,8 @@ def from_answer(status: int, headers: Mapping[str, str], body: Any) -> SandlingE
         return SandboxTimeout(
             message, stdout=str(fields.get("stdout", "")), stderr=str(fields.get("stderr", "")), **told
         )
+    if code == "no_space":
+        return NoSpaceError(message, retry_after=_seconds(headers.get("retry-after")), **told)
     kind = _BY_STATUS.get(status) or (ServerError if status >= 500 else BadRequestError)
     return kind(message, retry_after=_seconds(headers.get("retry-after")), **told)
 

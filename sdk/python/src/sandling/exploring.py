@@ -104,6 +104,11 @@ def candidates_of(work: Sequence[Union[Candidate, str]]) -> List[Candidate]:
     return candidates
 
 
+def check_select(select: Any) -> None:
+    if not callable(select) and select not in ("max", "min"):
+        raise ValueError(f"select must be 'max', 'min' or a function, not {select!r}")
+
+
 def ranked(outcomes: Sequence[BranchOutcome[S]], select: Select[S]) -> List[BranchOutcome[S]]:
     """The best first; of equals, the faster."""
     sign = 1.0 if select == "min" else -1.0
@@ -115,8 +120,6 @@ def pick(outcomes: List[BranchOutcome[S]], select: Select[S], require_success: b
     viable = [outcome for outcome in outcomes if outcome.ok or not require_success]
     if not viable or callable(select):
         return select(viable) if viable and callable(select) else None
-    if select not in ("max", "min"):
-        raise ValueError(f"select must be 'max', 'min' or a function, not {select!r}")
     return viable[0]
 
 

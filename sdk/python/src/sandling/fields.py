@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Type
 
 
 class SandboxFields:
@@ -42,3 +42,11 @@ class SandboxFields:
     def to_dict(self) -> Dict[str, Any]:
         """All of it as plain data."""
         return {name: getattr(self, name) for name in SandboxFields.__annotations__}
+
+
+def refuse_other(sandbox: object, kind: Type[SandboxFields], taker: str) -> None:
+    """Refuses a sandbox of the other client. ``taker`` is the blocking name of what was to take it."""
+    if isinstance(sandbox, SandboxFields) and not isinstance(sandbox, kind):
+        is_async = kind.__name__.startswith("Async")
+        fits, other = (taker, f"Async{taker}") if is_async else (f"Async{taker}", taker)
+        raise TypeError(f"{other} takes no {type(sandbox).__name__}; use {fits}")

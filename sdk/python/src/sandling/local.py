@@ -55,7 +55,10 @@ def ensure(gone: Optional[str] = None) -> Endpoint:
 
 
 def stop() -> bool:
-    """Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one has them."""
+    """Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one has them.
+
+    What says which it was stays, so that whoever misses it knows that nobody else will run it again.
+    """
     home = config.home()
     if not home.is_dir():
         return False
@@ -63,7 +66,6 @@ def stop() -> bool:
         state = _read(home)
         if not state or not _is_alive(state):
             return False
-        (home / "local-server.json").unlink()
         pid = int(state["pid"])
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_WITHIN

@@ -163,7 +163,7 @@ class FileInfo:
     path: str
     is_dir: bool
     size: int = 0
-    #: What it is, in one letter: ``f``\\ ile, ``d``\\ irectory, ``l``\\ ink or ``o``\\ ther.
+    #: What it is, in one letter: ``f`` for a file, ``d`` for a directory, ``l`` for a link, ``o`` for anything else.
     mode: str = ""
     #: Seconds since 1970.
     mtime: int = 0

@@ -24,12 +24,15 @@ class NetworkLimits(TypedDict, total=False):
 
 
 class NetworkOptions(TypedDict, total=False):
-    """What a sandbox is to reach. In a change, what is absent stays; a policy (mode, list, TLS) is given as a whole."""
+    """What a sandbox is to reach. In a change, what is absent stays."""
 
-    #: If absent, ``allow`` if anything is listed, else ``deny``.
+    #: If absent, ``allow`` if anything is listed in ``allow``, else ``deny``; in a change without a list, it stays. A
+    #: change to another mode than ``allow`` empties a list that is not given.
     mode: Optional[NetworkMode]
     #: Names, ``*.name``, addresses, networks, and the presets ``pypi``, ``npm``, ``crates``, ``debian`` and ``github``.
     allow: Optional[List[str]]
+    #: Addresses and networks that are refused, whatever is allowed.
+    deny: Optional[List[str]]
     #: ``sealed``, or ``inspected``: the host of each request inside is compared with the server's name.
     tls: Optional[Literal["sealed", "inspected"]]
     limits: Optional[NetworkLimits]
@@ -79,6 +82,12 @@ class NetworkPolicy:
     mode: NetworkMode
     allow: List[str]
     tls: str
+    #: Addresses and networks that are refused, whatever is allowed.
+    deny: List[str] = field(default_factory=list)
+
+    @classmethod
+    def from_wire(cls, data: Mapping[str, Any]) -> NetworkPolicy:
+        return cls(data["mode"], data["allow"], data["tls"], data.get("deny", []))
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,8 @@ class Network:
     bound: Optional[NetworkPolicy] = None
     #: Names of secrets that it was granted and that were removed since.
     revoked_secrets: List[str] = field(default_factory=list)
+    #: Addresses and networks that are refused, whatever is allowed.
+    deny: List[str] = field(default_factory=list)
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> Network:
@@ -118,8 +129,9 @@ class Network:
             usage=NetworkUsage.from_wire(data["counts"]),
             learned=data.get("learned"),
             source=data.get("from", "sandbox"),
-            bound=bound and NetworkPolicy(bound["mode"], bound["allow"], bound["tls"]),
+            bound=bound and NetworkPolicy.from_wire(bound),
             revoked_secrets=data.get("revoked_secrets", []),
+            deny=data.get("deny", []),
         )
 
 
@@ -135,12 +147,20 @@ class NetworkDefault:
     limits: NetworkLimits = field(default_factory=NetworkLimits)
     #: Whether it is the most for all sandboxes of the workspace, whatever they say themselves.
     binding: bool = False
+    #: Addresses and networks that are refused, whatever is allowed.
+    deny: List[str] = field(default_factory=list)
 
     @classmethod
     def from_wire(cls, data: Mapping[str, Any]) -> NetworkDefault:
         policy = data.get("policy") or {}
-        binding = data.get("binding", False)
-        return cls(policy.get("mode"), policy.get("allow", []), policy.get("tls"), data["limits"], binding)
+        return cls(
+            mode=policy.get("mode"),
+            allow=policy.get("allow", []),
+            tls=policy.get("tls"),
+            limits=data["limits"],
+            binding=data.get("binding", False),
+            deny=policy.get("deny", []),
+        )
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,8 @@ class ExecOptions(TypedDict, total=False):
     env: Optional[Mapping[str, str]]
     #: A name or a number; root if absent.
     user: Optional[str]
-    #: Given to the command, then closed.
-    stdin: Optional[str]
+    #: Given to the command, then closed. Bytes have to be UTF-8.
+    stdin: Optional[Union[str, bytes]]
     #: A command of the same id is never started twice.
     id: Optional[str]
     #: Bytes it may print.
@@ -96,6 +96,9 @@ def create_body(template: str, options: Mapping[str, Any]) -> Dict[str, Any]:
 def _volume(volume: Union[VolumeMount, Mapping[str, Any]]) -> Dict[str, Any]:
     if isinstance(volume, VolumeMount):
         return volume.to_wire()
+    if not isinstance(volume, Mapping) or "name" not in volume:
+        wanted = 'volume.mount("/data"), or {"name": "notes", "path": "/data"}'
+        raise TypeError(f"volumes takes such as {wanted}, not {volume!r}")
     read_only = volume.get("read_only", volume.get("readOnly", False))
     path = volume.get("mount", volume.get("path"))
     return VolumeMount(str(volume["name"]), path, bool(read_only)).to_wire()
@@ -117,9 +120,35 @@ def _run_body(program: Dict[str, Any], timeout_seconds: Optional[float], options
     if options:
         refuse_unknown(options, ExecOptions, "exec")
         program.update((name, value) for name, value in options.items() if value is not None)
+    if "stdin" in program:
+        program["stdin"] = _text(program["stdin"])
     if timeout_seconds is not None:
-        program["timeout_seconds"] = timeout_seconds
+        program["timeout_seconds"] = seconds_of(timeout_seconds)
     return program
+
+
+def _text(stdin: Union[str, bytes]) -> str:
+    if isinstance(stdin, str):
+        return stdin
+    if not isinstance(stdin, bytes):
+        raise TypeError(f"stdin takes str, or bytes that are UTF-8, not {type(stdin).__name__}")
+    try:
+        return stdin.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError("stdin takes text; write other bytes to a file, and read that in the command") from error
+
+
+def seconds_of(timeout_seconds: float) -> float:
+    if not isinstance(timeout_seconds, (int, float)):
+        raise TypeError(f"timeout_seconds takes a number of seconds, not {timeout_seconds!r}")
+    return timeout_seconds
+
+
+def one_timeout(timeout: Optional[float], timeout_seconds: Optional[float]) -> Optional[float]:
+    """A deadline that goes by two names."""
+    if timeout is not None and timeout_seconds is not None and timeout != timeout_seconds:
+        raise TypeError("run() got two deadlines: timeout and timeout_seconds are the same; give one of them")
+    return timeout_seconds if timeout is None else timeout
 
 
 def refuse_unknown(options: Mapping[str, Any], kind: Any, verb: str) -> None:

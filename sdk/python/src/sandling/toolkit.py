@@ -111,6 +111,16 @@ SPECS = {
     )
 }
 
+
+def chosen(only: Optional[Sequence[str]]) -> List[ToolSpec]:
+    """The tools of these names; all of them if none are named."""
+    names = list(SPECS) if only is None else list(only)
+    for name in names:
+        if name not in SPECS:
+            raise ValueError(f"there is no tool {name!r}; there are {', '.join(SPECS)}")
+    return [SPECS[name] for name in names]
+
+
 _TYPES: Mapping[str, Any] = {"string": str, "number": (int, float)}
 
 

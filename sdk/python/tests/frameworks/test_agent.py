@@ -395,6 +395,20 @@ def test_calls_that_can_hardly_be_read_do_not_end_the_loop(
     assert len(told) == 5 and all(text.startswith("error: ") for text in told), told
 
 
+@pytest.mark.parametrize("api", ["anthropic", "chat", "responses"])
+def test_a_transcript_has_arguments_as_objects(
+    model: Model, pretend: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: str
+) -> None:
+    pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+    broken = [] if api == "anthropic" else ["{", "[1]", '{"timeout_seconds": NaN}']
+    calls: List[Any] = [("run_command", {"command": "true"}), *(("run_command", text) for text in broken)]
+    point(monkeypatch, model(calls, "There."))
+    transcript = tmp_path / "transcript.jsonl"
+    assert pretend(api=api, transcript=str(transcript)).ok
+    lines = [json.loads(line) for line in transcript.read_text().splitlines()]
+    assert [line["arguments"] for line in lines if line["type"] == "call"] == [{"command": "true"}, *broken]
+
+
 @pytest.mark.parametrize(
     ("api", "body"),
     [
@@ -533,6 +547,10 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         Agent("scripted")
     with pytest.raises(ConfigError, match="ANTHROPIC_MODEL"):
         Agent(api="anthropic")
+    for api in ("anthropic", "chat", "responses"):
+        pytest.importorskip("anthropic" if api == "anthropic" else "openai")
+        with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY or OPENAI_API_KEY"):
+            Agent("scripted", api=api)
     with pytest.raises(ConfigError, match="there is no API"):
         Agent("scripted", api="telepathy")
     with pytest.raises(ValueError, match="prices"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from secrets import token_hex
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -28,6 +30,11 @@ S = TypeVar("S", bound="Opening")
 Source = AsyncGenerator[T, None]
 
 
+#: How long what was cancelled may take to end.
+UNDO_WITHIN = 5.0
+_undoing: Set[Any] = set()
+
+
 async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
@@ -46,6 +53,29 @@ async def within(work: Callable[[], Awaitable[T]], seconds: float) -> T:
         return await asyncio.wait_for(work(), max(seconds, 0))
     except asyncio.TimeoutError as late:
         raise TimeoutError from late
+
+
+def id_to_cancel() -> Optional[str]:
+    """An id for a command that may be cancelled."""
+    return token_hex(16)
+
+
+async def or_undone(work: Callable[[], Awaitable[T]], undo: Callable[[], Awaitable[Any]]) -> T:
+    """What it gives. If it is cancelled it is undone; whoever cancels again does not wait for that."""
+    try:
+        return await work()
+    except asyncio.CancelledError:
+
+        async def undone() -> None:
+            # It is cancelled, whether or not that reaches the other side.
+            with suppress(Exception):
+                await asyncio.wait_for(undo(), UNDO_WITHIN)
+
+        task = asyncio.ensure_future(undone())
+        _undoing.add(task)
+        task.add_done_callback(_undoing.discard)
+        await asyncio.shield(task)
+        raise
 
 
 async def each_within(source: Any, left: Callable[[], float]) -> AsyncGenerator[Any, None]:

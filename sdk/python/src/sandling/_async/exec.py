@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, List, Optional, Sequence, Union
 
 from .._sse import ServerEvent
-from ..errors import ConnectionError, ExecInterrupted, from_answer
+from ..errors import ConnectionError, ExecInterrupted, NotFoundError, from_answer
 from ..models import Chunk, ExecInfo, ExecResult
-from ..options import ExecOptions, exec_body
-from .colour import Source, settle
+from ..options import ExecOptions, exec_body, one_timeout
+from .colour import Source, settle, sleep
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -181,6 +181,16 @@ class AsyncExec:
     async def kill(self) -> None:
         await self.signal("KILL")
 
+    async def _cancel(self) -> None:
+        """Ends it if it was begun. That may still be on its way."""
+        for seconds in (0.05, 0.2, 0.5):
+            try:
+                return await self.kill()
+            except NotFoundError as error:
+                if error.code == "sandbox_ended" or error.message == "sandbox not found":
+                    raise
+            await sleep(seconds)
+
     async def forget(self) -> None:
         """Drops what is kept of it."""
         await self._sandbox._request("DELETE", f"/execs/{self.id}")
@@ -199,10 +209,12 @@ class AsyncSandboxCommands:
         *,
         on_stdout: Optional[OnOutput] = None,
         on_stderr: Optional[OnOutput] = None,
+        timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a command and waits for its end."""
-        return await self._sandbox.exec(cmd, timeout, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+        """Runs a command and waits for its end. ``timeout_seconds`` is the same as ``timeout``."""
+        deadline = one_timeout(timeout, timeout_seconds)
+        return await self._sandbox.exec(cmd, deadline, on_stdout=on_stdout, on_stderr=on_stderr, **options)
 
     async def start(
         self,

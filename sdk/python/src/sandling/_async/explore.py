@@ -17,6 +17,7 @@ from ..exploring import (
     ExploreResult,
     Select,
     candidates_of,
+    check_select,
     pick,
     ranked,
     tail,
@@ -56,6 +57,7 @@ async def explore(
     :raises ExploreError: there is no winner. All forks are ended.
     """
     wanted = candidates_of(candidates)
+    check_select(select)
     metadata = {"explore": "1", "explore_ttl": str(int(ttl_seconds))}
     forks = await sandbox.fork_tree(len(wanted), metadata=metadata)
     try:

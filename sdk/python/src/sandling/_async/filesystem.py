@@ -89,8 +89,12 @@ class AsyncSandboxFilesystem:
 
         Without ``append``, a reader sees the old file or the new one, and nothing between.
         """
-        data = content.encode() if isinstance(content, str) else content
-        return await self._put(path, data, append=append, mode=mode, user=user)
+        if isinstance(content, str):
+            content = content.encode()
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            # Nothing at all would be taken for an empty file.
+            raise TypeError(f"a file's content is str or bytes, not {type(content).__name__}; upload() copies a file")
+        return await self._put(path, bytes(content), append=append, mode=mode, user=user)
 
     async def append(self, path: str, content: Union[bytes, str]) -> Dict[str, Any]:
         return await self.write(path, content, append=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Dict, List, Optional
 from urllib.parse import quote
 
-from ..networking import Network, NetworkDefault, NetworkEvent, NetworkOptions, NetworkUsage, network_body
+from ..networking import Network, NetworkDefault, NetworkEvent, NetworkMode, NetworkOptions, NetworkUsage, network_body
 from ..options import refuse_unknown
 from .colour import Source
 
@@ -27,7 +27,7 @@ class AsyncSandboxNetwork:
         return Network.from_wire(await self._sandbox._request("GET", "/network"))
 
     async def set(self, **options: Unpack[NetworkOptions]) -> Network:
-        """Changes what is given. ``mode``, ``allow`` and ``tls`` are one policy, which is replaced as a whole."""
+        """Changes what is given; what is absent stays."""
         refuse_unknown(options, NetworkOptions, "set")
         return Network.from_wire(await self._sandbox._request("PUT", "/network", body=network_body(options)))
 
@@ -35,13 +35,12 @@ class AsyncSandboxNetwork:
         """Lets it reach these, too: names, ``*.name``, addresses, networks or presets such as ``pypi``."""
         async with self._sandbox.client._changing(self._sandbox.id):
             policy = await self.get()
-            mode = "allow" if policy.mode == "deny" else policy.mode
+            mode: NetworkMode = "allow" if policy.mode == "deny" else policy.mode
             wanted = [*policy.allow, *(entry for entry in entries if entry not in policy.allow)]
-            body = {"mode": mode, "allow": wanted, "tls": policy.tls}
-            return Network.from_wire(await self._sandbox._request("PUT", "/network", body=body))
+            return await self.set(mode=mode, allow=wanted)
 
     async def deny(self) -> Network:
-        """Takes it all away: it reaches nothing but its group."""
+        """Takes all that is allowed away: it reaches nothing but its group."""
         return await self.set(mode="deny")
 
     async def clear(self) -> Network:

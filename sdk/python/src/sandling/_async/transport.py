@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from .. import local
 from .._sse import EventDecoder, ServerEvent
 from .._version import __version__
-from ..config import Endpoint
+from ..config import Endpoint, shown
 from ..errors import ConnectionError, RequestTimeout, from_answer
 from .colour import Source, in_thread, leave, to_loopback
 
@@ -113,7 +113,7 @@ class AsyncTransport:
             # Reads it to its end, which gives the connection back.
             await answer.aread()
         except httpx.TransportError as error:
-            raise _lost(error) from error
+            raise self._lost(error) from error
         if answer.status_code >= 400:
             raise _refusal(answer)
         return answer
@@ -142,7 +142,7 @@ class AsyncTransport:
             finally:
                 await answer.aclose()
         except httpx.TransportError as error:
-            raise _lost(error) from error
+            raise self._lost(error) from error
 
     async def events(
         self,
@@ -198,6 +198,15 @@ class AsyncTransport:
             if self._pool is None:
                 self._pool = _pool(server.endpoint)
             return self._pool
+
+    def _lost(self, error: httpx.TransportError) -> ConnectionError:
+        import httpx
+
+        said = str(error) or type(error).__name__
+        server = "the server" if self._server is None else f"the server at {shown(self._server.endpoint.url)}"
+        if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+            return RequestTimeout(f"{server} did not answer in time: {said}")
+        return ConnectionError(f"the connection to {server} failed: {said}")
 
     async def _send(
         self,
@@ -299,12 +308,3 @@ def _refusal(answer: httpx.Response) -> Exception:
     except ValueError:
         body = answer.text
     return from_answer(answer.status_code, answer.headers, body)
-
-
-def _lost(error: httpx.TransportError) -> ConnectionError:
-    import httpx
-
-    said = str(error) or type(error).__name__
-    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
-        return RequestTimeout(f"the server did not answer in time: {said}")
-    return ConnectionError(f"the connection to the server failed: {said}")

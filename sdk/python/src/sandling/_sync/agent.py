@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 from ..agents import (
     MOST_EMPTY,
     MOST_REPEATS,
+    NO_KEY,
     SYSTEM,
     AgentEvent,
     AgentResult,
@@ -26,6 +27,7 @@ from ..agents import (
     score_of,
 )
 from ..errors import ConfigError, SandlingError
+from ..fields import refuse_other
 from ..options import DEFAULT_TEMPLATE
 from ..toolkit import ToolCall, ToolOutput
 from ..tools import dialogues
@@ -75,6 +77,7 @@ class Agent:
         self._api = api or _api_of_environment()
         if self._api not in dialogues.DIALOGUES:
             raise ConfigError(f"there is no API {self._api!r}; there are {', '.join(dialogues.DIALOGUES)}")
+        refuse_other(sandbox, Sandbox, "Agent")
         variable = "ANTHROPIC_MODEL" if self._api == "anthropic" else "OPENAI_MODEL"
         named = model or os.environ.get(variable)
         if not named:
@@ -273,5 +276,5 @@ def _api_of_environment() -> str:
     keys: List[str] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"]
     found = next((key for key in keys if os.environ.get(key)), None)
     if found is None:
-        raise ConfigError("no model is known: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or pass api= and client=")
+        raise ConfigError(NO_KEY)
     return "chat" if found.startswith("OPENAI") else "anthropic"

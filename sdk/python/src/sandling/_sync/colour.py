@@ -52,6 +52,15 @@ def within(work: Callable[[], T], seconds: float) -> T:
     return result
 
 
+def id_to_cancel() -> Optional[str]:
+    """Nothing is cancelled here."""
+    return None
+
+
+def or_undone(work: Callable[[], T], undo: Callable[[], Any]) -> T:
+    return work()
+
+
 def each_within(source: Any, left: Callable[[], float]) -> Generator[Any, None, None]:
     """What comes, as long as there are seconds left.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from ..errors import NotFoundError
 from ..models import Execution
+from ..options import seconds_of
 from .exec import patience
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class CodeContext:
         """
         body: Dict[str, Any] = {"code": code}
         if timeout_seconds is not None:
-            body["timeout_ms"] = max(1, round(timeout_seconds * 1000))
+            body["timeout_ms"] = max(1, round(seconds_of(timeout_seconds) * 1000))
         if output_limit is not None:
             body["output_limit"] = output_limit
         timeout = patience(timeout_seconds or DEFAULT_TIMEOUT)

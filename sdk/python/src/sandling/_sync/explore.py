@@ -18,6 +18,7 @@ from ..exploring import (
     ExploreResult,
     Select,
     candidates_of,
+    check_select,
     pick,
     ranked,
     tail,
@@ -57,6 +58,7 @@ def explore(
     :raises ExploreError: there is no winner. All forks are ended.
     """
     wanted = candidates_of(candidates)
+    check_select(select)
     metadata = {"explore": "1", "explore_ttl": str(int(ttl_seconds))}
     forks = sandbox.fork_tree(len(wanted), metadata=metadata)
     try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from ..agents import AgentEvent, Exhausted, Spent
+from ..agents import NO_KEY, AgentEvent, Exhausted, Spent
+from ..errors import ConfigError
 from ..mending import mended
 from ..tools.dialogues import Dialogue, Reply, estimated
 from ..tools.patience import LONGEST_WAIT, TRIES, is_passing, retry_after, was_read
@@ -91,7 +92,15 @@ def _client_of(api: str) -> Any:
     if api == "anthropic":
         from anthropic import Anthropic
 
-        return Anthropic()
-    from openai import OpenAI
+        made = Anthropic()
+        # There are other ways to say who one is, such as a profile, or headers of one's own.
+        known = [made.api_key, made.auth_token, getattr(made, "credentials", None)]
+        if not any(known) and not {"authorization", "x-api-key"} & {name.lower() for name in made.default_headers}:
+            raise ConfigError(NO_KEY)
+        return made
+    from openai import OpenAI, OpenAIError
 
-    return OpenAI()
+    try:
+        return OpenAI()
+    except OpenAIError as error:
+        raise ConfigError(NO_KEY) from error

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Type, TypeVar,
 
 from ..errors import CommandFailed
 from ..models import Event, ExecResult, Metrics, Preview
-from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions, code_body, create_body, exec_body
+from ..options import DEFAULT_TEMPLATE, CreateOptions, ExecOptions, code_body, create_body, exec_body, one_timeout
 from .base import default_client
 from .checkpoints import Checkpoints
-from .colour import Opening, Source
+from .colour import Opening, Source, id_to_cancel, or_undone
 from .contexts import CodeContext, Contexts
 from .exec import Exec, ExecStream, OnOutput, SandboxCommands, follow, patience
 from .filesystem import SandboxFilesystem
@@ -130,23 +130,26 @@ class Sandbox(Machine, Opening):
         :param check: raise :class:`CommandFailed` if it does not end with 0.
         :param on_stdout: called with its output while it runs; ``on_stderr`` likewise.
         :raises SandboxTimeout: it ran into ``timeout_seconds`` and was ended; what it had printed is in there.
+
+        In async Python, a cancellation ends the command, too, unless you gave it an ``id`` to find it by.
         """
-        body = exec_body(cmd, timeout_seconds, options)
-        if on_stdout is not None or on_stderr is not None:
-            result = follow(self._followed(body), on_stdout, on_stderr)
-        else:
-            data = self._request("POST", "/exec", body=body, timeout=patience(timeout_seconds))
-            result = ExecResult.from_wire(data)
+        result = self._run(exec_body(cmd, timeout_seconds, options), on_stdout, on_stderr)
         if check and result.exit_code != 0:
             message = f"the command ended with {result.exit_code}: {cmd}"
             raise CommandFailed(message, exit_code=result.exit_code, stdout=result.stdout, stderr=result.stderr)
         return result
 
     def run(
-        self, cmd: str, timeout: Optional[float] = None, check: bool = False, **options: Unpack[ExecOptions]
+        self,
+        cmd: str,
+        timeout: Optional[float] = None,
+        check: bool = False,
+        *,
+        timeout_seconds: Optional[float] = None,
+        **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a line in the shell and waits for its end."""
-        return self.exec(cmd, timeout, check, **options)
+        """Runs a line in the shell and waits for its end. ``timeout_seconds`` is the same as ``timeout``."""
+        return self.exec(cmd, one_timeout(timeout, timeout_seconds), check, **options)
 
     def run_code(
         self,
@@ -162,10 +165,7 @@ class Sandbox(Machine, Opening):
 
         Each call has an interpreter of its own. For variables that last and for rich results, use :attr:`contexts`.
         """
-        body = code_body(code, language, timeout_seconds, options)
-        if on_stdout is not None or on_stderr is not None:
-            return follow(self._followed(body), on_stdout, on_stderr)
-        return ExecResult.from_wire(self._request("POST", "/exec", body=body, timeout=patience(timeout_seconds)))
+        return self._run(code_body(code, language, timeout_seconds, options), on_stdout, on_stderr)
 
     def stream(
         self,
@@ -186,7 +186,7 @@ class Sandbox(Machine, Opening):
     ) -> int:
         """Runs a command, hands its output to callbacks, and gives its exit code."""
         body = exec_body(cmd, timeout_seconds, options)
-        return (follow(self._followed(body), on_stdout, on_stderr)).exit_code
+        return (self._run(body, on_stdout, on_stderr, is_followed=True)).exit_code
 
     def start(
         self,
@@ -260,6 +260,26 @@ class Sandbox(Machine, Opening):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _run(
+        self,
+        body: Dict[str, Any],
+        on_stdout: Optional[OnOutput],
+        on_stderr: Optional[OnOutput],
+        *,
+        is_followed: bool = False,
+    ) -> ExecResult:
+        def run() -> ExecResult:
+            if is_followed or on_stdout is not None or on_stderr is not None:
+                return follow(self._followed(body), on_stdout, on_stderr)
+            timeout = patience(body.get("timeout_seconds"))
+            return ExecResult.from_wire(self._request("POST", "/exec", body=body, timeout=timeout))
+
+        name = id_to_cancel()
+        if name is None or "id" in body:
+            return run()
+        body["id"] = name
+        return or_undone(run, self.commands.get(name)._cancel)
 
     def _followed(self, body: Dict[str, Any]) -> ExecStream:
         return ExecStream(self, "POST", "/exec/stream", body=body)

@@ -9,21 +9,23 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ..audit import AuditLog, AuditRecord
-from ..errors import BadRequestError, NotFoundError, SandboxTimeout
+from ..errors import BadRequestError, NoSpaceError, NotFoundError, SandboxTimeout
+from ..fields import refuse_other
 from ..mending import flat
 from ..toolkit import (
     MAX_OUTPUT,
-    SPECS,
     BadCall,
     Image,
     ToolCall,
     ToolOutput,
     ToolSpec,
     checked,
+    chosen,
     described,
     shorten,
 )
 from ..tools import formats
+from .base import SandboxBase
 from .colour import Lock
 from .contexts import CodeContext
 from .filesystem import Unfinished
@@ -64,8 +66,9 @@ class SandboxTools:
         audit: Optional[AuditLog] = None,
         actor: Optional[str] = None,
     ) -> None:
+        refuse_other(sandbox, SandboxBase, "SandboxTools")
         self.sandbox = sandbox
-        self.specs: List[ToolSpec] = [SPECS[name] for name in (SPECS if only is None else only)]
+        self.specs: List[ToolSpec] = chosen(only)
         self.timeout_seconds = timeout_seconds
         self._limit = max_output
         self._directory = directory
@@ -157,7 +160,7 @@ class SandboxTools:
             record.outcome, record.output = "timeout", {"stdout": late.stdout, "stderr": late.stderr}
             note = f"{late.message}; it was ended, and this is what it had printed"
             return ToolOutput(described("none", late.stdout, late.stderr, self._limit, [note]), is_error=True)
-        except (BadRequestError, NotFoundError) as error:
+        except (BadRequestError, NoSpaceError, NotFoundError) as error:
             if error.code == "sandbox_ended" or error.message == "sandbox not found":
                 raise
             record.outcome, record.output = "failed", {"error": error.message}

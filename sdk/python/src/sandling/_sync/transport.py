@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from .. import local
 from .._sse import EventDecoder, ServerEvent
 from .._version import __version__
-from ..config import Endpoint
+from ..config import Endpoint, shown
 from ..errors import ConnectionError, RequestTimeout, from_answer
 from .colour import Source, in_thread, leave, to_loopback
 
@@ -114,7 +114,7 @@ class Transport:
             # Reads it to its end, which gives the connection back.
             answer.read()
         except httpx.TransportError as error:
-            raise _lost(error) from error
+            raise self._lost(error) from error
         if answer.status_code >= 400:
             raise _refusal(answer)
         return answer
@@ -143,7 +143,7 @@ class Transport:
             finally:
                 answer.close()
         except httpx.TransportError as error:
-            raise _lost(error) from error
+            raise self._lost(error) from error
 
     def events(
         self,
@@ -199,6 +199,15 @@ class Transport:
             if self._pool is None:
                 self._pool = _pool(server.endpoint)
             return self._pool
+
+    def _lost(self, error: httpx.TransportError) -> ConnectionError:
+        import httpx
+
+        said = str(error) or type(error).__name__
+        server = "the server" if self._server is None else f"the server at {shown(self._server.endpoint.url)}"
+        if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+            return RequestTimeout(f"{server} did not answer in time: {said}")
+        return ConnectionError(f"the connection to {server} failed: {said}")
 
     def _send(
         self,
@@ -300,12 +309,3 @@ def _refusal(answer: httpx.Response) -> Exception:
     except ValueError:
         body = answer.text
     return from_answer(answer.status_code, answer.headers, body)
-
-
-def _lost(error: httpx.TransportError) -> ConnectionError:
-    import httpx
-
-    said = str(error) or type(error).__name__
-    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
-        return RequestTimeout(f"the server did not answer in time: {said}")
-    return ConnectionError(f"the connection to the server failed: {said}")
