@@ -110,7 +110,7 @@ fn check_revoked(options: &Network, had: &[Attached]) -> anyhow::Result<()> {
             bail!("{name} cannot be given and revoked at once");
         }
         if !had.iter().any(|secret| secret.name == *name) {
-            bail!("it has no secret {name}; it has {}", words(had.iter().map(|secret| secret.name.as_str())));
+            bail!("it has no secret {name}; those it has: {}", words(had.iter().map(|secret| secret.name.as_str())));
         }
     }
     Ok(())

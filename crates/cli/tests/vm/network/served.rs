@@ -242,7 +242,7 @@ isolated! {
         assert_eq!(of(&["--network", "deny"]).await.1["mode"], "deny");
         ok(home, &["network", "--template", "base", "--clear"]).await;
         ok(home, &["network", "--default", "--clear"]).await;
-        assert!(ok(home, &["network", "--default"]).await.contains("as by default"));
+        assert!(ok(home, &["network", "--default"]).await.contains("not said"));
 
         let learned = sandling(home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
         let said = String::from_utf8(learned.stderr).unwrap();
