@@ -36,7 +36,7 @@ case_python39() {
   local python=$installed/python39/bin/python wheels=${CARGO_TARGET_DIR:-$here/../../target}/dist
   rm -rf "$installed/python39"
   "$(python39)" -m venv "$installed/python39"
-  "$python" -m pip install --quiet --disable-pip-version-check "$(echo "$wheels"/*.whl)"
+  "$python" -m pip install --quiet --disable-pip-version-check "$(echo "$wheels"/*.whl)[terminal]"
   "$python" "$here/python/run.py" sync
 }
 case_typescript() { # [NODE]
