@@ -20,12 +20,8 @@ use crate::harness::{SANDLING, templates};
 
 /// Some two minutes on a quiet machine with two slow cores; a few times that on a busy one.
 const WITHIN: Duration = Duration::from_secs(420);
-/// Now and then the emulated processor with SVM stands still for ever, with everything in it; and while others use the
-/// host its clock may go twice as fast as it works, so that deadlines inside are missed.
+/// Now and then the emulated processor with SVM stands still for ever, with everything in it.
 const TRIES: usize = 3;
-
-/// What is done inside and answers in JSON.
-const STEPS: [&str; 4] = ["doctor", "bake", "python", "somebody"];
 
 const TEMPLATE: &str = "nested";
 
@@ -169,7 +165,6 @@ fn run_outer(work: &Path, kernel: &Path) -> Result<Results, String> {
         std::thread::sleep(Duration::from_millis(100));
     }
     let results = Results { dir: work.join("results"), console };
-    let _ = fs::remove_dir_all(&results.dir);
     fs::create_dir(&results.dir).unwrap();
     let unpacked = Command::new("tar").arg("-xf").arg(work.join("results.tar")).arg("-C").arg(&results.dir).status();
     assert!(
@@ -177,10 +172,7 @@ fn run_outer(work: &Path, kernel: &Path) -> Result<Results, String> {
         "no results: {}",
         read(&results.console)
     );
-    match STEPS.iter().find(|step| results.said(step).is_err()) {
-        Some(step) => Err(format!("{step}: {}\n{}", results.text(&format!("{step}.err")), read(&results.console))),
-        None => Ok(results),
-    }
+    Ok(results)
 }
 
 fn read(path: &Path) -> String {
@@ -198,11 +190,8 @@ impl Results {
         read(&self.dir.join(name))
     }
 
-    fn said(&self, step: &str) -> serde_json::Result<Value> {
-        serde_json::from_str(&self.text(&format!("{step}.out")))
-    }
-
     fn json(&self, step: &str) -> Value {
-        self.said(step).unwrap()
+        let said = self.text(&format!("{step}.out"));
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{step}: {error}: {said}\n{}", read(&self.console)))
     }
 }
