@@ -9,6 +9,6 @@ build_templates() ( # SANDLING NAME…
   trap 'rm -rf "$SANDLING_HOME"' EXIT
   export SANDLING_HOME SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES
   for template in "${@:2}"; do
-    "$1" template build "$template"
+    "$1" template build "$template" || exit
   done
 )

@@ -72,6 +72,16 @@ def ask(client, path, answers):
         answers.append(error)
 
 
+def expect_after_restart(server, sandbox, cmd, printed):
+    """The next server has the sandbox as it was, and can fork it."""
+    client, _ = server.start()
+    assert client.run(sandbox, cmd) == printed
+    forked = client.call("POST", f"/v1/sandboxes/{sandbox}/fork").expect(201).json()["children"][0]["id"]
+    assert client.run(forked, cmd) == printed
+    for made in (sandbox, forked):
+        client.delete(made)
+
+
 @pytest.mark.parametrize("delay", [0.01, 0.06, 0.2])
 def test_a_server_that_is_killed_while_it_saves_loses_nothing(serve, delay):
     server, client = serve()
@@ -83,12 +93,7 @@ def test_a_server_that_is_killed_while_it_saves_loses_nothing(serve, delay):
     time.sleep(delay)
     server.kill()
     saving.join()
-    client, _ = server.start()
-    assert client.run(sandbox, "sha256sum /root/file") == digest
-    forked = client.call("POST", f"/v1/sandboxes/{sandbox}/fork").expect(201).json()["children"][0]["id"]
-    assert client.run(forked, "sha256sum /root/file") == digest
-    for made in (sandbox, forked):
-        client.delete(made)
+    expect_after_restart(server, sandbox, "sha256sum /root/file", digest)
 
 
 @pytest.fixture
@@ -119,12 +124,7 @@ def test_a_save_that_takes_long_to_end_outlives_the_server_that_was_killed(serve
     held({"the machine": machine, "its copy": copy}[slow], seconds)
     server.kill()
     saving.join()
-    client, _ = server.start()
-    assert client.run(sandbox, "sha256sum /dev/shm/file") == digest
-    forked = client.call("POST", f"/v1/sandboxes/{sandbox}/fork").expect(201).json()["children"][0]["id"]
-    assert client.run(forked, "sha256sum /dev/shm/file") == digest
-    for made in (sandbox, forked):
-        client.delete(made)
+    expect_after_restart(server, sandbox, "sha256sum /dev/shm/file", digest)
 
 
 def test_a_copy_that_takes_long_to_end_is_in_no_later_saves_way(serve, held):
