@@ -6,6 +6,8 @@
 mod audit;
 mod builds;
 mod events;
+#[cfg(test)]
+mod golden;
 mod idempotency;
 mod networks;
 mod previews;
