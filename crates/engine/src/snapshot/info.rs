@@ -10,6 +10,7 @@ use sandling_image::ContentId;
 use sandling_network::Flow;
 use serde::{Deserialize, Serialize};
 
+use crate::format::Format;
 use crate::made::DISK;
 use crate::sandbox::SandboxId;
 use crate::volume::SavedVolume;
@@ -95,6 +96,8 @@ pub struct SnapshotInfo {
     pub connections: Vec<Flow>,
     /// Of what makes it what it is: two snapshots with the same digest are the same.
     pub digest: String,
+    #[serde(flatten)]
+    pub format: Format<1>,
 }
 
 impl SnapshotInfo {

@@ -189,6 +189,7 @@ impl Save<'_> {
             volumes: self.volumes.clone(),
             connections: Vec::new(),
             digest: String::new(),
+            format: Default::default(),
         }
     }
 }

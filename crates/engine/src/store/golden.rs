@@ -59,7 +59,7 @@ fn every_sandbox_is_read_with_all_that_its_row_says() {
     let (_dir, home, untouched) = home();
     let store = Store::open(&home.store()).unwrap();
     let written = details(&untouched, "SELECT id, detail FROM sandboxes WHERE state <> 'ended'");
-    let read = store.living_sandboxes().unwrap();
+    let read = store.living_sandboxes().unwrap().complete().unwrap();
     assert_eq!(read.len(), written.len());
     for row in &read {
         assert_kept(&written[&row.id], &serde_json::to_value(&row.info).unwrap(), &["labels"]);
@@ -73,7 +73,7 @@ fn every_sandbox_is_read_with_all_that_its_row_says() {
 fn a_timeline_is_read_with_its_checkpoints() {
     let (_dir, home, _) = home();
     let rows = Store::open(&home.store()).unwrap().living_sandboxes().unwrap();
-    let timeline = rows.into_iter().find(|row| row.id == ids()["timeline"]).unwrap().info.timeline;
+    let timeline = rows.readable.into_iter().find(|row| row.id == ids()["timeline"]).unwrap().info.timeline;
     let causes: Vec<_> = timeline.checkpoints().iter().map(|one| (one.number, one.cause)).collect();
     let exec = |number| (number, Cause::Exec);
     assert_eq!(causes, [exec(1), exec(2), (3, Cause::Request), exec(4), (5, Cause::Rewind)]);

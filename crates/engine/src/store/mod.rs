@@ -18,6 +18,7 @@ mod secrets;
 mod snapshot_templates;
 mod snapshots;
 mod tokens;
+mod unreadable;
 mod volumes;
 mod workspaces;
 
@@ -35,6 +36,7 @@ pub use sandboxes::SandboxRow;
 pub use secrets::SecretRow;
 pub use snapshots::Listed;
 pub use tokens::TokenRow;
+pub use unreadable::{LivingSandboxes, Unreadable, UnreadableSandbox, unreadable_rows};
 pub use volumes::{Claim, Use};
 
 #[derive(Debug, thiserror::Error)]
