@@ -89,6 +89,7 @@ impl VolumeInfo {
             kind: VolumeKind::Ordinary,
             from: None,
             clean: true,
+            format: Format::default(),
         }
     }
 }
