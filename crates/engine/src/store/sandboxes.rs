@@ -175,7 +175,7 @@ mod tests {
         let mut info = store.living_sandboxes().unwrap().readable.remove(0).info;
         info.pids = 7;
         store.update_sandbox(&info).unwrap();
-        let sql = "SELECT detail ->> 'colour' || detail ->> '$.timeline.shape' || detail ->> 'pids' FROM sandboxes";
+        let sql = "SELECT concat(detail ->> 'colour', detail ->> '$.timeline.shape', detail ->> 'pids') FROM sandboxes";
         let kept: String = store.connection().query_row(sql, [], |row| row.get(0)).unwrap();
         assert_eq!(kept, "blueround7");
     }
