@@ -7,8 +7,9 @@ use rusqlite::{Connection, OpenFlags, Row};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::database::open_error;
 use super::rows::lossy;
-use super::{SandboxRow, StoreError, open_error};
+use super::{SandboxRow, StoreError};
 use crate::network::NetworkDefault;
 use crate::sandbox::{SandboxId, SandboxInfo};
 use crate::snapshot::SnapshotInfo;

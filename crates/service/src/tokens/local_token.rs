@@ -9,13 +9,13 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use sandling_engine::Home;
 
 use super::authenticate::AuthError;
-use super::open::{Access, AccessError};
 use super::scope::Scope;
-use super::tokens::NewToken;
-use super::workspace::WorkspaceName;
-use crate::home::Home;
+use super::token::NewToken;
+use crate::access::{Access, AccessError};
+use crate::workspaces::WorkspaceName;
 
 /// In the server's environment, a token that it accepts as an operator's; in a client's, the token to use.
 pub const TOKEN_VARIABLE: &str = "SANDLING_TOKEN";
@@ -39,7 +39,7 @@ pub fn read_local_token(home: &Home) -> io::Result<Option<String>> {
 
 impl Access {
     /// Sees to it that the file holds a token that works.
-    pub(super) fn ensure_local_token(&self, home: &Home) -> Result<(), AccessError> {
+    pub(crate) fn ensure_local_token(&self, home: &Home) -> Result<(), AccessError> {
         let path = local_token_path(home);
         let failed = |source| AccessError::LocalToken { path: path.clone(), source };
         // Two first starts at once make one token: the second finds the first one's.
@@ -82,8 +82,8 @@ fn write_for_owner(path: &Path, token: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessSettings;
-    use crate::access::open::tests::Fixture;
+    use crate::AccessSettings;
+    use crate::access::tests::Fixture;
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
