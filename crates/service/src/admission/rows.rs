@@ -3,8 +3,8 @@
 use rusqlite::{OptionalExtension, params};
 use sandling_engine::store::StoreError;
 
-use crate::store::Store;
 use super::quota::Quota;
+use crate::store::Store;
 use crate::workspaces::WorkspaceName;
 
 impl Store {

@@ -5,9 +5,9 @@ use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{parsed, readable, time};
 
+use super::log::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, Recording};
 use crate::store::Store;
 use crate::workspaces::WorkspaceName;
-use super::log::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, Recording};
 
 impl Store {
     /// Adds an entry together with the recording of the run, and returns its number.

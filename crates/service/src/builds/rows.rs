@@ -5,8 +5,8 @@ use rusqlite::{Row, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{readable, time, time_or_never};
 
-use crate::store::Store;
 use super::record::{BuildEnd, BuildRecord};
+use crate::store::Store;
 
 impl Store {
     /// Inserts a build that the process `owner` runs.

@@ -264,7 +264,9 @@ mod tests {
         fresh(begin(&fixture.idempotency, "k")).finish(&answer(100_000)).unwrap();
         let fixture = fixture.restart();
         for _ in 0..2 {
-            assert!(matches!(begin(&fixture.another_process().idempotency, "k"), Ok(Begin::Done(found)) if found == answer(100_000)));
+            assert!(
+                matches!(begin(&fixture.another_process().idempotency, "k"), Ok(Begin::Done(found)) if found == answer(100_000))
+            );
         }
     }
 

@@ -5,8 +5,8 @@ use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{parsed, readable, time};
 
-use crate::store::Store;
 use super::keys::{BodyHash, StoredAnswer};
+use crate::store::Store;
 
 /// Bodies up to this size do not count against a workspace's budget. The schema's index has the same number.
 const SMALL_BODY: usize = 16_384;

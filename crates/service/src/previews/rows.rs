@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use rusqlite::params;
 use sandling_engine::store::StoreError;
 
-use crate::workspaces::WorkspaceName;
 use crate::store::Store;
+use crate::workspaces::WorkspaceName;
 
 impl Store {
     /// Inserts a token, and deletes all expired ones. Returns false if the workspace already has `most` tokens.

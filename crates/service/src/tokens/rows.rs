@@ -5,9 +5,9 @@ use rusqlite::{Row, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{parsed, readable, time, time_or_never};
 
-use crate::store::Store;
 use super::scope::Scope;
 use super::token::TokenInfo;
+use crate::store::Store;
 use crate::workspaces::WorkspaceName;
 
 #[derive(Debug, Clone)]

@@ -226,8 +226,8 @@ mod tests {
     fn a_damaged_row_opens_no_door_and_hides_only_itself() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
-        let [damaged, good] = [Scope::Read, Scope::Run]
-            .map(|scope| fixture.tokens.create(&NewToken::new(&default, scope)).unwrap());
+        let [damaged, good] =
+            [Scope::Read, Scope::Run].map(|scope| fixture.tokens.create(&NewToken::new(&default, scope)).unwrap());
         let connection = rusqlite::Connection::open(fixture.home.store()).unwrap();
         let sql = "UPDATE tokens SET scope = 'everything' WHERE prefix = ?1";
         assert_eq!(connection.execute(sql, [&damaged.info.prefix]).unwrap(), 1);

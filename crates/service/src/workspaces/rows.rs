@@ -5,8 +5,8 @@ use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
 use sandling_engine::store::rows::{parsed, readable, time};
 use sandling_engine::store::{StoreError, forget_workspace};
 
-use crate::store::Store;
 use super::{Workspace, WorkspaceName};
+use crate::store::Store;
 
 impl Store {
     pub(crate) fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
