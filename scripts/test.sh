@@ -72,8 +72,8 @@ command -v npm >/dev/null || install_packages npm
 
 step "format"
 cargo fmt --all --check
-# These two are no crates, so cargo does not know of them.
-rustfmt --edition 2024 --check crates/vmm/preload/{preload,thaw}.rs
+# These programs are not crates, so cargo does not format them.
+rustfmt --edition 2024 --check crates/vmm/preload/*.rs
 
 step "build"
 # Always the whole workspace: another choice of packages is another choice of features, and builds everything anew. With

@@ -1,4 +1,4 @@
-//! Limits that the kernel holds for keeper and QEMU together: memory, CPU and number of tasks.
+//! Limits that the kernel holds for supervisor and QEMU together: memory, CPU and number of tasks.
 //!
 //! Best effort: where the host lets this user make a group, one is made beside the caller's own; elsewhere there is
 //! none and the boundary says so. The caller's own processes are never moved.

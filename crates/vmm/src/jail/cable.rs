@@ -1,6 +1,6 @@
 //! The program's network: one end of a pair of datagram sockets, and nothing else.
 //!
-//! The program is born with one end. The keeper holds the other, and hands a descriptor of it to whoever connects to a
+//! The program is born with one end. The supervisor holds the other, and hands a descriptor of it to whoever connects to a
 //! socket in its directory. So the cable outlives the caller, it has no name that the program could put something else
 //! under, and the program needs no system call to make or bind a socket. Frames that nobody takes fill the socket and
 //! then wait in the guest.
@@ -15,7 +15,7 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, accept_with, recvmsg, sendmsg, socketpair,
 };
 
-/// The keeper's end, and where it is asked for.
+/// The supervisor's end, and where it is asked for.
 pub(super) struct Cable {
     listener: OwnedFd,
     end: OwnedFd,
@@ -45,12 +45,12 @@ impl Cable {
     }
 }
 
-/// Takes the keeper's end from it.
-pub(crate) fn receive(keeper: &UnixStream) -> io::Result<UnixDatagram> {
+/// Takes the supervisor's end from it.
+pub(crate) fn receive(supervisor: &UnixStream) -> io::Result<UnixDatagram> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(keeper, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(supervisor, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     let end = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,

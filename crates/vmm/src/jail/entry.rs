@@ -1,4 +1,4 @@
-//! The launcher: the steps from a fresh process to a jailed program and its keeper.
+//! The launcher: the steps from a fresh process to a jailed program and its supervisor.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,13 +10,13 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid, umask};
 
-use super::keeper::Keeper;
 use super::landlock_rules::Landlock;
 use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::program::{self, Message};
 use super::resources::{ABOVE_INHERITED, Resources};
 use super::spec::{Report, Spec, Step, StepError};
+use super::supervisor::Supervisor;
 use super::{LAYERS, MachineDir, filesystem, identity, limits, seccomp};
 
 /// Killed first when the host runs out of memory, before whoever started us.
@@ -24,10 +24,10 @@ const OOM_SCORE_ADJUSTMENT: &str = "500";
 
 /// What a binary does when its first argument is [`super::ARGUMENT`], before it starts any thread.
 pub fn main() -> ExitCode {
-    let keeper = match set_up() {
-        Ok((keeper, landlock)) => {
-            let _ = report(&Report::Started { pid: keeper.pid.as_raw_pid(), landlock });
-            keeper
+    let supervisor = match set_up() {
+        Ok((supervisor, landlock)) => {
+            let _ = report(&Report::Started { pid: supervisor.pid.as_raw_pid(), landlock });
+            supervisor
         }
         Err(StepError { step, error }) => {
             // Nobody to tell is nobody to care.
@@ -35,7 +35,7 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match let_go_of_standard_streams().and_then(|()| keeper.run()) {
+    match let_go_of_standard_streams().and_then(|()| supervisor.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -48,7 +48,7 @@ fn report(report: &Report) -> io::Result<()> {
     out.flush()
 }
 
-fn set_up() -> Result<(Keeper, Landlock), StepError> {
+fn set_up() -> Result<(Supervisor, Landlock), StepError> {
     forget_caller().step("leaving the caller's session")?;
     let spec = read_spec().step("reading the description of the jail")?;
     for cgroup in &spec.cgroups {
@@ -79,7 +79,7 @@ fn forget_caller() -> io::Result<()> {
     Ok(())
 }
 
-/// One line; what follows it is for the keeper, so the reader must not read ahead past it. It does not: the caller
+/// One line; what follows it is for the supervisor, so the reader must not read ahead past it. It does not: the caller
 /// writes nothing more until we have reported.
 fn read_spec() -> io::Result<Spec> {
     let mut line = String::new();
@@ -87,7 +87,7 @@ fn read_spec() -> io::Result<Spec> {
     Ok(serde_json::from_str(&line)?)
 }
 
-fn start(spec: &Spec, resources: Resources) -> Result<(Keeper, Landlock), StepError> {
+fn start(spec: &Spec, resources: Resources) -> Result<(Supervisor, Landlock), StepError> {
     let (ours, low) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .step("making a connection to the program")?;
     // What the program is given must not take this one's number.
@@ -105,9 +105,9 @@ fn start(spec: &Spec, resources: Resources) -> Result<(Keeper, Landlock), StepEr
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).step("watching the program")?;
     rustix::io::write(&ours, b"g").step("greeting the program")?;
     let (landlock, questions) = wait_until_it_runs(&ours)?;
-    seccomp::install_for_keeper().map_err(io::Error::other).step("installing the keeper's seccomp filter")?;
-    let keeper = make_keeper(pid, pidfd, questions, resources).step("opening logs")?;
-    Ok((keeper, landlock))
+    seccomp::install_for_supervisor().map_err(io::Error::other).step("installing the supervisor's seccomp filter")?;
+    let supervisor = make_supervisor(pid, pidfd, questions, resources).step("opening logs")?;
+    Ok((supervisor, landlock))
 }
 
 fn wait_until_it_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepError> {
@@ -121,10 +121,10 @@ fn wait_until_it_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepError>
     ready.ok_or_else(|| io::Error::other("it ended before it was ready")).step("starting the program")
 }
 
-fn make_keeper(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resources) -> io::Result<Keeper> {
-    let Resources { keeper_dir, memory, console, cable, program_output, .. } = resources;
-    let log = |fd: OwnedFd, name| Ok::<_, io::Error>((fd, BoundedLog::create(keeper_dir.try_clone()?, name)?));
-    Ok(Keeper {
+fn make_supervisor(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resources) -> io::Result<Supervisor> {
+    let Resources { supervisor_dir, memory, console, cable, program_output, .. } = resources;
+    let log = |fd: OwnedFd, name| Ok::<_, io::Error>((fd, BoundedLog::create(supervisor_dir.try_clone()?, name)?));
+    Ok(Supervisor {
         pid,
         pidfd,
         memory_open: MemoryOpen::new(questions, memory),
@@ -132,7 +132,7 @@ fn make_keeper(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resource
         console: console.map(|fd| log(fd, MachineDir::CONSOLE_LOG)).transpose()?,
         output: Some(log(program_output, MachineDir::PROGRAM_LOG)?),
         caller: Some(io::stdin().as_fd().try_clone_to_owned()?.into()),
-        directory: keeper_dir,
+        directory: supervisor_dir,
     })
 }
 

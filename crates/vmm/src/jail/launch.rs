@@ -41,7 +41,7 @@ pub enum LaunchError {
 #[derive(Debug)]
 pub(crate) struct Processes {
     pub program: Process,
-    pub keeper: Process,
+    pub supervisor: Process,
     pub cgroup: Option<Cgroup>,
 }
 
@@ -58,8 +58,8 @@ impl Jailed {
         self.processes.program.pid()
     }
 
-    pub fn keeper_pid(&self) -> i32 {
-        self.processes.keeper.pid()
+    pub fn supervisor_pid(&self) -> i32 {
+        self.processes.supervisor.pid()
     }
 
     pub fn landlock(&self) -> Landlock {
@@ -73,7 +73,7 @@ impl Jailed {
     /// Lets the program outlive this value, and this process. To be called when it is written down somewhere.
     pub fn keep(&mut self) -> io::Result<()> {
         match self.keep.take() {
-            Some(mut keeper) => keeper.write_all(KEEP),
+            Some(mut supervisor) => supervisor.write_all(KEEP),
             None => Ok(()),
         }
     }
@@ -84,10 +84,10 @@ impl Drop for Jailed {
         if self.keep.take().is_none() {
             return;
         }
-        let Processes { program, keeper, cgroup } = &*self.processes;
+        let Processes { program, supervisor, cgroup } = &*self.processes;
         let _ = program.kill();
-        eventually(|| keeper.has_ended());
-        keeper.reap();
+        eventually(|| supervisor.has_ended());
+        supervisor.reap();
         if let Some(cgroup) = cgroup {
             eventually(|| cgroup.remove().is_ok());
         }
@@ -143,9 +143,9 @@ fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jai
         .map_err(|source| LaunchError::Spawn { launcher: config.launcher.clone(), source })?;
     let started = converse(&mut child, spec).and_then(|(pid, landlock, mut keep)| {
         let program = Process::open(pid).map_err(LaunchError::NoAnswer)?;
-        let keeper = Process::open(child.id() as i32).map_err(LaunchError::NoAnswer)?;
+        let supervisor = Process::open(child.id() as i32).map_err(LaunchError::NoAnswer)?;
         keep.write_all(SEEN).map_err(LaunchError::NoAnswer)?;
-        let processes = Arc::new(Processes { program, keeper, cgroup });
+        let processes = Arc::new(Processes { program, supervisor, cgroup });
         Ok(Jailed { processes, landlock, keep: Some(keep) })
     });
     if started.is_err() {

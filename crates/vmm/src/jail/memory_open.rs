@@ -1,5 +1,5 @@
 //! Guest memory is shared between machines, so no program may have it open for writing; QEMU 7.2 insists on doing so
-//! even where it maps it privately. The keeper, asked by seccomp, answers that one open with a read-only descriptor.
+//! even where it maps it privately. The supervisor, asked by seccomp, answers that one open with a read-only descriptor.
 //!
 //! Whatever else is opened with the same flags goes on as if nobody had asked, under the permissions that hold
 //! anyway: a program that changes the path after it was read gains nothing.

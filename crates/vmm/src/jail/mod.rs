@@ -3,11 +3,11 @@
 //! The caller starts a fresh process, the launcher (its own binary with [`ARGUMENT`] as first argument), and sends
 //! it a description of the jail. The launcher enters new namespaces, builds a file system that holds only what was
 //! named, gives up its identity and every capability, and forks. The child adds resource limits, Landlock and
-//! seccomp to that and becomes the program, as pid 1. The launcher stays as its *keeper*: it ends the program at its
+//! seccomp to that and becomes the program, as pid 1. The launcher stays as its *supervisor*: it ends the program at its
 //! deadline, bounds its logs and writes down how it ended, whether or not the caller still lives.
 //!
 //! What always holds: the program never has a privilege, a capability, a network, a path or a descriptor that the
-//! description did not name; it dies with its keeper; it can execute nothing else.
+//! description did not name; it dies with its supervisor; it can execute nothing else.
 
 mod cable;
 mod config;
@@ -15,7 +15,6 @@ mod directory;
 mod entry;
 mod filesystem;
 mod identity;
-mod keeper;
 mod landlock_rules;
 mod launch;
 mod limits;
@@ -25,17 +24,18 @@ mod program;
 mod resources;
 mod seccomp;
 mod spec;
+mod supervisor;
 mod survey;
 
 pub(crate) use cable::receive as receive_cable;
 pub use config::{JailConfig, Limits, Requirement};
 pub use directory::MachineDir;
 pub use entry::main;
-pub use keeper::ExitReport;
 pub use landlock_rules::Landlock;
 pub(crate) use launch::Processes;
 pub use launch::{Jailed, LaunchError, launch};
-pub use spec::{Inherit, Layer, Program};
+pub use spec::{Inherit, Layer, Linkage, Program};
+pub use supervisor::ExitReport;
 pub use survey::{HostLayer, survey};
 
 /// The first argument that makes a binary call [`main`] instead of doing anything else.
@@ -52,9 +52,6 @@ pub const LAYERS: &str = "/layers";
 
 /// Where the library is that is loaded into the program: see [`Program::preload`].
 pub const PRELOAD: &str = "/preload.so";
-
-/// Where the program is that becomes one that was kept: see [`Program::thaws`].
-pub const THAW: &str = "/thaw";
 
 /// The layer that is opened for writing by QEMU but never written: see [`Program::memory`].
 pub const MEMORY: &str = "/layers/memory";

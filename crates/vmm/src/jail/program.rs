@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::landlock_rules::{self, Landlock};
 use super::resources::Resources;
-use super::spec::{Program, Spec, Step, StepError};
+use super::spec::{Linkage, Program, Spec, Step, StepError};
 use super::{FIRST_INHERITED, PRELOAD, limits, seccomp};
 
 /// The only descriptor that may ever be executed.
@@ -27,37 +27,37 @@ pub(super) const EXEC_FD: i32 = 1000;
 
 const LARGEST_MESSAGE: usize = 4096;
 
-/// What the child tells the keeper. After `Ready` the end of the connection means that the program runs.
+/// What the child tells the supervisor. After `Ready` the end of the connection means that the program runs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     Ready { landlock: Landlock },
     Failed { step: String, reason: String },
 }
 
-/// Becomes the program, or tells the keeper why not.
-pub(super) fn run(spec: &Spec, resources: &Resources, keeper: &OwnedFd) -> ! {
-    let Err(failure) = become_program(spec, resources, keeper);
+/// Becomes the program, or tells the supervisor why not.
+pub(super) fn run(spec: &Spec, resources: &Resources, supervisor: &OwnedFd) -> ! {
+    let Err(failure) = become_program(spec, resources, supervisor);
     let message = Message::Failed { step: failure.step, reason: failure.error.to_string() };
-    // If even this cannot be said, the keeper sees how the child ended.
-    let _ = send(keeper, &message, None);
+    // If even this cannot be said, the supervisor sees how the child ended.
+    let _ = send(supervisor, &message, None);
     // SAFETY: ends the process at once, without running what the launcher registered for its own end.
     unsafe { libc::_exit(1) }
 }
 
-fn become_program(spec: &Spec, resources: &Resources, keeper: &OwnedFd) -> Result<Infallible, StepError> {
-    set_parent_process_death_signal(Some(Signal::KILL)).step("tying the program to its keeper")?;
-    // A keeper that died before that line would go unnoticed; one that is silent now is dead.
-    wait_for_keeper(keeper).step("hearing from the keeper")?;
+fn become_program(spec: &Spec, resources: &Resources, supervisor: &OwnedFd) -> Result<Infallible, StepError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).step("tying the program to its supervisor")?;
+    // A supervisor that died before that line would go unnoticed; one that is silent now is dead.
+    wait_for_supervisor(supervisor).step("hearing from the supervisor")?;
     place_descriptors(resources).step("placing descriptors")?;
     let _executable = open_executable(&spec.program).step("opening the program")?;
     limits::apply(&spec.limits).step("setting resource limits")?;
     let landlock =
         landlock_rules::restrict(&spec.program).map_err(io::Error::other).step("restricting paths (Landlock)")?;
-    if spec.program.thaws {
-        fix_addresses().step("fixing addresses")?;
+    if let Linkage::Static { .. } = spec.program.linkage {
+        fix_addresses().step("turning off address randomization")?;
     }
     let questions = seccomp::install_answered().step("installing a seccomp filter")?;
-    send(keeper, &Message::Ready { landlock }, Some(&questions)).step("telling the keeper")?;
+    send(supervisor, &Message::Ready { landlock }, Some(&questions)).step("telling the supervisor")?;
     seccomp::install_final().map_err(io::Error::other).step("installing the seccomp filters")?;
     Err(execute(&spec.program)).step("executing the program")
 }
@@ -70,9 +70,9 @@ fn fix_addresses() -> io::Result<()> {
     Ok(())
 }
 
-fn wait_for_keeper(keeper: &OwnedFd) -> io::Result<()> {
+fn wait_for_supervisor(supervisor: &OwnedFd) -> io::Result<()> {
     let mut byte = [0u8; 1];
-    match rustix::io::read(keeper, &mut byte)? {
+    match rustix::io::read(supervisor, &mut byte)? {
         1 => Ok(()),
         _ => Err(io::ErrorKind::BrokenPipe.into()),
     }
@@ -143,7 +143,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-fn send(keeper: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result<()> {
+fn send(supervisor: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -151,7 +151,7 @@ fn send(keeper: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result
     if !fds.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
     }
-    sendmsg(keeper, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    sendmsg(supervisor, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 

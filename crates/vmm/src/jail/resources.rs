@@ -22,8 +22,8 @@ pub(super) struct Resources {
     /// For the program, in order.
     pub inherit: Vec<OwnedFd>,
     pub output: OwnedFd,
-    /// For the keeper.
-    pub keeper_dir: OwnedFd,
+    /// For the supervisor.
+    pub supervisor_dir: OwnedFd,
     pub memory: Option<OwnedFd>,
     pub console: Option<OwnedFd>,
     pub cable: Option<Cable>,
@@ -36,15 +36,15 @@ impl Resources {
         if let Some(uid) = spec.uid {
             hand_over(&directory, uid).step("giving the machine's directory to its user")?;
         }
-        let keeper_dir =
-            open(directory.keeper(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).step("opening keeper/")?;
+        let supervisor_dir = open(directory.supervisor(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .step("opening the supervisor's directory")?;
         let (mut console, mut cable) = (None, None);
         let mut inherit = Vec::new();
         for wanted in &spec.program.inherit {
             let fd = match wanted {
-                Inherit::Listen { name } => listener(&keeper_dir, name).step(format!("listening at {name}"))?,
+                Inherit::Listen { name } => listener(&supervisor_dir, name).step(format!("listening at {name}"))?,
                 Inherit::Cable { name } => {
-                    let listener = listener(&keeper_dir, name).step(format!("listening at {name}"))?;
+                    let listener = listener(&supervisor_dir, name).step(format!("listening at {name}"))?;
                     let (ours, theirs) = Cable::new(listener).step("making the cable")?;
                     cable = Some(ours);
                     theirs
@@ -67,13 +67,13 @@ impl Resources {
         let memory = memory.map(|path| read_only(path).step(format!("opening {}", path.display()))).transpose()?;
         let (program_output, output) = pipe_with(PipeFlags::CLOEXEC).step("making the log pipe")?;
         let output = fcntl_dupfd_cloexec(&output, ABOVE_INHERITED).step("numbering descriptors")?;
-        Ok(Self { inherit, output, keeper_dir, memory, console, cable, program_output })
+        Ok(Self { inherit, output, supervisor_dir, memory, console, cable, program_output })
     }
 }
 
-/// Root makes the directory; keeper and program work in it as the machine's own user.
+/// Root makes the directory; supervisor and program work in it as the machine's own user.
 fn hand_over(directory: &MachineDir, uid: u32) -> io::Result<()> {
-    chown(directory.keeper(), Some(uid), Some(uid))?;
+    chown(directory.supervisor(), Some(uid), Some(uid))?;
     let files = directory.files();
     chown(&files, Some(uid), Some(uid))?;
     for entry in fs::read_dir(&files)? {
@@ -93,13 +93,13 @@ fn read_only(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Bound relative to its directory: the absolute path may be longer than a socket address can hold.
-fn listener(keeper_dir: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-    match unlinkat(keeper_dir, name, rustix::fs::AtFlags::empty()) {
+fn listener(supervisor_dir: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    match unlinkat(supervisor_dir, name, rustix::fs::AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
     let before = openat(CWD, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::process::fchdir(keeper_dir)?;
+    rustix::process::fchdir(supervisor_dir)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrUnix::new(name)?)?;
     listen(&socket, 16)?;

@@ -7,8 +7,8 @@
 //! The allowed list was measured with `strace -f`: boot, restore and save under TCG and under KVM, and
 //! `blockdev-snapshot-sync`, `block_resize` and hotplug. Of what QEMU asks for, io_uring and NUMA's `get_mempolicy` are
 //! refused, and it does without. No socket can be made, only those that were inherited can be used. Threads may be
-//! started, and plain copies of the process made: guest memory is saved from one (see [`crate::memory`]). None of them
-//! can execute anything.
+//! started, and plain copies of the process made: guest memory is saved from such a copy. None of them can execute
+//! anything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -98,8 +98,8 @@ pub(super) fn install_final() -> Result<(), SeccompError> {
     Ok(())
 }
 
-/// The keeper's filter: it needs little, and must not do what is hostile, exec included.
-pub(super) fn install_for_keeper() -> Result<(), SeccompError> {
+/// The supervisor's filter: it needs little, and must not do what is hostile, exec included.
+pub(super) fn install_for_supervisor() -> Result<(), SeccompError> {
     let mut rules = hostile()?;
     rules.insert(SYS_execveat, Vec::new());
     apply_filter(&compile(rules, SeccompAction::KillProcess, SeccompAction::Allow)?)?;
@@ -158,7 +158,7 @@ fn condition(
 }
 
 /// `clone3` does not exist (its flags are behind a pointer, where no filter sees them; libraries then use `clone`),
-/// and `openat` with the bare flag O_RDWR is decided by the keeper. By hand: seccompiler cannot ask a supervisor.
+/// and `openat` with the bare flag O_RDWR is decided by the supervisor. By hand: seccompiler cannot ask a supervisor.
 fn answered() -> Vec<sock_filter> {
     const ARCH: u32 = 4;
     const NUMBER: u32 = 0;

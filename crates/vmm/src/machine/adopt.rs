@@ -26,7 +26,7 @@ impl Machine {
         let Some(record) = Record::read(&dir)? else { return Ok(None) };
         let Some(processes) = open(&record)? else { return Ok(None) };
         let processes = Arc::new(processes);
-        let stream = connect(&dir.keeper(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
+        let stream = connect(&dir.supervisor(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
         let qmp = Qmp::negotiate(stream, GREETING_LIMIT).await?;
         let died = death::watch(processes.clone(), dir.clone());
         Ok(Some(Self { dir, qmp, processes, boundary: record.boundary, died }))
@@ -36,8 +36,8 @@ impl Machine {
 /// The processes of a machine that runs in this directory, whoever started it.
 pub fn find_orphan(dir: &MachineDir) -> Result<Option<Orphan>, MachineError> {
     let Some(record) = Record::read(dir)? else { return Ok(None) };
-    let running = alive(&record.qemu)?.is_some() || alive(&record.keeper)?.is_some();
-    Ok(running.then_some(Orphan { qemu_pid: record.qemu.pid, keeper_pid: record.keeper.pid }))
+    let running = alive(&record.qemu)?.is_some() || alive(&record.supervisor)?.is_some();
+    Ok(running.then_some(Orphan { qemu_pid: record.qemu.pid, supervisor_pid: record.supervisor.pid }))
 }
 
 /// Ends whatever an earlier caller left running in this directory, and says whether there was anything.
@@ -50,8 +50,8 @@ pub async fn kill_leftover(dir: &MachineDir) -> Result<bool, MachineError> {
         return Ok(false);
     };
     let mut found = false;
-    // The keeper last: as long as it lives it writes down how QEMU ended.
-    for identity in [&record.qemu, &record.keeper] {
+    // The supervisor last: as long as it lives it writes down how QEMU ended.
+    for identity in [&record.qemu, &record.supervisor] {
         let Some(process) = identity.open().map_err(MachineError::Process)? else { continue };
         found |= !process.has_ended();
         process.kill().map_err(MachineError::Process)?;
@@ -67,8 +67,8 @@ pub async fn kill_leftover(dir: &MachineDir) -> Result<bool, MachineError> {
 }
 
 fn open(record: &Record) -> Result<Option<Processes>, MachineError> {
-    let (Some(program), Some(keeper)) = (alive(&record.qemu)?, alive(&record.keeper)?) else { return Ok(None) };
-    Ok(Some(Processes { program, keeper, cgroup: record.cgroup.clone() }))
+    let (Some(program), Some(supervisor)) = (alive(&record.qemu)?, alive(&record.supervisor)?) else { return Ok(None) };
+    Ok(Some(Processes { program, supervisor, cgroup: record.cgroup.clone() }))
 }
 
 fn alive(identity: &Identity) -> Result<Option<Process>, MachineError> {

@@ -79,7 +79,7 @@ impl Machine {
         Ok(disk.and_then(|disk| overlay_name(disk["inserted"]["file"].as_str()?)))
     }
 
-    /// Sets, moves or removes the moment (Unix time in milliseconds) at which the keeper ends the machine.
+    /// Sets, moves or removes the moment (Unix time in milliseconds) at which the supervisor ends the machine.
     pub fn set_deadline(&self, deadline_ms: Option<u64>) -> Result<(), MachineError> {
         write_deadline(&self.dir, deadline_ms)
     }
@@ -104,7 +104,7 @@ impl Machine {
     async fn await_end(&self) -> Result<Death, MachineError> {
         let mut died = self.died();
         let death = match tokio::time::timeout(END_LIMIT, died.wait_for(Option::is_some)).await {
-            Ok(Ok(death)) => death.clone().unwrap_or(Death::KeeperLost),
+            Ok(Ok(death)) => death.clone().unwrap_or(Death::SupervisorLost),
             _ => return Err(MachineError::WillNotEnd),
         };
         remove_sockets(&self.dir);
@@ -130,7 +130,7 @@ fn overlay_name(file: &str) -> Option<String> {
 
 pub(super) fn remove_sockets(dir: &MachineDir) {
     for name in [QMP_SOCKET, CONTROL_SOCKET, COPY_SOCKET, CABLE_SOCKET] {
-        let _ = fs::remove_file(dir.keeper().join(name));
+        let _ = fs::remove_file(dir.supervisor().join(name));
     }
 }
 

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use crate::cgroup::Cgroup;
 use crate::jail::{ExitReport, MachineDir, Processes};
 
-/// How long the keeper may take, after QEMU's end, to write down how it ended.
-const KEEPER_LIMIT: Duration = Duration::from_secs(2);
+/// How long the supervisor may take, after QEMU's end, to write down how it ended.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(2);
 
 /// The kernel lets go of a dead process's group a moment after the process.
 const CGROUP_PATIENCE: [Duration; 5] = [
@@ -31,10 +31,11 @@ pub enum Death {
     Exited { code: i32 },
     /// QEMU was killed, by whomever.
     Signalled { signal: i32 },
-    /// The keeper ended it at its deadline.
+    /// The supervisor ended it at its deadline.
     Deadline,
-    /// The keeper was killed, and QEMU with it; nobody wrote down more.
-    KeeperLost,
+    /// The supervisor was killed, and QEMU with it, so there is no report.
+    #[serde(rename = "keeper_lost")]
+    SupervisorLost,
 }
 
 impl fmt::Display for Death {
@@ -43,7 +44,7 @@ impl fmt::Display for Death {
             Self::Exited { code } => write!(f, "QEMU exited with code {code}"),
             Self::Signalled { signal } => write!(f, "QEMU was killed by signal {signal}"),
             Self::Deadline => f.write_str("its deadline passed"),
-            Self::KeeperLost => f.write_str("its keeper was killed"),
+            Self::SupervisorLost => f.write_str("its supervisor was killed"),
         }
     }
 }
@@ -54,7 +55,7 @@ impl From<ExitReport> for Death {
             ExitReport::Exited { code } => Self::Exited { code },
             ExitReport::Signalled { signal } => Self::Signalled { signal },
             ExitReport::Deadline => Self::Deadline,
-            ExitReport::Abandoned => Self::KeeperLost,
+            ExitReport::Abandoned => Self::SupervisorLost,
         }
     }
 }
@@ -72,19 +73,19 @@ pub(super) fn watch(processes: Arc<Processes>, dir: MachineDir) -> watch::Receiv
 
 /// Waits for both processes, clears away what the kernel still has of them, and reads why.
 async fn wait(processes: &Processes, dir: &MachineDir) -> Death {
-    let Processes { program: qemu, keeper, cgroup } = processes;
+    let Processes { program: qemu, supervisor, cgroup } = processes;
     tokio::select! {
         _ = qemu.ended() => {}
-        _ = keeper.ended() => {}
+        _ = supervisor.ended() => {}
     }
-    if tokio::time::timeout(KEEPER_LIMIT, keeper.ended()).await.is_err() {
-        let _ = keeper.kill();
-        let _ = tokio::time::timeout(KEEPER_LIMIT, keeper.ended()).await;
+    if tokio::time::timeout(SUPERVISOR_LIMIT, supervisor.ended()).await.is_err() {
+        let _ = supervisor.kill();
+        let _ = tokio::time::timeout(SUPERVISOR_LIMIT, supervisor.ended()).await;
     }
-    // Usually gone already: the kernel kills it with its keeper.
+    // Usually gone already: the kernel kills it with its supervisor.
     let _ = qemu.kill();
-    let _ = tokio::time::timeout(KEEPER_LIMIT, qemu.ended()).await;
-    keeper.reap();
+    let _ = tokio::time::timeout(SUPERVISOR_LIMIT, qemu.ended()).await;
+    supervisor.reap();
     if let Some(cgroup) = cgroup {
         remove(cgroup).await;
     }
@@ -103,5 +104,5 @@ pub(super) async fn remove(cgroup: &Cgroup) {
 
 fn read_report(dir: &MachineDir) -> Death {
     let report = fs::read(dir.exit_report()).ok().and_then(|text| serde_json::from_slice::<ExitReport>(&text).ok());
-    report.map_or(Death::KeeperLost, Death::from)
+    report.map_or(Death::SupervisorLost, Death::from)
 }

@@ -48,7 +48,7 @@ impl Machine {
         afterwards: Afterwards,
         copies: Vec<(PathBuf, PathBuf)>,
     ) -> Result<Frozen, FreezeError> {
-        let connection = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect);
+        let connection = connect(&self.dir.supervisor(), COPY_SOCKET).await.map_err(MachineError::Connect);
         let connection = connection.and_then(|stream| connect_copy(stream).map_err(MachineError::Connect));
         let connection = connection.map_err(FreezeError::Before)?;
         let begun = Instant::now();
@@ -72,7 +72,7 @@ impl Machine {
 
     /// A copy of a machine that stands still, and goes on doing so.
     pub async fn copy(&self, memory_bytes: u64) -> Result<Frozen, MachineError> {
-        let stream = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect)?;
+        let stream = connect(&self.dir.supervisor(), COPY_SOCKET).await.map_err(MachineError::Connect)?;
         let connection = connect_copy(stream).map_err(MachineError::Connect)?;
         let (original, remember) = (self.pid(), self.emulates());
         let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, remember));

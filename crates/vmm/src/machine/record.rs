@@ -14,7 +14,8 @@ use crate::process::Identity;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Record {
     pub qemu: Identity,
-    pub keeper: Identity,
+    #[serde(rename = "keeper")]
+    pub supervisor: Identity,
     pub cgroup: Option<Cgroup>,
     pub boundary: Boundary,
 }
@@ -23,14 +24,14 @@ pub(super) struct Record {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     pub qemu_pid: i32,
-    pub keeper_pid: i32,
+    pub supervisor_pid: i32,
 }
 
 impl Record {
     pub fn new(processes: &Processes, boundary: Boundary) -> Self {
         Self {
             qemu: processes.program.identity().clone(),
-            keeper: processes.keeper.identity().clone(),
+            supervisor: processes.supervisor.identity().clone(),
             cgroup: processes.cgroup.clone(),
             boundary,
         }

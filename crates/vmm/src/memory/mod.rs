@@ -15,6 +15,7 @@ mod frozen;
 mod library;
 mod map;
 pub(crate) mod pages;
+mod threads;
 
 pub(crate) use frozen::connect as connect_copy;
 pub use frozen::{FreezeTimes, Frozen, SavedPages};

@@ -1,4 +1,4 @@
-//! The keeper: what is left of the launcher while its program runs.
+//! The supervisor: what is left of the launcher while its program runs.
 //!
 //! It ends the program at the deadline, answers its opens of guest memory, hands out its network's other end, keeps its
 //! logs bounded, and writes down how it ended. It has the program's rights and no more, outlives the caller, and takes the program with it if it
@@ -36,13 +36,13 @@ pub enum ExitReport {
     Signalled {
         signal: i32,
     },
-    /// The keeper ended it because its deadline had passed.
+    /// The supervisor ended it because its deadline had passed.
     Deadline,
-    /// The keeper ended it because the caller was gone before it had written down what it started.
+    /// The supervisor ended it because the caller was gone before it had written down what it started.
     Abandoned,
 }
 
-pub(super) struct Keeper {
+pub(super) struct Supervisor {
     pub pid: Pid,
     pub pidfd: OwnedFd,
     pub directory: OwnedFd,
@@ -54,7 +54,7 @@ pub(super) struct Keeper {
     pub caller: Option<std::fs::File>,
 }
 
-/// Something that happened to the keeper.
+/// Something that happened to the supervisor.
 #[derive(Clone, Copy)]
 enum Source {
     Program,
@@ -65,7 +65,7 @@ enum Source {
     Caller,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Keeps watch until the program has ended.
     pub fn run(mut self) -> io::Result<()> {
         let mut killed_for = None;
