@@ -19,7 +19,7 @@ use super::spec::{Report, Spec, Step, StepError};
 use super::supervisor::Supervisor;
 use super::{LAYERS, MachineDir, filesystem, identity, limits, seccomp};
 
-/// Killed first when the host runs out of memory, before whoever started us.
+/// When the host runs out of memory, the kernel kills the machine before its caller.
 const OOM_SCORE_ADJUSTMENT: &str = "500";
 
 /// What a binary does when its first argument is [`super::ARGUMENT`], before it starts any thread.
@@ -30,12 +30,12 @@ pub fn main() -> ExitCode {
             supervisor
         }
         Err(StepError { step, error }) => {
-            // Nobody to tell is nobody to care.
+            // This fails if the caller is dead.
             let _ = report(&Report::Failed { step, reason: error.to_string() });
             return ExitCode::FAILURE;
         }
     };
-    match let_go_of_standard_streams().and_then(|()| supervisor.run()) {
+    match release_standard_streams().and_then(|()| supervisor.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -49,12 +49,12 @@ fn report(report: &Report) -> io::Result<()> {
 }
 
 fn set_up() -> Result<(Supervisor, Landlock), StepError> {
-    forget_caller().step("leaving the caller's session")?;
+    detach_from_caller().step("leaving the caller's session")?;
     let spec = read_spec().step("reading the description of the jail")?;
     for cgroup in &spec.cgroups {
         fs::write(cgroup.join("cgroup.procs"), "0").step(format!("joining {}", cgroup.display()))?;
     }
-    // Best effort: a host without /proc has no such knob.
+    // Best effort: a host without /proc does not have this setting.
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJUSTMENT);
     limits::make_room_for_executable().step("making room for the program's descriptor")?;
     let resources = Resources::open(&spec)?;
@@ -68,8 +68,8 @@ fn set_up() -> Result<(Supervisor, Landlock), StepError> {
     start(&spec, resources)
 }
 
-/// Only the three standard streams stay; the caller's other descriptors are none of our business.
-fn forget_caller() -> io::Result<()> {
+/// Starts a new session and closes all descriptors except the three standard streams.
+fn detach_from_caller() -> io::Result<()> {
     // SAFETY: nothing in this process has opened a descriptor yet.
     if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
         return Err(io::Error::last_os_error());
@@ -79,8 +79,8 @@ fn forget_caller() -> io::Result<()> {
     Ok(())
 }
 
-/// One line; what follows it is for the supervisor, so the reader must not read ahead past it. It does not: the caller
-/// writes nothing more until we have reported.
+/// Reads one line. The supervisor reads what follows it, so the buffer must not contain more: the caller writes nothing
+/// else until we have reported.
 fn read_spec() -> io::Result<Spec> {
     let mut line = String::new();
     BufReader::new(io::stdin()).read_line(&mut line)?;
@@ -90,10 +90,10 @@ fn read_spec() -> io::Result<Spec> {
 fn start(spec: &Spec, resources: Resources) -> Result<(Supervisor, Landlock), StepError> {
     let (ours, low) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .step("making a connection to the program")?;
-    // What the program is given must not take this one's number.
+    // An inherited descriptor must not get this one's number.
     let childs = fcntl_dupfd_cloexec(&low, ABOVE_INHERITED).step("numbering descriptors")?;
     drop(low);
-    // SAFETY: this process has one thread, so the child may go on like any process.
+    // SAFETY: this process has one thread, so the child may run any code.
     let pid = match unsafe { libc::fork() } {
         0 => {
             drop(ours);
@@ -103,22 +103,22 @@ fn start(spec: &Spec, resources: Resources) -> Result<(Supervisor, Landlock), St
     };
     drop(childs);
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).step("watching the program")?;
-    rustix::io::write(&ours, b"g").step("greeting the program")?;
-    let (landlock, questions) = wait_until_it_runs(&ours)?;
+    rustix::io::write(&ours, b"g").step("signalling the program")?;
+    let (landlock, questions) = wait_until_program_runs(&ours)?;
     seccomp::install_for_supervisor().map_err(io::Error::other).step("installing the supervisor's seccomp filter")?;
     let supervisor = make_supervisor(pid, pidfd, questions, resources).step("opening logs")?;
     Ok((supervisor, landlock))
 }
 
-fn wait_until_it_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepError> {
+fn wait_until_program_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepError> {
     let mut ready = None;
-    while let Some((message, fd)) = program::receive(child).step("hearing from the program")? {
+    while let Some((message, fd)) = program::receive(child).step("receiving from the program")? {
         match message {
             Message::Ready { landlock } => ready = fd.map(|questions| (landlock, questions)),
             Message::Failed { step, reason } => return Err(io::Error::other(reason)).step(step),
         }
     }
-    ready.ok_or_else(|| io::Error::other("it ended before it was ready")).step("starting the program")
+    ready.ok_or_else(|| io::Error::other("the program ended before it was ready")).step("starting the program")
 }
 
 fn make_supervisor(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resources) -> io::Result<Supervisor> {
@@ -136,8 +136,8 @@ fn make_supervisor(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Reso
     })
 }
 
-/// The caller's pipes must not stay open for as long as the program runs.
-fn let_go_of_standard_streams() -> io::Result<()> {
+/// Closes the caller's pipes, which must not stay open while the program runs.
+fn release_standard_streams() -> io::Result<()> {
     let nowhere = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stdout(&nowhere)?;

@@ -1,4 +1,4 @@
-//! The caller's side: starts the launcher, tells it what to build, and hears what became of it.
+//! The caller's side: starts the launcher, sends it the description of the jail, and reads its report.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,29 +15,29 @@ use super::{ARGUMENT, MachineDir};
 use crate::cgroup::Cgroup;
 use crate::process::Process;
 
-/// Building a jail takes milliseconds; a host on which it takes this long is not well.
+/// Building a jail takes milliseconds; a host on which it takes this long is broken.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long the dead may take to be gone.
+/// How long a killed process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("root must give every machine a user of its own, other than root")]
+    #[error("the caller is root, so every machine needs an unprivileged user id of its own")]
     NoUser,
-    #[error("cannot prepare the directory of the machine")]
+    #[error("cannot prepare the machine's directory")]
     Directory(#[source] io::Error),
-    #[error("cannot find out about control groups")]
+    #[error("cannot read the host's control groups")]
     Cgroup(#[source] io::Error),
     #[error("cannot start the launcher {}", launcher.display())]
     Spawn { launcher: std::path::PathBuf, source: io::Error },
     #[error("the jail could not be built: {step}: {reason}")]
     Setup { step: String, reason: String },
-    #[error("the launcher gave no answer")]
+    #[error("the launcher did not answer")]
     NoAnswer(#[source] io::Error),
 }
 
-/// The two processes behind a jailed program, and the group that limits them.
+/// A jailed program's two processes, and the control group that limits them.
 #[derive(Debug)]
 pub(crate) struct Processes {
     pub program: Process,
@@ -45,7 +45,7 @@ pub(crate) struct Processes {
     pub cgroup: Option<Cgroup>,
 }
 
-/// A jailed program, running. Dropped before [`Jailed::keep`] it is ended.
+/// A running jailed program. It ends if this is dropped before [`Jailed::keep`].
 #[derive(Debug)]
 pub struct Jailed {
     processes: Arc<Processes>,
@@ -70,7 +70,7 @@ impl Jailed {
         &self.processes
     }
 
-    /// Lets the program outlive this value, and this process. To be called when it is written down somewhere.
+    /// Lets the program outlive this value and this process. Call this after recording the program on disk.
     pub fn keep(&mut self) -> io::Result<()> {
         match self.keep.take() {
             Some(mut supervisor) => supervisor.write_all(KEEP),
@@ -94,7 +94,7 @@ impl Drop for Jailed {
     }
 }
 
-/// The dead are gone in a millisecond or two; a drop has nothing better to do than to wait for that.
+/// Polls a condition. A killed process ends within a millisecond or two, so a drop can wait for that.
 fn eventually(mut done: impl FnMut() -> bool) {
     let given_up = Instant::now() + END_LIMIT;
     while !done() && Instant::now() < given_up {
@@ -102,7 +102,7 @@ fn eventually(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a program in a jail of its own. Blocks for the milliseconds that takes.
+/// Starts a program in its own jail. Blocks for some milliseconds.
 pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) -> Result<Jailed, LaunchError> {
     let uid = geteuid().is_root().then(|| config.uid.filter(|uid| *uid != 0).ok_or(LaunchError::NoUser)).transpose()?;
     directory.create().map_err(LaunchError::Directory)?;

@@ -1,4 +1,4 @@
-//! Everything the launcher opens while it still has the caller's rights and the caller's view of the files.
+//! The files and sockets that the launcher opens while it still has the caller's rights and sees the host's files.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use super::MachineDir;
 use super::cable::Cable;
 use super::spec::{Inherit, Spec, Step, StepError};
 
-/// Above every descriptor number that the program is given, so that moving one into place never closes another.
+/// Above the number of every inherited descriptor, so that moving one into place never closes another.
 pub(super) const ABOVE_INHERITED: i32 = 100;
 
 pub(super) struct Resources {
@@ -71,7 +71,7 @@ impl Resources {
     }
 }
 
-/// Root makes the directory; supervisor and program work in it as the machine's own user.
+/// Gives the directory, which root created, to the machine's own user, as whom the supervisor and the program run.
 fn hand_over(directory: &MachineDir, uid: u32) -> io::Result<()> {
     chown(directory.supervisor(), Some(uid), Some(uid))?;
     let files = directory.files();
@@ -80,7 +80,7 @@ fn hand_over(directory: &MachineDir, uid: u32) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = open(entry?.path(), flags, Mode::empty()).map(fs::File::from) else { continue };
         let metadata = file.metadata()?;
-        // A second name could be a file outside this directory: that one is not ours to give away.
+        // A second link could be a file outside this directory, which must keep its owner.
         if metadata.is_file() && metadata.nlink() == 1 {
             fchown(&file, Some(uid), Some(uid))?;
         }
@@ -92,7 +92,7 @@ fn read_only(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Bound relative to its directory: the absolute path may be longer than a socket address can hold.
+/// Binds a socket relative to its directory: the absolute path may be too long for a socket address.
 fn listener(supervisor_dir: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     match unlinkat(supervisor_dir, name, rustix::fs::AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}

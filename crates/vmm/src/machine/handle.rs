@@ -16,7 +16,7 @@ use crate::boundary::Boundary;
 use crate::jail::{MachineDir, Processes, receive_cable};
 use crate::qmp::Qmp;
 
-/// The supervisor has little to do; one that does not answer within this time is not well.
+/// The supervisor answers at once; if it takes this long, something is wrong.
 const CABLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running machine. Dropping the handle leaves the machine running; see [`Machine::adopt`].
@@ -47,7 +47,7 @@ impl Machine {
         &self.boundary
     }
 
-    /// QEMU's own protocol, for what this crate has no verb for.
+    /// QEMU's own protocol, for commands that this crate does not wrap.
     pub fn qmp(&self) -> &Qmp {
         &self.qmp
     }
@@ -57,8 +57,8 @@ impl Machine {
         connect(&self.dir.supervisor(), CONTROL_SOCKET).await.map_err(MachineError::Connect)
     }
 
-    /// The host's end of the guest's network card: one datagram, one Ethernet frame. Everybody who asks gets the same
-    /// socket, so only one should be reading from it.
+    /// The host's end of the guest's network card. One datagram is one Ethernet frame. Every caller gets the same socket,
+    /// so only one should read from it.
     pub async fn connect_cable(&self) -> Result<UnixDatagram, MachineError> {
         let supervisor = connect(&self.dir.supervisor(), CABLE_SOCKET).await.map_err(MachineError::Connect)?;
         let taking = tokio::task::spawn_blocking(move || {
