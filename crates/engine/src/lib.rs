@@ -15,6 +15,7 @@ mod exec;
 mod expiry;
 mod files;
 mod fork;
+mod format;
 mod hibernate;
 mod home;
 mod identify;
@@ -37,6 +38,7 @@ pub mod store;
 mod template;
 mod ticks;
 mod timeline;
+mod unreadable;
 mod volume;
 mod warm;
 
@@ -66,7 +68,7 @@ pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxI
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };
-pub use store::{Event, StoreError};
+pub use store::{Event, StoreError, Unreadable, unreadable_rows};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
 pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
 pub use volume::{
