@@ -8,13 +8,13 @@ use sandling_protocol::{Exit, ExitReason, Part};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::build::Start;
 use crate::error::ApiError;
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
 use crate::sse::{Events, Gone};
 use crate::text::{Decoder, lossy};
 use crate::wire::exec::{Detached, Ended, ExecRequest};
+use sandling_service::ProcessDefaults;
 
 /// Reads a command's output until it ends. If the guest dies, what it had printed is in the error.
 pub(crate) async fn gather(mut execution: Execution, mut recorder: Recorder) -> Result<Collected, ApiError> {
@@ -67,7 +67,7 @@ pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRe
     let input = request.stdin.as_mut().map(std::mem::take);
     let text = request.text();
     let mut spec = request.into_spec()?;
-    Start::of(&sandbox.info()).fill(&mut spec);
+    ProcessDefaults::of(&sandbox.info()).fill(&mut spec);
     app.engine.before(sandbox, Cause::Exec, &text).await?;
     let execution = sandbox.run(spec)?;
     if let Some(input) = input {

@@ -36,8 +36,8 @@ pub use audit::{
     Actor, AuditEntry, AuditLog, AuditQuery, AuditResult, AuditRetention, NewAudit, RECORDING_LIMIT, Recording,
 };
 pub use builds::{
-    Action, BaseError, Build, BuildFailure, BuildSpec, Builds, Dockerfile, Level, Line, Plan, PlanDefaults, PlanError,
-    Explain, RegisterError, SaveAs, Stage, StartError, TemplateSource, UploadError, check_hash, parse_dockerfile,
+    Action, BaseError, Build, BuildFailure, BuildSpec, Builds, Dockerfile, Explain, Level, Line, Plan, PlanDefaults,
+    PlanError, RegisterError, SaveAs, Stage, StartError, TemplateSource, UploadError, check_hash, parse_dockerfile,
 };
 pub use create_limiter::{Busy, CreateLimiter};
 pub use decoder::Decoder;

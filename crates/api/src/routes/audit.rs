@@ -43,7 +43,7 @@ async fn list(
         after: params.after,
         limit: params.limit.unwrap_or(100),
     };
-    let entries = app.access.audit_log(&query)?;
+    let entries = app.service.audit.entries(&query)?;
     Ok(Json(AuditList { items: entries.into_iter().map(AuditView::from).collect() }))
 }
 
@@ -59,7 +59,7 @@ async fn recording(
     caller: Caller<Admin>,
     Parts(number): Parts<i64>,
 ) -> Result<Json<RecordingView>, ApiError> {
-    let recording = app.access.audit_recording(caller.workspace(), number)?;
+    let recording = app.service.audit.recording(caller.workspace(), number)?;
     let recording = recording.ok_or_else(|| ApiError::not_found("recording"))?;
     Ok(Json(RecordingView {
         code: recording.code,

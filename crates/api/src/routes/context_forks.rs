@@ -13,7 +13,6 @@ use crate::app::App;
 use crate::auth::{Caller, Run};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::forks::children;
 use crate::wire::fork::{ContextForkView, ForkRequest, Usual};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -69,7 +68,7 @@ async fn make(
     if !known.iter().any(|known| known.id == context) {
         return Err(ApiError::not_found("session"));
     }
-    let forks = children(app, caller, &parent, spec).await?;
+    let forks = app.service.sandboxes.fork(caller.workspace(), &parent, spec).await?;
     match contexts(&forks, context).await {
         Ok(contexts) => Ok((StatusCode::CREATED, Json(ContextForkView::new(&forks, contexts)))),
         Err(error) => {

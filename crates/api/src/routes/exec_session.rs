@@ -28,7 +28,6 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::app::{App, Closing};
 use crate::audit;
 use crate::auth::{Caller, Run};
-use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::Parts;
 use crate::follow;
@@ -37,6 +36,7 @@ use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
 use crate::wire::exec::Ended;
 use crate::wire::session::{SessionInput, SessionStart};
+use sandling_service::ProcessDefaults;
 
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// The first message must have come by then.
@@ -99,7 +99,7 @@ impl Session {
         let (mut request, advise) = (start.run, start.scan.unwrap_or_default());
         let (output_limit, stdin) = (request.output_limit.take(), request.stdin.take());
         let mut spec = request.into_spec()?;
-        Start::of(&self.sandbox.info()).fill(&mut spec);
+        ProcessDefaults::of(&self.sandbox.info()).fill(&mut spec);
         let output_limit = output_limit.unwrap_or(spec.output_limit);
         let closed = start.closed_stdin.unwrap_or_default() && stdin.is_none();
         let spec = RunSpec { stdin: if closed { Stdin::Closed } else { Stdin::Open }, terminal, output_limit, ..spec };

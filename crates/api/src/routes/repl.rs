@@ -14,7 +14,6 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::recorder::Recorder;
@@ -25,6 +24,7 @@ use crate::wire::error::ErrorBody;
 use crate::wire::exec::{checked_id, language_name, output_limit};
 use crate::wire::repl::{CellResult, CreateSession, OnceResult, RunCell, RunOnce, SessionView};
 use crate::wire::seconds;
+use sandling_service::ProcessDefaults;
 
 /// A cell's deadline if nobody says otherwise.
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
@@ -73,7 +73,7 @@ async fn create(
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let mut spec = body.value.into_spec()?;
-    Start::of(&sandbox.info()).fill_context(&mut spec);
+    ProcessDefaults::of(&sandbox.info()).fill_context(&mut spec);
     let info = sandbox.create_context(spec).await?;
     context.made(&info.id);
     Ok((StatusCode::CREATED, Json(SessionView::new(sandbox.id().as_str(), info))))
@@ -260,9 +260,9 @@ async fn run_once(
     let sandbox = caller.sandbox(&app, &id).await?;
     let RunOnce { language, code, timeout_ms } = body.value;
     let language = language.unwrap_or_default().into();
-    let id = crate::random::hex::<8>();
+    let id = sandling_service::random::hex::<8>();
     let mut spec = ContextSpec { id, language, cwd: None, env: Default::default(), user: None };
-    Start::of(&sandbox.info()).fill_context(&mut spec);
+    ProcessDefaults::of(&sandbox.info()).fill_context(&mut spec);
     let session = sandbox.create_context(spec).await?.id;
     let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());
     let result = cell(&app, &sandbox, &session, RunCell { code, timeout_ms, output_limit: None }, recorder).await;

@@ -19,13 +19,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::{App, Closing};
 use crate::auth::{Caller, Run};
-use crate::build::Start;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
 use crate::wire::exec::no_nul;
+use sandling_service::ProcessDefaults;
 
 const PING_EVERY: Duration = Duration::from_secs(20);
 const HANGUP: i32 = 1;
@@ -109,7 +109,7 @@ impl Opening {
             terminal: Some(size),
             ..RunSpec::new(Program::Shell(line))
         };
-        Start::of(&sandbox.info()).fill(&mut spec);
+        ProcessDefaults::of(&sandbox.info()).fill(&mut spec);
         let execution = sandbox.run(spec)?;
         let closing = app.closing();
         Ok(upgrade.on_upgrade(move |socket| async move {

@@ -11,7 +11,6 @@ use crate::app::App;
 use crate::auth::{Caller, Read, Run, awake};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::snapshots::room;
 use crate::wire::timeline::{CheckpointRequest, CheckpointView, RewindRequest, RewindView, TimelineView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -51,7 +50,7 @@ async fn make(
 ) -> Result<(StatusCode, Json<CheckpointView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     awake(&sandbox).await?;
-    let place = room(&app, caller.workspace(), &sandbox)?;
+    let place = app.service.sandboxes.reserve_snapshot(caller.workspace(), &sandbox)?;
     let made = app.engine.checkpoint(&sandbox, body.value.name).await?;
     drop(place);
     Ok((StatusCode::CREATED, Json((&made).into())))
@@ -91,7 +90,7 @@ async fn rewind(
     body: JsonBody<RewindRequest>,
 ) -> Result<Json<RewindView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    let turn = app.turns.take().await?;
+    let turn = app.service.create_limiter.acquire().await?;
     let rewound = app.engine.rewind(&sandbox, &body.value.to).await?;
     drop(turn);
     Ok(Json(RewindView { id: sandbox.id().to_string(), to: rewound.to.number, was: rewound.was, status: "running" }))

@@ -31,7 +31,7 @@ impl CreateSession {
             no_nul(field, text.as_deref().unwrap_or_default())?;
         }
         Ok(ContextSpec {
-            id: self.id.map_or_else(|| Ok(crate::random::hex::<8>()), checked_id)?,
+            id: self.id.map_or_else(|| Ok(sandling_service::random::hex::<8>()), checked_id)?,
             language: self.language.unwrap_or_default().into(),
             cwd: self.cwd,
             env,

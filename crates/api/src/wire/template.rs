@@ -6,7 +6,7 @@ use sandling_engine::TemplateSummary;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::build::{Build, Stage};
+use sandling_service::{Build, Stage};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TemplateView {
@@ -92,7 +92,7 @@ impl BuildView {
     pub(crate) fn new(build: &Build) -> Self {
         let stage = build.progress().borrow().stage.clone();
         let (status, ended_at, error, bytes) = match stage {
-            Stage::Asked | Stage::Queued => ("queued", None, None, None),
+            Stage::Registered | Stage::Queued => ("queued", None, None, None),
             Stage::Running => ("running", None, None, None),
             Stage::Done { at, bytes } => ("done", Some(at), None, Some(bytes)),
             Stage::Failed { at, why, step } => ("failed", Some(at), Some(told(why, &step)), None),
