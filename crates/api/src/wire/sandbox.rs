@@ -31,7 +31,7 @@ pub struct SandboxView {
     cpu: u32,
     memory_mb: u32,
     disk_mb: u32,
-    /// `creating`, `running`, `paused`, `hibernated` or `deleted`.
+    /// `creating`, `running`, `paused`, `hibernated`, `unreadable` or `deleted`.
     status: &'static str,
     created_at: String,
     /// The same for all: each is alone with a gateway of its own.
