@@ -4,10 +4,10 @@ use std::net::{AddrParseError, SocketAddr};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ipnet::Ipv4Net;
-use sandling_api::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 use sandling_engine::NetworkConfig;
 use sandling_engine::network::{BadLimit, LimitWish};
 use sandling_network::policy::{BadEntry, Entry, Mode, NoPreset, Policy, Target};
+use sandling_wire::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 
 const DNS_PORT: u16 = 53;
 

@@ -4,8 +4,8 @@
 //! at once; a copy in memory would have to ask the store whether it is still true, which takes as long as the lookup.
 
 use jiff::Timestamp;
+use sandling_wire::TOKEN_VARIABLE;
 
-use super::local_token::TOKEN_VARIABLE;
 use super::open::Access;
 use super::scope::{Principal, Scope};
 use super::secret::{self, TokenSecret};

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::access::AccessSettings;
     use crate::access::open::tests::{Fixture, workspace};
-    use crate::home::Home;
+    use sandling_wire::Home;
 
     const ROUTE: &str = "POST /v1/sandboxes";
 

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use sandling_wire::{Home, TOKEN_VARIABLE};
+
 use super::audit::{AuditRetention, PruneCounters};
 use super::gate::Gate;
-use super::local_token::TOKEN_VARIABLE;
 use super::secret;
 use super::tokens::TokenError;
-use crate::home::Home;
 use crate::owner::Owner;
 use crate::store::{Store, StoreError};
 

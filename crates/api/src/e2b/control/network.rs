@@ -14,16 +14,17 @@ use axum::http::StatusCode;
 use axum::routing::put;
 use sandling_engine::{NetworkChange, NetworkWish};
 use sandling_network::policy::{Mode, Policy, PolicyChange};
+use sandling_wire::NetworkRequest;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::caller::sandbox;
 use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::convert::network::denied;
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::network::{NetworkRequest, denied};
 
 const ALL: &str = "0.0.0.0/0";
 

@@ -1,7 +1,7 @@
 //! A run on a server: a sandbox is made for it there, and removed whatever comes of it.
 
 use anyhow::{Context, bail};
-use sandling_api::{CreateSandbox, ExecRequest, SessionStart};
+use sandling_wire::{CreateSandbox, ExecRequest, SessionStart};
 use serde::Deserialize;
 use serde_json::Value;
 
