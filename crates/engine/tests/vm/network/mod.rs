@@ -10,5 +10,4 @@ mod groups;
 mod life;
 mod registries;
 mod secrets;
-mod served;
-mod world;
+pub mod world;

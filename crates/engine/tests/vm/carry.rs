@@ -3,7 +3,7 @@
 use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, Home, ImportError};
 
 use crate::fork::{furnish, inspect};
-use crate::harness::{SANDLING, engine, eventually, shell, spec};
+use crate::harness::{engine, eventually, launcher, shell, spec};
 
 #[tokio::test]
 async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
@@ -30,7 +30,7 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     // No templates at all.
     let elsewhere = tempfile::TempDir::new().unwrap();
     let home = Home::new(elsewhere.path().to_owned());
-    let config = EngineConfig { launcher: SANDLING.into(), standbys: 0, ..EngineConfig::new(home).unwrap() };
+    let config = EngineConfig { launcher: launcher(), standbys: 0, ..EngineConfig::new(home).unwrap() };
     let there = Engine::open(config).await.unwrap();
     for (cut, wrong) in [(10, false), (exported.len() / 2, false), (exported.len() - 1, false), (exported.len(), true)]
     {

@@ -10,10 +10,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::world;
-use crate::harness::{SANDLING, templates};
-use crate::isolated;
+use crate::harness::templates;
 use crate::servers::Log;
+use crate::{SANDLING, isolated, world};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const AUTHORITIES: &str = "authorities.pem";

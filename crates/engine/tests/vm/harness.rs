@@ -8,8 +8,13 @@ use sandling_engine::{CreateSpec, DEFAULT_WORKSPACE, Engine, EngineConfig, Home,
 use sandling_protocol::{Exit, Language};
 use tempfile::TempDir;
 
-/// The program under test.
-pub const SANDLING: &str = env!("CARGO_BIN_EXE_sandling");
+/// The program that sets up jails. Building the workspace leaves it beside the directory of the tests.
+pub fn launcher() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let launcher = test.ancestors().nth(2).unwrap().join("sandling-jail");
+    assert!(launcher.exists(), "{} is missing: run `cargo build --package sandling-vmm`", launcher.display());
+    launcher
+}
 
 /// Where `scripts/test.sh` has built the templates.
 pub fn templates() -> PathBuf {
@@ -36,7 +41,7 @@ pub async fn engine_with(standbys: usize) -> TestEngine {
 
 pub fn config(home: &TempDir) -> EngineConfig {
     let home = Home::new(home.path().to_owned()).with_templates(templates());
-    EngineConfig { launcher: SANDLING.into(), ..EngineConfig::new(home).unwrap() }
+    EngineConfig { launcher: launcher(), ..EngineConfig::new(home).unwrap() }
 }
 
 impl TestEngine {
@@ -101,4 +106,26 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// The processes of the machines in a home.
+pub fn qemu_processes(home: &std::path::Path) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(home.join("sandboxes")).into_iter().flatten().flatten() {
+        let Ok(text) = std::fs::read(entry.path().join("machine.json")) else { continue };
+        let machine: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        found.extend(machine.as_object().into_iter().flatten().filter_map(|(key, value)| {
+            let pid = value
+                .get("pid")
+                .and_then(serde_json::Value::as_u64)
+                .or_else(|| key.ends_with("pid").then(|| value.as_u64()).flatten())?;
+            u32::try_from(pid).ok()
+        }));
+    }
+    found.retain(|pid| is_running(*pid));
+    found
+}
+
+pub fn is_running(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
