@@ -9,8 +9,8 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
-use sandling_engine::access::{AuthError, Denied, Principal, Scope, WorkspaceName};
 use sandling_engine::{Sandbox, SandboxId};
+use sandling_service::{AuthError, Denied, Principal, Scope, WorkspaceName};
 
 use crate::app::App;
 use crate::error::ApiError;

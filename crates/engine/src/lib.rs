@@ -4,7 +4,6 @@
 //! and contexts go through it. The engine knows the machine (`vmm`), the template (`image`) and the guest
 //! (`protocol`); it knows no HTTP and no terminal.
 
-pub mod access;
 mod bake;
 mod checkpoint;
 mod config;
@@ -24,7 +23,7 @@ mod link;
 mod made;
 mod memory;
 pub mod network;
-mod owner;
+pub mod owner;
 mod ports;
 mod recover;
 mod sandbox;
@@ -33,7 +32,7 @@ mod snapshot;
 mod space;
 mod stall;
 mod standby;
-mod store;
+pub mod store;
 mod template;
 mod ticks;
 mod timeline;

@@ -14,8 +14,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sandling_engine::access::{Principal, Scope, WorkspaceName};
 use sandling_engine::{Sandbox, SandboxId, State as SandboxState};
+use sandling_service::{Principal, Scope, WorkspaceName};
 
 use super::envd::metrics;
 use super::gone::{asleep, ended, gone};

@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
-use sandling_engine::access::{Resources, WorkspaceName};
 use sandling_engine::{CreateSpec, EndReason, SandboxInfo};
+use sandling_service::{Resources, WorkspaceName};
 use sandling_wire::{CreateSandbox, SandboxView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 

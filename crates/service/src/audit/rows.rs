@@ -2,14 +2,15 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+use sandling_engine::store::StoreError;
+use sandling_engine::store::rows::{parsed, readable, time};
 
-use super::rows::{parsed, readable, time};
-use super::{Store, StoreError};
-use crate::access::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, Recording, WorkspaceName};
+use crate::store::Store;
+use crate::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, Recording, WorkspaceName};
 
 impl Store {
     /// Adds an entry and what was recorded of the run, both or neither. Answers with its number.
-    pub fn add_audit(&self, entry: &NewAudit<'_>, now: Timestamp) -> Result<i64, StoreError> {
+    pub(crate) fn add_audit(&self, entry: &NewAudit<'_>, now: Timestamp) -> Result<i64, StoreError> {
         let mut connection = self.connection();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction
@@ -38,7 +39,7 @@ impl Store {
     }
 
     /// With `after`, the first entries that follow it; without, the newest. Oldest first either way.
-    pub fn audit_entries(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
+    pub(crate) fn audit_entries(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
         let order = if query.after.is_some() { "ASC" } else { "DESC" };
         // Named in full when there is one, so that its index is used.
         let workspace = if query.workspace.is_some() { "workspace = ?1" } else { "?1 IS NULL" };
@@ -61,7 +62,11 @@ impl Store {
         Ok(entries)
     }
 
-    pub fn audit_recording(&self, workspace: &WorkspaceName, number: i64) -> Result<Option<Recording>, StoreError> {
+    pub(crate) fn audit_recording(
+        &self,
+        workspace: &WorkspaceName,
+        number: i64,
+    ) -> Result<Option<Recording>, StoreError> {
         let connection = self.connection();
         let mut statement =
             connection.prepare_cached("SELECT * FROM audit_recordings WHERE number = ?1 AND workspace = ?2")?;
@@ -77,14 +82,14 @@ impl Store {
     }
 
     /// The workspaces that the log speaks of, deleted ones included.
-    pub fn audited_workspaces(&self) -> Result<Vec<WorkspaceName>, StoreError> {
+    pub(crate) fn audited_workspaces(&self) -> Result<Vec<WorkspaceName>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT DISTINCT workspace FROM audit")?;
         readable(&mut statement, [], |row| parsed(row, "workspace", WorkspaceName::parse))
     }
 
     /// Drops what a workspace has too much of. Each has its own share, so that none can push out another's traces.
-    pub fn prune_audit(
+    pub(crate) fn prune_audit(
         &self,
         workspace: &WorkspaceName,
         keep: &AuditRetention,

@@ -12,17 +12,17 @@ use rustix::fs::{FlockOperation, flock};
 use sandling_wire::{Home, local_token_path, read_local_token};
 
 use super::authenticate::AuthError;
-use super::open::{Access, AccessError};
 use super::scope::Scope;
-use super::tokens::NewToken;
-use super::workspace::WorkspaceName;
+use super::token::NewToken;
+use crate::access::{Access, AccessError};
+use crate::workspaces::WorkspaceName;
 
 const NAME: &str = "made at first start";
 const OWNER_ONLY: u32 = 0o600;
 
 impl Access {
     /// Sees to it that the file holds a token that works.
-    pub(super) fn ensure_local_token(&self, home: &Home) -> Result<(), AccessError> {
+    pub(crate) fn ensure_local_token(&self, home: &Home) -> Result<(), AccessError> {
         let path = local_token_path(home);
         let failed = |source| AccessError::LocalToken { path: path.clone(), source };
         // Two first starts at once make one token: the second finds the first one's.
@@ -65,8 +65,8 @@ fn write_for_owner(path: &Path, token: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessSettings;
-    use crate::access::open::tests::Fixture;
+    use crate::AccessSettings;
+    use crate::access::tests::Fixture;
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777

@@ -1,10 +1,10 @@
 //! Preview tokens: which ones stand. What each of them allows is signed, and not known here.
 
 use jiff::Timestamp;
+use sandling_engine::store::StoreError;
 
-use super::open::Access;
-use super::workspace::WorkspaceName;
-use crate::store::StoreError;
+use crate::access::Access;
+use crate::workspaces::WorkspaceName;
 
 /// Those of a workspace that may stand at once.
 const MOST: u32 = 10_000;
@@ -43,8 +43,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::access::AccessSettings;
-    use crate::access::open::tests::{Fixture, workspace};
+    use crate::AccessSettings;
+    use crate::access::tests::{Fixture, workspace};
 
     #[test]
     fn a_token_stands_in_its_workspace_until_that_revokes_it() {

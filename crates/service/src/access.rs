@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use sandling_engine::owner::Owner;
+use sandling_engine::store::StoreError;
 use sandling_wire::{Home, TOKEN_VARIABLE};
 
-use super::audit::{AuditRetention, PruneCounters};
-use super::gate::Gate;
-use super::secret;
-use super::tokens::TokenError;
-use crate::owner::Owner;
-use crate::store::{Store, StoreError};
+use crate::admission::Admission;
+use crate::audit::{AuditRetention, PruneCounters};
+use crate::store::Store;
+use crate::tokens::{self, TokenError};
 
 #[derive(Debug, Clone, Default)]
 pub struct AccessSettings {
@@ -42,15 +42,15 @@ pub enum AccessError {
 /// Who may do what in one home directory. Several processes may have it open.
 pub struct Access {
     /// A connection of its own, so that a request is not kept waiting at the door by what the engine writes.
-    pub(super) store: Store,
+    pub(crate) store: Store,
     /// This process's sign of life, by which others know whether its requests still run.
-    pub(super) owner: Owner,
-    pub(super) engines: PathBuf,
-    pub(super) environment_token: Option<blake3::Hash>,
-    pub(super) gate: Gate,
-    pub(super) audit_retention: AuditRetention,
-    pub(super) audit_counters: PruneCounters,
-    pub(super) keys_begun: AtomicU32,
+    pub(crate) owner: Owner,
+    pub(crate) engines: PathBuf,
+    pub(crate) environment_token: Option<blake3::Hash>,
+    pub(crate) admission: Admission,
+    pub(crate) audit_retention: AuditRetention,
+    pub(crate) audit_counters: PruneCounters,
+    pub(crate) keys_begun: AtomicU32,
 }
 
 impl Access {
@@ -61,8 +61,8 @@ impl Access {
             store: Store::open(&home.store())?,
             owner: Owner::new(&engines).map_err(AccessError::Home)?,
             engines,
-            environment_token: settings.environment_token.filter(|t| !t.is_empty()).map(|t| secret::hash(&t)),
-            gate: Gate::default(),
+            environment_token: settings.environment_token.filter(|t| !t.is_empty()).map(|t| tokens::hash(&t)),
+            admission: Admission::default(),
             audit_retention: settings.audit,
             audit_counters: PruneCounters::default(),
             keys_begun: AtomicU32::new(0),
@@ -75,9 +75,9 @@ impl Access {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::access::WorkspaceName;
+    use crate::WorkspaceName;
 
     /// An opened home that is gone after the test.
     pub(crate) struct Fixture {

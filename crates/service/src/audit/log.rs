@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use sandling_engine::store::StoreError;
 use serde::{Deserialize, Serialize};
 
-use super::open::Access;
-use super::workspace::WorkspaceName;
-use crate::store::StoreError;
+use crate::access::Access;
+use crate::workspaces::WorkspaceName;
 
 /// So much of a run's code, and so much of its output, is recorded.
 pub const RECORDING_LIMIT: usize = 64 * 1024;
@@ -168,7 +168,7 @@ pub struct AuditQuery {
 
 /// Entries of each workspace since its share was last looked after.
 #[derive(Debug, Default)]
-pub(super) struct PruneCounters(Mutex<HashMap<WorkspaceName, u32>>);
+pub(crate) struct PruneCounters(Mutex<HashMap<WorkspaceName, u32>>);
 
 impl PruneCounters {
     fn is_due(&self, workspace: &WorkspaceName) -> bool {
@@ -216,7 +216,7 @@ impl Access {
         self.store.audit_recording(workspace, number)
     }
 
-    pub(super) fn prune_all_audit(&self) -> Result<(), StoreError> {
+    pub(crate) fn prune_all_audit(&self) -> Result<(), StoreError> {
         let now = Timestamp::now();
         for workspace in self.store.audited_workspaces()? {
             self.store.prune_audit(&workspace, &self.audit_retention, now)?;
@@ -236,8 +236,8 @@ fn tame(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessSettings;
-    use crate::access::open::tests::{Fixture, workspace};
+    use crate::AccessSettings;
+    use crate::access::tests::{Fixture, workspace};
 
     fn add(fixture: &Fixture, name: &str, action: &str, recording: Option<Recording>) -> i64 {
         add_at(fixture, name, action, recording, Timestamp::now())
@@ -335,7 +335,7 @@ mod tests {
         let too_old = Timestamp::now() - AuditRetention::default().age - Duration::from_secs(1);
         add_at(&fixture, "default", "old", Some(Recording::new(b"", b"")), too_old);
         add(&fixture, "default", "new", None);
-        let again = crate::access::Access::open(&fixture.home, AccessSettings::default()).unwrap();
+        let again = crate::Access::open(&fixture.home, AccessSettings::default()).unwrap();
         let left = again.audit_log(&query(None, 10)).unwrap();
         assert_eq!(left.iter().map(|entry| entry.action.as_str()).collect::<Vec<_>>(), ["new"]);
     }

@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
+use sandling_engine::store::StoreError;
+use sandling_engine::store::rows::{parsed, readable, time, time_or_never};
 
-use super::rows::{parsed, readable, time, time_or_never};
-use super::{Store, StoreError};
-use crate::access::{Scope, TokenInfo, WorkspaceName};
+use crate::store::Store;
+use crate::{Scope, TokenInfo, WorkspaceName};
 
 /// What is kept of a token.
 #[derive(Debug, Clone)]
@@ -17,7 +18,7 @@ pub struct TokenRow {
 
 impl Store {
     /// False when the prefix is taken or the workspace is gone.
-    pub fn insert_token(&self, token: &TokenInfo, hash: &blake3::Hash) -> Result<bool, StoreError> {
+    pub(crate) fn insert_token(&self, token: &TokenInfo, hash: &blake3::Hash) -> Result<bool, StoreError> {
         let rows = self
             .connection()
             .prepare_cached(
@@ -38,14 +39,14 @@ impl Store {
     }
 
     /// Nothing also if its row is damaged: a token that cannot be judged opens no door.
-    pub fn token(&self, prefix: &str) -> Result<Option<TokenRow>, StoreError> {
+    pub(crate) fn token(&self, prefix: &str) -> Result<Option<TokenRow>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT * FROM tokens WHERE prefix = ?1")?;
         Ok(readable(&mut statement, [prefix], read)?.pop())
     }
 
     /// The tokens of a workspace that were not revoked, oldest first.
-    pub fn tokens_of(&self, workspace: &WorkspaceName) -> Result<Vec<TokenInfo>, StoreError> {
+    pub(crate) fn tokens_of(&self, workspace: &WorkspaceName) -> Result<Vec<TokenInfo>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached(
             "SELECT * FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL ORDER BY created_ms, prefix",
@@ -53,14 +54,14 @@ impl Store {
         Ok(readable(&mut statement, [workspace.as_str()], read)?.into_iter().map(|row| row.info).collect())
     }
 
-    pub fn count_tokens(&self, workspace: &WorkspaceName) -> Result<u32, StoreError> {
+    pub(crate) fn count_tokens(&self, workspace: &WorkspaceName) -> Result<u32, StoreError> {
         let connection = self.connection();
         let mut statement =
             connection.prepare_cached("SELECT count(*) FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL")?;
         Ok(statement.query_row([workspace.as_str()], |row| row.get(0))?)
     }
 
-    pub fn touch_token(&self, prefix: &str, now: Timestamp) -> Result<(), StoreError> {
+    pub(crate) fn touch_token(&self, prefix: &str, now: Timestamp) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached("UPDATE tokens SET last_used_ms = ?2 WHERE prefix = ?1")?
             .execute(params![prefix, now.as_millisecond()])?;
@@ -68,7 +69,12 @@ impl Store {
     }
 
     /// False when the workspace has no such token, or it was revoked before.
-    pub fn revoke_token(&self, workspace: &WorkspaceName, prefix: &str, now: Timestamp) -> Result<bool, StoreError> {
+    pub(crate) fn revoke_token(
+        &self,
+        workspace: &WorkspaceName,
+        prefix: &str,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         let rows = self
             .connection()
             .prepare_cached(
@@ -79,7 +85,7 @@ impl Store {
     }
 
     /// Forgets tokens that stopped working before `then`.
-    pub fn forget_tokens(&self, then: Timestamp) -> Result<(), StoreError> {
+    pub(crate) fn forget_tokens(&self, then: Timestamp) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached("DELETE FROM tokens WHERE min(ifnull(revoked_ms, ?2), ifnull(expires_ms, ?2)) < ?1")?
             .execute(params![then.as_millisecond(), i64::MAX])?;

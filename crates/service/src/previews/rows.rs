@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use rusqlite::params;
+use sandling_engine::store::StoreError;
 
-use super::{Store, StoreError};
-use crate::access::WorkspaceName;
+use crate::WorkspaceName;
+use crate::store::Store;
 
 impl Store {
     /// Enters a token, and forgets all whose time is over. False when the workspace has `most` of them already.
-    pub fn insert_preview(
+    pub(crate) fn insert_preview(
         &self,
         workspace: &WorkspaceName,
         id: &str,
@@ -28,14 +29,14 @@ impl Store {
         Ok(rows == 1)
     }
 
-    pub fn has_preview(&self, workspace: &str, id: &str) -> Result<bool, StoreError> {
+    pub(crate) fn has_preview(&self, workspace: &str, id: &str) -> Result<bool, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT 1 FROM previews WHERE workspace = ?1 AND id = ?2")?;
         Ok(statement.exists([workspace, id])?)
     }
 
     /// Lastingly: what was revoked does not come back after a failure of the host. False when there is none.
-    pub fn remove_preview(&self, workspace: &WorkspaceName, id: &str) -> Result<bool, StoreError> {
+    pub(crate) fn remove_preview(&self, workspace: &WorkspaceName, id: &str) -> Result<bool, StoreError> {
         self.lastingly(|connection| {
             let mut statement = connection.prepare_cached("DELETE FROM previews WHERE workspace = ?1 AND id = ?2")?;
             Ok(statement.execute([workspace.as_str(), id])? == 1)

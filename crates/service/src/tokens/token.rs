@@ -4,13 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use sandling_engine::store::StoreError;
 use serde::{Deserialize, Serialize};
 
-use super::open::Access;
 use super::scope::Scope;
 use super::secret::TokenSecret;
-use super::workspace::WorkspaceName;
-use crate::store::StoreError;
+use crate::access::Access;
+use crate::workspaces::WorkspaceName;
 
 const LONGEST_NAME: usize = 64;
 /// More than anyone needs, and an end to a script that makes tokens for ever.
@@ -139,8 +139,8 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AuthError;
-    use crate::access::open::tests::{Fixture, workspace};
+    use crate::AuthError;
+    use crate::access::tests::{Fixture, workspace};
 
     #[test]
     fn the_store_has_no_secret_in_it() {

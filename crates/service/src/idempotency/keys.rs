@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use sandling_engine::owner;
+use sandling_engine::store::StoreError;
 
-use super::open::Access;
-use super::workspace::WorkspaceName;
-use crate::owner;
-use crate::store::{IdempotencyRow, KeyClaim, RequestState, StoreError};
+use super::rows::{IdempotencyRow, KeyClaim, RequestState};
+use crate::access::Access;
+use crate::workspaces::WorkspaceName;
 
 /// How long an answer is kept.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -182,11 +183,11 @@ impl Access {
         }
     }
 
-    pub(super) fn forget_old_keys(&self) -> Result<(), StoreError> {
+    pub(crate) fn forget_old_keys(&self) -> Result<(), StoreError> {
         self.store.forget_keys(Timestamp::now() - KEPT, |owner| self.runs(owner))
     }
 
-    pub(super) fn runs(&self, owner: &str) -> bool {
+    pub(crate) fn runs(&self, owner: &str) -> bool {
         owner == self.owner.id() || owner::is_alive(&self.engines, owner)
     }
 }
@@ -217,9 +218,9 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessSettings;
-    use crate::access::open::tests::{Fixture, workspace};
-    use sandling_wire::Home;
+    use crate::AccessSettings;
+    use crate::access::tests::{Fixture, workspace};
+    use sandling_engine::Home;
 
     const ROUTE: &str = "POST /v1/sandboxes";
 

@@ -1,12 +1,13 @@
 //! Rows of quotas that differ from the defaults.
 
 use rusqlite::{OptionalExtension, params};
+use sandling_engine::store::StoreError;
 
-use super::{Store, StoreError};
-use crate::access::{Quota, WorkspaceName};
+use crate::store::Store;
+use crate::{Quota, WorkspaceName};
 
 impl Store {
-    pub fn quota(&self, workspace: &WorkspaceName) -> Result<Option<Quota>, StoreError> {
+    pub(crate) fn quota(&self, workspace: &WorkspaceName) -> Result<Option<Quota>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT * FROM quotas WHERE workspace = ?1")?;
         let quota = statement.query_row([workspace.as_str()], |row| {
@@ -22,7 +23,7 @@ impl Store {
     }
 
     /// False when there is no such workspace.
-    pub fn set_quota(&self, workspace: &WorkspaceName, quota: &Quota) -> Result<bool, StoreError> {
+    pub(crate) fn set_quota(&self, workspace: &WorkspaceName, quota: &Quota) -> Result<bool, StoreError> {
         let rows = self
             .connection()
             .prepare_cached(

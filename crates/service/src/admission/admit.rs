@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use sandling_engine::store::StoreError;
+
 use super::bucket::{Bucket, Wait};
-use super::open::Access;
 use super::quota::{Quota, QuotaRefused, Resource, Resources, check};
-use super::workspace::{WorkspaceError, WorkspaceName};
-use crate::store::StoreError;
+use crate::access::Access;
+use crate::workspaces::{WorkspaceError, WorkspaceName};
 
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError {
@@ -23,11 +24,11 @@ pub enum AdmitError {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Gate(Mutex<Lanes>);
+pub(crate) struct Admission(Mutex<Lanes>);
 
 /// What is under way, by workspace.
 #[derive(Debug, Default)]
-pub(super) struct Lanes(HashMap<WorkspaceName, Lane>);
+pub(crate) struct Lanes(HashMap<WorkspaceName, Lane>);
 
 #[derive(Debug)]
 struct Lane {
@@ -36,19 +37,19 @@ struct Lane {
     bucket: Bucket,
 }
 
-impl Gate {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Lanes> {
+impl Admission {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Lanes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Lanes {
     /// How many reservations a workspace holds.
-    pub(super) fn under_way(&self, workspace: &WorkspaceName) -> u64 {
+    pub(crate) fn under_way(&self, workspace: &WorkspaceName) -> u64 {
         self.0.get(workspace).map_or(0, |lane| lane.reservations)
     }
 
-    pub(super) fn forget(&mut self, workspace: &WorkspaceName) {
+    pub(crate) fn forget(&mut self, workspace: &WorkspaceName) {
         self.0.remove(workspace);
     }
 
@@ -99,7 +100,7 @@ pub struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some(lane) = self.access.gate.lock().0.get_mut(&self.workspace) {
+        if let Some(lane) = self.access.admission.lock().0.get_mut(&self.workspace) {
             lane.reserved = lane.reserved - self.held;
             lane.reservations = lane.reservations.saturating_sub(1);
         }
@@ -117,7 +118,7 @@ impl Access {
         living: impl FnOnce() -> Resources,
     ) -> Result<Reservation, AdmitError> {
         let now = Instant::now();
-        let mut gate = self.gate.lock();
+        let mut gate = self.admission.lock();
         if self.store.workspace(workspace)?.is_none() {
             return Err(AdmitError::NoWorkspace(workspace.clone()));
         }
@@ -142,8 +143,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::access::DEFAULT_QUOTA;
-    use crate::access::open::tests::{Fixture, workspace};
+    use crate::DEFAULT_QUOTA;
+    use crate::access::tests::{Fixture, workspace};
 
     const ONE: Resources = Resources { sandboxes: 1, vcpus: 2, memory_mib: 512, disk_mib: 1024 };
 

@@ -4,13 +4,14 @@
 //! at once; a copy in memory would have to ask the store whether it is still true, which takes as long as the lookup.
 
 use jiff::Timestamp;
+use sandling_engine::store::StoreError;
 use sandling_wire::TOKEN_VARIABLE;
 
-use super::open::Access;
+use super::rows::TokenRow;
 use super::scope::{Principal, Scope};
 use super::secret::{self, TokenSecret};
-use super::workspace::WorkspaceName;
-use crate::store::{StoreError, TokenRow};
+use crate::access::Access;
+use crate::workspaces::WorkspaceName;
 
 /// A token's last use is written at most this often.
 const TOUCH_EVERY_MS: i64 = 60_000;
@@ -85,8 +86,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::access::open::tests::Fixture;
-    use crate::access::{Access, AccessSettings, CreatedToken, NewToken};
+    use crate::access::tests::Fixture;
+    use crate::{Access, AccessSettings, CreatedToken, NewToken};
 
     fn token(fixture: &Fixture, expires_at: Option<Timestamp>) -> CreatedToken {
         let new =

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::audit::Actor;
-use super::workspace::WorkspaceName;
+use crate::audit::Actor;
+use crate::workspaces::WorkspaceName;
 
 /// How much a token may do. Each scope contains those before it.
 ///

@@ -6,11 +6,11 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use sandling_engine::DEFAULT_WORKSPACE;
+use sandling_engine::store::StoreError;
 use serde::{Deserialize, Serialize};
 
-use super::open::Access;
-use crate::DEFAULT_WORKSPACE;
-use crate::store::StoreError;
+use crate::access::Access;
 
 /// Lower-case letters, digits and dashes, at most 63, the first not a dash.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ impl Access {
         if name.is_default() {
             return Err(WorkspaceError::Permanent(name.clone()));
         }
-        let mut gate = self.gate.lock();
+        let mut gate = self.admission.lock();
         let objects = owned() + gate.under_way(name);
         if objects > 0 {
             return Err(WorkspaceError::InUse { workspace: name.clone(), objects });
@@ -133,8 +133,8 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::open::tests::{Fixture, workspace};
-    use crate::access::{AdmitError, AuthError, NewToken, Resources, Scope};
+    use crate::access::tests::{Fixture, workspace};
+    use crate::{AdmitError, AuthError, NewToken, Resources, Scope};
     use proptest::prelude::*;
 
     #[test]

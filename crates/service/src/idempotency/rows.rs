@@ -2,10 +2,11 @@
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
+use sandling_engine::store::StoreError;
+use sandling_engine::store::rows::{parsed, readable, time};
 
-use super::rows::{parsed, readable, time};
-use super::{Store, StoreError};
-use crate::access::{BodyHash, StoredAnswer};
+use crate::store::Store;
+use crate::{BodyHash, StoredAnswer};
 
 /// Bodies up to this size are not counted against a workspace's budget. The schema's index has the same figure.
 const SMALL_BODY: usize = 16_384;
@@ -42,7 +43,7 @@ pub struct IdempotencyRow {
 
 impl Store {
     /// Enters a key. If it is there already, nothing changes and its row is the answer.
-    pub fn claim_key(
+    pub(crate) fn claim_key(
         &self,
         claim: &KeyClaim,
         route: &str,
@@ -75,7 +76,7 @@ impl Store {
         Ok(found)
     }
 
-    pub fn attach_object(&self, claim: &KeyClaim, object: &str) -> Result<(), StoreError> {
+    pub(crate) fn attach_object(&self, claim: &KeyClaim, object: &str) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached(
                 "UPDATE idempotency SET object = ?4 WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
@@ -85,7 +86,12 @@ impl Store {
     }
 
     /// Keeps the answer. A body that is over the budget is left out; the status is kept.
-    pub fn finish_key(&self, claim: &KeyClaim, answer: &StoredAnswer, body_limit: usize) -> Result<(), StoreError> {
+    pub(crate) fn finish_key(
+        &self,
+        claim: &KeyClaim,
+        answer: &StoredAnswer,
+        body_limit: usize,
+    ) -> Result<(), StoreError> {
         let headers = serde_json::to_string(&answer.headers)?;
         let connection = self.connection();
         let kept = answer.body.len() <= SMALL_BODY || {
@@ -114,7 +120,7 @@ impl Store {
         Ok(())
     }
 
-    pub fn interrupt_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
+    pub(crate) fn interrupt_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached(
                 "UPDATE idempotency SET state = 'interrupted' \
@@ -125,7 +131,7 @@ impl Store {
     }
 
     /// Forgets a request that had no effect, so that it may be made again.
-    pub fn forget_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
+    pub(crate) fn forget_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached(
                 "DELETE FROM idempotency WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
@@ -135,7 +141,7 @@ impl Store {
     }
 
     /// Forgets the key if its row is still the one that began at `started_at`.
-    pub fn expire_key(&self, claim: &KeyClaim, started_at: Timestamp) -> Result<(), StoreError> {
+    pub(crate) fn expire_key(&self, claim: &KeyClaim, started_at: Timestamp) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached("DELETE FROM idempotency WHERE workspace = ?1 AND key = ?2 AND started_ms = ?3")?
             .execute(params![claim.workspace, claim.key, started_at.as_millisecond()])?;
@@ -143,7 +149,7 @@ impl Store {
     }
 
     /// Forgets requests that began before `then`, except those that a living owner still runs.
-    pub fn forget_keys(&self, then: Timestamp, is_alive: impl Fn(&str) -> bool) -> Result<(), StoreError> {
+    pub(crate) fn forget_keys(&self, then: Timestamp, is_alive: impl Fn(&str) -> bool) -> Result<(), StoreError> {
         let then = then.as_millisecond();
         let connection = self.connection();
         connection

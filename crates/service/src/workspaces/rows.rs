@@ -2,20 +2,21 @@
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
+use sandling_engine::store::rows::{parsed, readable, time};
+use sandling_engine::store::{StoreError, forget_workspace};
 
-use super::rows::{parsed, readable, time};
-use super::{Store, StoreError};
-use crate::access::{Workspace, WorkspaceName};
+use crate::store::Store;
+use crate::{Workspace, WorkspaceName};
 
 impl Store {
-    pub fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+    pub(crate) fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
         let connection = self.connection();
         let mut statement =
             connection.prepare_cached("SELECT * FROM workspaces WHERE deleted_ms IS NULL ORDER BY name")?;
         readable(&mut statement, [], read)
     }
 
-    pub fn workspace(&self, name: &WorkspaceName) -> Result<Option<Workspace>, StoreError> {
+    pub(crate) fn workspace(&self, name: &WorkspaceName) -> Result<Option<Workspace>, StoreError> {
         let connection = self.connection();
         let mut statement =
             connection.prepare_cached("SELECT * FROM workspaces WHERE name = ?1 AND deleted_ms IS NULL")?;
@@ -23,7 +24,7 @@ impl Store {
     }
 
     /// False when there is, or ever was, a workspace of this name.
-    pub fn insert_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
+    pub(crate) fn insert_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
         let rows = self
             .connection()
             .prepare_cached("INSERT INTO workspaces (name, created_ms) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
@@ -33,7 +34,7 @@ impl Store {
 
     /// Marks it as deleted, revokes its tokens and forgets its quota, its secrets, its previews, its builds and its kept
     /// answers, all or nothing. False when there is none.
-    pub fn delete_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
+    pub(crate) fn delete_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
         let (name, now) = (name.as_str(), now.as_millisecond());
         let mut connection = self.connection();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -45,8 +46,7 @@ impl Store {
             "UPDATE tokens SET revoked_ms = ?2 WHERE workspace = ?1 AND revoked_ms IS NULL",
             params![name, now],
         )?;
-        transaction.execute("DELETE FROM secrets WHERE workspace = ?1", [name])?;
-        transaction.execute("DELETE FROM network_defaults WHERE workspace = ?1", [name])?;
+        forget_workspace(&transaction, name)?;
         transaction.execute("DELETE FROM quotas WHERE workspace = ?1", [name])?;
         transaction.execute("DELETE FROM idempotency WHERE workspace = ?1", [name])?;
         transaction.execute("DELETE FROM previews WHERE workspace = ?1", [name])?;
@@ -56,7 +56,7 @@ impl Store {
     }
 
     /// False when there is no such workspace.
-    pub fn set_record_runs(&self, name: &WorkspaceName, record: bool) -> Result<bool, StoreError> {
+    pub(crate) fn set_record_runs(&self, name: &WorkspaceName, record: bool) -> Result<bool, StoreError> {
         let rows = self
             .connection()
             .prepare_cached("UPDATE workspaces SET record_runs = ?2 WHERE name = ?1 AND deleted_ms IS NULL")?

@@ -2,14 +2,15 @@
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
+use sandling_engine::store::StoreError;
+use sandling_engine::store::rows::{readable, time, time_or_never};
 
-use super::rows::{readable, time, time_or_never};
-use super::{Store, StoreError};
-use crate::access::{BuildEnd, BuildRecord};
+use crate::store::Store;
+use crate::{BuildEnd, BuildRecord};
 
 impl Store {
     /// Enters a build that `owner` is at.
-    pub fn insert_build(&self, build: &BuildRecord, owner: &str) -> Result<(), StoreError> {
+    pub(crate) fn insert_build(&self, build: &BuildRecord, owner: &str) -> Result<(), StoreError> {
         let started = build.started_at.as_millisecond();
         self.connection()
             .prepare_cached("INSERT INTO builds (id, workspace, name, owner, started_ms) VALUES (?1, ?2, ?3, ?4, ?5)")?
@@ -17,7 +18,7 @@ impl Store {
         Ok(())
     }
 
-    pub fn end_build(&self, id: &str, at: Timestamp, end: &BuildEnd) -> Result<(), StoreError> {
+    pub(crate) fn end_build(&self, id: &str, at: Timestamp, end: &BuildEnd) -> Result<(), StoreError> {
         let (bytes, why, step) = match end {
             BuildEnd::Done { bytes } => (Some(i64::try_from(*bytes).unwrap_or(i64::MAX)), None, None),
             BuildEnd::Failed { why, step } => (None, Some(why), Some(step)),
@@ -28,13 +29,13 @@ impl Store {
         Ok(())
     }
 
-    pub fn remove_build(&self, id: &str) -> Result<(), StoreError> {
+    pub(crate) fn remove_build(&self, id: &str) -> Result<(), StoreError> {
         self.connection().prepare_cached("DELETE FROM builds WHERE id = ?1")?.execute([id])?;
         Ok(())
     }
 
     /// All builds, oldest first, each with its owner.
-    pub fn builds(&self) -> Result<Vec<(BuildRecord, String)>, StoreError> {
+    pub(crate) fn builds(&self) -> Result<Vec<(BuildRecord, String)>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT * FROM builds ORDER BY started_ms, id")?;
         readable(&mut statement, [], read)

@@ -1,9 +1,9 @@
 //! Builds of templates as they are remembered, also after the process that was at them.
 
 use jiff::Timestamp;
+use sandling_engine::store::StoreError;
 
-use super::open::Access;
-use crate::store::StoreError;
+use crate::access::Access;
 
 /// What is remembered of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::AccessSettings;
-    use crate::access::open::tests::Fixture;
+    use crate::AccessSettings;
+    use crate::access::tests::Fixture;
 
     #[test]
     fn a_build_is_known_after_its_process_and_one_that_was_cut_off_has_no_end() {

@@ -1,0 +1,14 @@
+//! Tokens: how they are made, checked and revoked, and what their holders may do.
+
+mod authenticate;
+mod local_token;
+mod rows;
+mod scope;
+mod secret;
+mod token;
+
+pub use authenticate::AuthError;
+pub use scope::{Denied, Principal, Scope};
+pub use secret::TokenSecret;
+pub(crate) use secret::hash;
+pub use token::{CreatedToken, NewToken, TokenError, TokenInfo};
