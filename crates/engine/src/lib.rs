@@ -15,6 +15,7 @@ mod exec;
 mod expiry;
 mod files;
 mod fork;
+mod format;
 mod hibernate;
 mod identify;
 mod keep;
@@ -36,6 +37,7 @@ pub mod store;
 mod template;
 mod ticks;
 mod timeline;
+mod unreadable;
 mod volume;
 mod warm;
 
@@ -65,7 +67,7 @@ pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };
-pub use store::{Event, StoreError};
+pub use store::{Event, StoreError, Unreadable, unreadable_rows};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
 pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
 pub use volume::{
