@@ -1,8 +1,8 @@
-//! The keeper: what is left of the launcher while its program runs.
+//! The supervisor: the launcher's process while the program runs.
 //!
-//! It ends the program at the deadline, answers its opens of guest memory, hands out its network's other end, keeps its
-//! logs bounded, and writes down how it ended. It has the program's rights and no more, outlives the caller, and takes the program with it if it
-//! dies itself.
+//! It ends the program at the deadline, answers its opens of guest memory, hands out the other end of its network, bounds
+//! its logs, and records how it ended. It has the program's rights and no more. It outlives the caller, and if it dies
+//! itself, the kernel kills the program.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,30 +19,30 @@ use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::spec::{KEEP, SEEN};
 
-/// How often the deadline is looked at.
+/// How often the supervisor checks the deadline.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a program that printed without end may leave to be written after its death.
+/// How much unread output of a dead program is still written to its log.
 const LAST_WORDS_BYTES: usize = 1024 * 1024;
 
 /// How the program ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "lowercase")]
 pub enum ExitReport {
-    /// By itself: a guest that powers off, reboots or panics ends QEMU with code 0.
+    /// The program exited. QEMU exits with code 0 when its guest powers off, reboots or panics.
     Exited {
         code: i32,
     },
     Signalled {
         signal: i32,
     },
-    /// The keeper ended it because its deadline had passed.
+    /// The supervisor ended it because its deadline had passed.
     Deadline,
-    /// The keeper ended it because the caller was gone before it had written down what it started.
+    /// The supervisor ended it because the caller died before it had recorded the machine.
     Abandoned,
 }
 
-pub(super) struct Keeper {
+pub(super) struct Supervisor {
     pub pid: Pid,
     pub pidfd: OwnedFd,
     pub directory: OwnedFd,
@@ -50,11 +50,11 @@ pub(super) struct Keeper {
     pub cable: Option<Cable>,
     pub console: Option<(OwnedFd, BoundedLog)>,
     pub output: Option<(OwnedFd, BoundedLog)>,
-    /// The caller's end, until it says that the program is to be kept.
+    /// The connection to the caller, until the caller lets the program outlive it.
     pub caller: Option<std::fs::File>,
 }
 
-/// Something that happened to the keeper.
+/// What the supervisor waits for.
 #[derive(Clone, Copy)]
 enum Source {
     Program,
@@ -65,16 +65,16 @@ enum Source {
     Caller,
 }
 
-impl Keeper {
-    /// Keeps watch until the program has ended.
+impl Supervisor {
+    /// Supervises until the program has ended.
     pub fn run(mut self) -> io::Result<()> {
         let mut killed_for = None;
-        if !self.hears(SEEN) {
+        if !self.receives(SEEN) {
             self.kill(&mut killed_for, ExitReport::Abandoned);
         }
-        let mut next_look = Instant::now();
+        let mut next_check = Instant::now();
         loop {
-            for source in self.wait(next_look)? {
+            for source in self.wait(next_check)? {
                 match source {
                     Source::Program => return self.finish(killed_for),
                     Source::MemoryOpen => self.memory_open.answer(),
@@ -82,15 +82,15 @@ impl Keeper {
                     Source::Console => forward(&mut self.console),
                     Source::Output => forward(&mut self.output),
                     Source::Caller => {
-                        if !self.hears(KEEP) {
+                        if !self.receives(KEEP) {
                             self.kill(&mut killed_for, ExitReport::Abandoned);
                         }
                         self.caller = None;
                     }
                 }
             }
-            if Instant::now() >= next_look {
-                next_look = Instant::now() + TICK;
+            if Instant::now() >= next_check {
+                next_check = Instant::now() + TICK;
                 if self.deadline_has_passed() {
                     self.kill(&mut killed_for, ExitReport::Deadline);
                 }
@@ -98,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// What is ready, at the latest when the deadline is due to be looked at.
+    /// Waits until something is ready, but no longer than until the next check of the deadline.
     fn wait(&self, until: Instant) -> io::Result<Vec<Source>> {
         let left = until.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
@@ -117,21 +117,21 @@ impl Keeper {
         Ok(ready.map(|((source, _), _)| *source).collect())
     }
 
-    /// Whether this is what the caller says next. One that has died says nothing.
-    fn hears(&mut self, expected: &[u8; 5]) -> bool {
+    /// Whether the caller's next message is this one. It is not if the caller is dead.
+    fn receives(&mut self, expected: &[u8; 5]) -> bool {
         let mut word = [0; 5];
-        let heard = self.caller.as_mut().is_some_and(|caller| caller.read_exact(&mut word).is_ok());
-        heard && word == *expected
+        let received = self.caller.as_mut().is_some_and(|caller| caller.read_exact(&mut word).is_ok());
+        received && word == *expected
     }
 
     fn kill(&self, killed_for: &mut Option<ExitReport>, reason: ExitReport) {
-        // If it has just ended by itself there is nothing to kill, and the next wait says so.
+        // This fails if the program has just ended; the next wait reports that.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         killed_for.get_or_insert(reason);
     }
 
-    /// No file, or one that is no number, is no deadline. A directory that was removed is one: nobody could ever find
-    /// the machine again.
+    /// There is no deadline without the file, or if it does not contain a number. If the directory was removed, the
+    /// deadline has passed: no caller could find the machine again.
     fn deadline_has_passed(&self) -> bool {
         if rustix::fs::fstat(&self.directory).is_ok_and(|directory| directory.st_nlink == 0) {
             return true;
@@ -160,7 +160,7 @@ impl Keeper {
         self.write_report(&killed_for.unwrap_or(seen))
     }
 
-    /// In one step: who sees the file sees all of it.
+    /// Writes the report atomically.
     fn write_report(&self, report: &ExitReport) -> io::Result<()> {
         const FRESH: &str = "exit.json.new";
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
@@ -172,7 +172,7 @@ impl Keeper {
 
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Moves what is there into the log; at the end of the stream lets go of it.
+/// Moves available output into the log, and closes the stream at its end.
 fn forward(source: &mut Option<(OwnedFd, BoundedLog)>) {
     let Some((fd, log)) = source else { return };
     let mut buffer = [0; BUFFER_BYTES];
