@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
 use crate::events::{Event, Watch};
-use crate::job::{Job, Worker};
-use crate::run::Outcome;
+use crate::job::{Job, Outcome};
 use crate::transcript::Transcript;
+use crate::worker::Worker;
 
 /// What is run, and how often.
 pub struct Race<'a> {

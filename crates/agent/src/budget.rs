@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::Usage;
-use crate::run::EndedBy;
+use crate::ended_by::EndedBy;
+use crate::usage::Usage;
 
 /// What one loop may use. What is absent is not bounded.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use sandling_client::Stream;
 use sandling_tools::Observation;
 use serde_json::Value;
 
-use crate::model::Usage;
+use crate::usage::Usage;
 
 /// Something that happened. What it holds comes from strangers.
 #[derive(Debug)]

@@ -5,11 +5,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::budget::Budget;
-use crate::engine::Engine;
+use crate::budget::{Budget, Spent};
+use crate::ended_by::EndedBy;
 use crate::events::{Event, Watch};
-use crate::model::Model;
-use crate::run::{Agent, EndedBy, Outcome};
 use crate::transcript::Transcript;
 
 #[derive(Clone)]
@@ -21,27 +19,12 @@ pub struct Job<'a> {
     pub stop: CancellationToken,
 }
 
-/// Who works.
-#[derive(Clone, Copy)]
-pub enum Worker<'a> {
-    /// A model, in our loop.
-    Model(&'a Model),
-    /// A command line in the sandbox.
-    Engine(&'a Engine),
-}
-
-impl Worker<'_> {
-    pub async fn run(self, job: Job<'_>, task: &str) -> Outcome {
-        match self {
-            Self::Model(model) => Agent { model, job }.run(task).await,
-            Self::Engine(engine) => engine.run(&job, task).await,
-        }
-    }
-
-    /// Whether forks of the sandbox have to have its secrets.
-    pub(crate) fn needs_secrets(self) -> bool {
-        matches!(self, Self::Engine(_))
-    }
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The last thing that the model said.
+    pub answer: String,
+    pub ended: EndedBy,
+    pub spent: Spent,
 }
 
 impl Job<'_> {

@@ -7,6 +7,7 @@
 
 mod best;
 mod budget;
+mod ended_by;
 mod engine;
 mod events;
 mod job;
@@ -14,13 +15,18 @@ mod model;
 mod project;
 mod run;
 mod transcript;
+mod usage;
+mod worker;
 
 pub use best::{Attempt, Race, Winner, race};
 pub use budget::{Budget, Prices, Spent};
+pub use ended_by::EndedBy;
 pub use engine::{Engine, EngineError};
 pub use events::{Event, Watch};
-pub use job::{Job, Worker};
-pub use model::{Api, Endpoint, EndpointError, Model, ModelError, Usage};
+pub use job::{Job, Outcome};
+pub use model::{Api, Endpoint, EndpointError, Model, ModelError};
 pub use project::{Change, Conflict, Diff, Project, ProjectError};
-pub use run::{Agent, EndedBy, Outcome};
+pub use run::Agent;
 pub use transcript::Transcript;
+pub use usage::Usage;
+pub use worker::Worker;

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::budget::Spent;
+use crate::ended_by::EndedBy;
 use crate::events::Event;
-use crate::job::Job;
-use crate::model::{Call, Model, ModelError, Patience, Question, Reply, Turn};
+use crate::job::{Job, Outcome};
+use crate::model::{Backoff, Call, Model, ModelError, Question, Reply, Turn};
 
 const SYSTEM: &str = "You solve a task with a disposable computer: a virtual machine of your own, with the working \
     directory /workspace. Use the tools to look around, run code and commands, and change files there. You are root; \
@@ -24,60 +25,6 @@ const MOST_EMPTY: u32 = 3;
 pub struct Agent<'a> {
     pub model: &'a Model,
     pub job: Job<'a>,
-}
-
-/// How a loop came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EndedBy {
-    /// Whoever works says that it is done.
-    Answer,
-    Steps,
-    Tokens,
-    Time,
-    Money,
-    /// A budget that not even the first request fits into.
-    TooLittle(String),
-    /// It did the same thing again and again.
-    Repeats,
-    /// Somebody wanted it to end.
-    Stopped,
-    Model(String),
-    /// The command line that was to do it failed.
-    Engine(String),
-    Sandbox(String),
-}
-
-impl EndedBy {
-    /// In words.
-    pub fn why(&self) -> String {
-        match self {
-            Self::Answer => "done".to_owned(),
-            Self::Steps => "the budget of steps is used up".to_owned(),
-            Self::Tokens => "the budget of tokens is used up".to_owned(),
-            Self::Time => "the time is over".to_owned(),
-            Self::Money => "the budget of money is used up".to_owned(),
-            Self::Repeats => "the model did the same again and again".to_owned(),
-            Self::Stopped => "stopped".to_owned(),
-            Self::TooLittle(why) | Self::Model(why) | Self::Engine(why) | Self::Sandbox(why) => why.clone(),
-        }
-    }
-}
-
-impl From<ModelError> for EndedBy {
-    fn from(error: ModelError) -> Self {
-        match error {
-            ModelError::OutOfTime => Self::Time,
-            other => Self::Model(other.to_string()),
-        }
-    }
-}
-
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// The last thing that the model said.
-    pub answer: String,
-    pub ended: EndedBy,
-    pub spent: Spent,
 }
 
 /// The same call with the same result, over and over.
@@ -149,7 +96,7 @@ impl Agent<'_> {
     }
 
     async fn ask(&self, turns: &[Turn], spent: &mut Spent) -> Result<Reply, EndedBy> {
-        let (deadline, mut patience) = (spent.deadline(&self.job.budget), Patience::default());
+        let (deadline, mut backoff) = (spent.deadline(&self.job.budget), Backoff::default());
         let mut question = self.question(turns, spent)?;
         (self.job.watch)(Event::Step { number: spent.steps + 1 });
         loop {
@@ -158,7 +105,7 @@ impl Agent<'_> {
                 Err(error) => error,
             };
             let why = error.to_string();
-            let after = patience.after(error, deadline)?;
+            let after = backoff.after(error, deadline)?;
             self.job.transcript.write("retry", json!({ "why": why, "after_seconds": after.as_secs_f64() }));
             (self.job.watch)(Event::Retry { why: &why, after });
             self.unless_stopped(tokio::time::sleep(after)).await?;

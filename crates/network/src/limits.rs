@@ -1,38 +1,38 @@
-//! How much one sandbox may use of the network.
+//! How much of the network one sandbox may use.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Limits of one sandbox. Each is a setting; the defaults suit an agent that installs packages and calls APIs.
+/// The limits of one sandbox. The defaults suit an agent that installs packages and calls APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes a second from the guest, all connections together.
+    /// Bytes a second from the guest, over all connections.
     pub bytes_out_per_second: u64,
-    /// Bytes a second to the guest, all connections together.
+    /// Bytes a second to the guest, over all connections.
     pub bytes_in_per_second: u64,
-    /// Bytes from the guest in all.
+    /// Total bytes from the guest.
     pub bytes_out: u64,
     /// Connections that are open or being opened.
     pub connections: usize,
-    /// Connections that are being opened, towards the host's network.
+    /// Connections to the host's network that are being opened.
     pub connecting: usize,
-    /// New connections a second; ten times as many at once.
+    /// New connections a second. The burst is ten times as many.
     pub connections_per_second: u32,
-    /// DNS queries a second; four times as many at once.
+    /// DNS queries a second. The burst is four times as many.
     pub dns_queries_per_second: u32,
-    /// Names a minute that were not asked for lately: what a tunnel through labels would need many of.
+    /// Names a minute that are not in the cache. A tunnel through DNS labels would need many.
     pub dns_new_names_per_minute: u32,
-    /// The longest label of a name that is asked for.
+    /// The longest label in a queried name.
     pub dns_label_length: usize,
-    /// The longest name that is asked for.
+    /// The longest queried name.
     pub dns_name_length: usize,
-    /// A connection without a byte either way for so long is closed.
+    /// The idle timeout: a connection without a byte in either direction for this long is closed.
     #[serde(with = "seconds")]
     pub idle: Duration,
-    /// How long the host's network may take to answer a new connection.
+    /// How long a host may take to accept a connection.
     #[serde(with = "seconds")]
     pub connect: Duration,
     /// How long a connection that must show a name may take to do so.
@@ -60,7 +60,7 @@ impl Default for Limits {
     }
 }
 
-/// Limits that are wanted for one sandbox. What is absent is as the operator says, and so is the most of each.
+/// Limits requested for one sandbox. An absent limit has the operator's value, which is also the maximum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitWish {
@@ -76,24 +76,24 @@ pub struct LimitWish {
     pub dns_queries_per_second: Option<u64>,
 }
 
-/// Why a limit cannot be.
+/// Why a limit is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadLimit {
     #[error("the limit `{name}` must be between {least} and {most}, not {value}")]
     OutOfRange { name: &'static str, value: u64, least: u64, most: u64 },
-    #[error("`{0}` is no limit; there are {known}", known = NAMES.join(", "))]
+    #[error("`{0}` is not a limit; use one of {known}", known = NAMES.join(", "))]
     Unknown(String),
-    #[error("`{0}` is no number; write 1000, 64K, 10M or 2G")]
+    #[error("`{0}` is not a number; write 1000, 64K, 10M or 2G")]
     NoNumber(String),
 }
 
 const NAMES: [&str; 5] =
     ["sent_bytes", "sent_bytes_per_second", "received_bytes_per_second", "connections", "dns_queries_per_second"];
-/// Less would look like a connection that hangs.
+/// A lower bandwidth would look like a connection that hangs.
 const LEAST_BANDWIDTH: u64 = 1024;
 
 impl LimitWish {
-    /// Takes in `name=value`, where the value may end in K, M or G.
+    /// Parses `name=value`, where the value may end in K, M or G.
     pub fn add(&mut self, text: &str) -> Result<(), BadLimit> {
         let (name, value) = text.split_once('=').ok_or_else(|| BadLimit::Unknown(text.to_owned()))?;
         let place = match name {
@@ -108,7 +108,7 @@ impl LimitWish {
         Ok(())
     }
 
-    /// These where they say something, else the others.
+    /// Takes absent limits from `other`.
     pub fn or(self, other: LimitWish) -> LimitWish {
         LimitWish {
             sent_bytes: self.sent_bytes.or(other.sent_bytes),
@@ -119,7 +119,7 @@ impl LimitWish {
         }
     }
 
-    /// Whether each can be had where `most` are the operator's.
+    /// Checks each limit against the operator's maximum.
     pub fn check(&self, most: &Limits) -> Result<(), BadLimit> {
         let bounds = [
             (self.sent_bytes, 0, most.bytes_out),
@@ -136,7 +136,7 @@ impl LimitWish {
         Ok(())
     }
 
-    /// What holds for the sandbox: never more than `most`, even if that was more once.
+    /// The sandbox's limits. They never exceed `most`, even if the operator has lowered it since the request.
     pub fn within(&self, most: &Limits) -> Limits {
         let lower = |wish: Option<u64>, most: u64| wish.map_or(most, |wish| wish.min(most));
         Limits {
@@ -149,7 +149,7 @@ impl LimitWish {
         }
     }
 
-    /// The limits of all sandboxes, as an operator says them: bound by nothing but reason.
+    /// The limits of all sandboxes, as the operator sets them. They have only technical maximums.
     pub fn of_operator(self) -> Result<Limits, BadLimit> {
         let usual = Limits::default();
         let reason = Limits {
@@ -172,7 +172,7 @@ impl LimitWish {
     }
 }
 
-/// A number, with K, M or G for the powers of 1,024.
+/// Parses a number. K, M and G stand for powers of 1,024.
 fn number(text: &str) -> Option<u64> {
     let (digits, shift) = match text.as_bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 10),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_stays_below_what_the_operator_says() {
+    fn a_request_cannot_exceed_the_operators_limits() {
         let most = wish(&["connections=100"]).unwrap().of_operator().unwrap();
         assert_eq!((most.connections, most.bytes_out), (100, Limits::default().bytes_out));
         let less = wish(&["connections=5"]).unwrap();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_taken_from_the_next() {
+    fn absent_limits_come_from_the_fallback() {
         let merged = wish(&["connections=5"]).unwrap().or(wish(&["connections=9", "sent_bytes=1K"]).unwrap());
         assert_eq!((merged.connections, merged.sent_bytes), (Some(5), Some(1024)));
     }

@@ -5,13 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use hyper::Uri;
 use serde_json::json;
 
-use super::heard::Heard;
+use super::output::Output;
 use super::report::{self, Reader};
 use crate::budget::Spent;
+use crate::ended_by::EndedBy;
 use crate::events::Event;
-use crate::job::Job;
+use crate::job::{Job, Outcome};
 use crate::model::{Api, Endpoint, Key};
-use crate::run::{EndedBy, Outcome};
 
 /// A command line, and the model that it is to ask.
 pub struct Engine {
@@ -91,9 +91,9 @@ impl Engine {
         let about = json!({ "task": task, "engine": self.kind.name(), "model": self.endpoint.model,
             "sandbox": job.toolbox.sandbox() });
         job.transcript.write("start", about);
-        let heard = Mutex::new(Heard::new(self.kind.reader(), job));
-        let (ended, exit_code) = self.work(job, task, &spent, &heard).await;
-        let (answer, steps, usage) = heard.into_inner().unwrap_or_else(PoisonError::into_inner).end();
+        let output = Mutex::new(Output::new(self.kind.reader(), job));
+        let (ended, exit_code) = self.work(job, task, &spent, &output).await;
+        let (answer, steps, usage) = output.into_inner().unwrap_or_else(PoisonError::into_inner).end();
         spent.report(steps, usage);
         job.transcript.write(
             "end",
@@ -104,10 +104,16 @@ impl Engine {
         Outcome { answer, ended, spent }
     }
 
-    async fn work(&self, job: &Job<'_>, task: &str, spent: &Spent, heard: &Mutex<Heard<'_>>) -> (EndedBy, Option<i32>) {
+    async fn work(
+        &self,
+        job: &Job<'_>,
+        task: &str,
+        spent: &Spent,
+        output: &Mutex<Output<'_>>,
+    ) -> (EndedBy, Option<i32>) {
         let watch = |event: Event<'_>| {
             if let Event::Printed(stream, bytes) = &event {
-                heard.lock().unwrap_or_else(PoisonError::into_inner).hear(*stream, bytes);
+                output.lock().unwrap_or_else(PoisonError::into_inner).push(*stream, bytes);
             }
         };
         let command = json!({ "command": self.command(task, job.budget.steps) });

@@ -5,7 +5,7 @@
 
 mod cli;
 mod command;
-mod heard;
+mod output;
 mod report;
 
 pub use cli::{Engine, EngineError};

@@ -3,7 +3,7 @@
 use sandling_tools::Observation;
 use serde_json::{Value, json};
 
-use crate::model::Usage;
+use crate::usage::Usage;
 
 /// Something that was reported.
 #[derive(Debug, PartialEq)]

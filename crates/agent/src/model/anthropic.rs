@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::ask::{cut_off, data};
 use super::error::ModelError;
 use super::http::EventStream;
-use super::reply::{Call, Question, Reply, Turn, Usage, count, text};
+use super::reply::{Call, Question, Reply, Turn, count, text};
 use crate::events::{Event, Watch};
+use crate::usage::Usage;
 
 /// Where a tool's arguments that were no JSON are kept, so that the model can be told.
 const BROKEN: &str = "sandling_broken_input";

@@ -2,16 +2,16 @@
 
 mod anthropic;
 mod ask;
+mod backoff;
 mod chat;
 mod endpoint;
 mod error;
 mod http;
-mod patience;
 mod reply;
 mod responses;
 
 pub use ask::Model;
+pub use backoff::Backoff;
 pub use endpoint::{Api, Endpoint, EndpointError, Key};
 pub use error::ModelError;
-pub use patience::Patience;
-pub use reply::{Call, Question, Reply, Turn, Usage};
+pub use reply::{Call, Question, Reply, Turn};

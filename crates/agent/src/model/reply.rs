@@ -1,39 +1,14 @@
 //! A conversation, as the loop thinks of it; each API writes it in its own way.
 
-use std::ops::AddAssign;
-
 use sandling_tools::{Observation, ToolSpec};
 use serde_json::Value;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    pub input: u64,
-    pub output: u64,
-}
+use crate::usage::Usage;
 
 /// Bytes of text that are about a token. Prose has more, but what tools print is dense.
 const BYTES_OF_A_TOKEN: u64 = 3;
 /// What a picture is about worth.
 const TOKENS_OF_AN_IMAGE: u64 = 1500;
-
-impl AddAssign for Usage {
-    fn add_assign(&mut self, more: Self) {
-        self.input += more.input;
-        self.output += more.output;
-    }
-}
-
-impl Usage {
-    pub fn total(self) -> u64 {
-        self.input + self.output
-    }
-
-    /// What a server said, and what it left out as it is estimated: a budget must hold for servers that count nothing.
-    pub(super) fn or(self, estimate: Usage) -> Self {
-        let or = |said: u64, estimate: u64| if said == 0 { estimate } else { said };
-        Self { input: or(self.input, estimate.input), output: or(self.output, estimate.output) }
-    }
-}
 
 /// A tool that the model wants to be called.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,11 +4,11 @@
 //! nothing is written outside the project, through a link, or into `.git`.
 
 mod apply;
-mod carry;
 mod diff;
 mod error;
+mod transfer;
 mod tree;
 
-pub use carry::Project;
 pub use diff::{Change, Diff};
 pub use error::{Conflict, ProjectError};
+pub use transfer::Project;

@@ -10,18 +10,18 @@ const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-pub struct Patience {
+pub struct Backoff {
     tries: u32,
     wait: Duration,
 }
 
-impl Default for Patience {
+impl Default for Backoff {
     fn default() -> Self {
         Self { tries: 0, wait: FIRST_WAIT }
     }
 }
 
-impl Patience {
+impl Backoff {
     /// After how long to ask again; if that makes no sense, the error that is left.
     pub fn after(&mut self, error: ModelError, deadline: Instant) -> Result<Duration, ModelError> {
         if !error.is_passing() {
@@ -48,12 +48,12 @@ mod tests {
     fn no_server_is_waited_for_past_the_deadline() {
         let deadline = Instant::now() + Duration::from_secs(60);
         let busy = |retry_after| ModelError::Refused { status: 429, message: String::new(), retry_after };
-        let mut patience = Patience::default();
-        assert_eq!(patience.after(busy(None), deadline).unwrap(), FIRST_WAIT);
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.after(busy(None), deadline).unwrap(), FIRST_WAIT);
         let soon = Duration::from_secs(5);
-        assert_eq!(patience.after(busy(Some(soon)), deadline).unwrap(), soon);
+        assert_eq!(backoff.after(busy(Some(soon)), deadline).unwrap(), soon);
         for late in [Duration::from_secs(61), Duration::MAX] {
-            assert!(matches!(patience.after(busy(Some(late)), deadline), Err(ModelError::OutOfTime)));
+            assert!(matches!(backoff.after(busy(Some(late)), deadline), Err(ModelError::OutOfTime)));
         }
     }
 }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::report::{Reader, Report};
 use crate::events::Event;
 use crate::job::Job;
-use crate::model::Usage;
+use crate::usage::Usage;
 
 /// What is kept of an answer, and of a line that has not ended.
 const KEPT: usize = 4 * 1024 * 1024;
 /// What is written down of what it prints.
 const WRITTEN: usize = 64 * 1024 * 1024;
 
-pub(super) struct Heard<'a> {
+pub(super) struct Output<'a> {
     /// Absent if what it prints is its answer.
     reader: Option<Reader>,
     job: &'a Job<'a>,
@@ -25,12 +25,12 @@ pub(super) struct Heard<'a> {
     usage: Usage,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> Output<'a> {
     pub(super) fn new(reader: Option<Reader>, job: &'a Job<'a>) -> Self {
         Self { reader, job, pending: Vec::new(), written: 0, answer: String::new(), steps: 0, usage: Usage::default() }
     }
 
-    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn push(&mut self, stream: Stream, bytes: &[u8]) {
         let is_report = stream == Stream::Stdout && self.reader.is_some();
         if !is_report {
             self.write_down(stream, bytes);
