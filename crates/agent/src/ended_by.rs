@@ -2,37 +2,37 @@
 
 use crate::model::ModelError;
 
-/// How a loop came to its end.
+/// Why a task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndedBy {
-    /// Whoever works says that it is done.
+    /// The worker says that the task is done.
     Answer,
     Steps,
     Tokens,
     Time,
     Money,
-    /// A budget that not even the first request fits into.
+    /// The budget is too small for the first request.
     TooLittle(String),
-    /// It did the same thing again and again.
+    /// The model repeated the same call.
     Repeats,
-    /// Somebody wanted it to end.
+    /// The user stopped it.
     Stopped,
     Model(String),
-    /// The command line that was to do it failed.
+    /// The command line failed.
     Engine(String),
     Sandbox(String),
 }
 
 impl EndedBy {
-    /// In words.
+    /// The reason as a sentence.
     pub fn why(&self) -> String {
         match self {
             Self::Answer => "done".to_owned(),
-            Self::Steps => "the budget of steps is used up".to_owned(),
-            Self::Tokens => "the budget of tokens is used up".to_owned(),
-            Self::Time => "the time is over".to_owned(),
-            Self::Money => "the budget of money is used up".to_owned(),
-            Self::Repeats => "the model did the same again and again".to_owned(),
+            Self::Steps => "the step budget is used up".to_owned(),
+            Self::Tokens => "the token budget is used up".to_owned(),
+            Self::Time => "the time limit was reached".to_owned(),
+            Self::Money => "the cost budget is used up".to_owned(),
+            Self::Repeats => "the model repeated the same call".to_owned(),
             Self::Stopped => "stopped".to_owned(),
             Self::TooLittle(why) | Self::Model(why) | Self::Engine(why) | Self::Sandbox(why) => why.clone(),
         }

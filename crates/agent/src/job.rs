@@ -1,4 +1,4 @@
-//! A task's sandbox and limits, whoever works in it.
+//! A task's sandbox, budget and observers.
 
 use sandling_tools::{Doing, Observation, ToolError, Toolbox};
 use serde_json::Value;
@@ -21,14 +21,14 @@ pub struct Job<'a> {
 
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The last thing that the model said.
+    /// The last text of the model.
     pub answer: String,
     pub ended: EndedBy,
     pub spent: Spent,
 }
 
 impl Job<'_> {
-    /// Calls a tool; what still runs at the deadline, or when somebody wants it to end, is killed.
+    /// Calls a tool. Kills it at the deadline, or when the user stops the task.
     pub(crate) async fn call(&self, name: &str, arguments: Value, deadline: Instant) -> Result<Observation, EndedBy> {
         let cancelled = self.stop.child_token();
         let printed = |stream, bytes: &[u8]| (self.watch)(Event::Printed(stream, bytes));

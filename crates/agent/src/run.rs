@@ -1,4 +1,4 @@
-//! The loop itself.
+//! The agent loop.
 
 use sandling_tools::{Observation, SPECS};
 use serde_json::{Value, json};
@@ -14,20 +14,20 @@ const SYSTEM: &str = "You solve a task with a disposable computer: a virtual mac
     directory /workspace. Use the tools to look around, run code and commands, and change files there. You are root; \
     nothing in it is precious, and there may be no network. Check what you did by running it. When the task is done, \
     answer in a few sentences, without calling a tool.";
-/// The longest answer, if no budget says less.
+/// The longest answer, unless a budget allows less.
 const ANSWER_TOKENS: u64 = 8192;
-/// So often the same call with the same result is a hint to the model, and then the end.
+/// After this many equal calls with equal results, the model gets a hint, and later the task ends.
 const HINT_AFTER: u32 = 3;
 const END_AFTER: u32 = 6;
 const MOST_EMPTY: u32 = 3;
 
-/// A model with a task and a sandbox.
+/// A model that works on a task in a sandbox.
 pub struct Agent<'a> {
     pub model: &'a Model,
     pub job: Job<'a>,
 }
 
-/// The same call with the same result, over and over.
+/// Counts equal calls with equal results in a row.
 #[derive(Default)]
 struct Repeats {
     last: Option<(String, Result<Value, String>, String)>,
@@ -75,7 +75,7 @@ impl Agent<'_> {
             if is_empty {
                 empty += 1;
                 if empty == MOST_EMPTY {
-                    return EndedBy::Model("the model says nothing".to_owned());
+                    return EndedBy::Model("the model returned empty answers".to_owned());
                 }
                 turns.push(Turn::User("You said nothing. Call a tool, or answer if the task is done.".to_owned()));
                 continue;
@@ -109,19 +109,19 @@ impl Agent<'_> {
             self.job.transcript.write("retry", json!({ "why": why, "after_seconds": after.as_secs_f64() }));
             (self.job.watch)(Event::Retry { why: &why, after });
             self.unless_stopped(tokio::time::sleep(after)).await?;
-            // What failed may have cost something, too.
+            // A failed request may have cost something, too.
             question = self.question(turns, spent)?;
         }
     }
 
-    /// What to ask next, if a budget allows for it.
+    /// The next request, if the budget allows one.
     fn question<'q>(&self, turns: &'q [Turn], spent: &Spent) -> Result<Question<'q>, EndedBy> {
         let question = Question { system: SYSTEM, turns, tools: SPECS, max_tokens: ANSWER_TOKENS };
         let max_tokens = spent.next_answer(&self.job.budget, ANSWER_TOKENS, question.size())?;
         Ok(Question { max_tokens, ..question })
     }
 
-    /// One try. What it used counts, whatever comes of it.
+    /// Sends the request once. What it used is counted, even if it fails.
     async fn ask_once(&self, question: &Question<'_>, spent: &mut Spent) -> Result<Result<Reply, ModelError>, EndedBy> {
         let (deadline, mut heard) = (spent.deadline(&self.job.budget), 0);
         let asked = self.unless_stopped(self.model.ask(question, deadline, &mut heard, self.job.watch)).await;

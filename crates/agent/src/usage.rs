@@ -1,4 +1,4 @@
-//! How many tokens were used.
+//! Token counts.
 
 use std::ops::AddAssign;
 
@@ -20,7 +20,7 @@ impl Usage {
         self.input + self.output
     }
 
-    /// What a server said, and what it left out as it is estimated: a budget must hold for servers that count nothing.
+    /// Replaces counts that a server left out by estimates, because a budget must also hold for such servers.
     pub fn or(self, estimate: Usage) -> Self {
         let or = |said: u64, estimate: u64| if said == 0 { estimate } else { said };
         Self { input: or(self.input, estimate.input), output: or(self.output, estimate.output) }

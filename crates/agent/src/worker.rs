@@ -5,7 +5,7 @@ use crate::job::{Job, Outcome};
 use crate::model::Model;
 use crate::run::Agent;
 
-/// Who works.
+/// A model or a command line that works on a task.
 #[derive(Clone, Copy)]
 pub enum Worker<'a> {
     /// A model, in our loop.
@@ -22,7 +22,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether forks of the sandbox have to have its secrets.
+    /// Whether forks of the sandbox need its secrets.
     pub(crate) fn needs_secrets(self) -> bool {
         matches!(self, Self::Engine(_))
     }

@@ -1,4 +1,4 @@
-//! What a client asks for, carried out in its session.
+//! Handles a client's requests in its session.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::progress::{self, LastLine};
 use crate::session::{Found, Session};
 use crate::{past, resources, specs};
 
-const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own, made when a tool first needs it and \
-    thrown away at the end of the session. Run anything in it; it has none of the user's files and, unless it was \
-    allowed, no network. /workspace is the working directory.";
+const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own. It is created when a tool first \
+    needs it, and deleted at the end of the session. You can run anything in it. It has none of the user's files, and \
+    no network unless the user allowed it. The working directory is /workspace.";
 
-/// Which versions of MCP a transport can do.
+/// Which MCP versions a transport supports.
 #[derive(Clone, Copy)]
 pub enum Versions {
     All,
-    /// Over HTTP, newer ones have no sessions, and a sandbox is a session's.
+    /// Over HTTP, newer versions have no sessions, and a sandbox belongs to a session.
     WithSessions,
 }
 
@@ -104,7 +104,7 @@ impl ServerHandler for Handler {
         let fetched = self.with_server(|| async {
             match self.session.present().await {
                 Some(own) => own.fetch(&path).await,
-                None => Ok(Err("the session has no sandbox yet: no tool has needed one".to_owned())),
+                None => Ok(Err("the session has no sandbox yet; the first tool call creates it".to_owned())),
             }
         });
         Ok(resources::contents(&request.uri, fetched.await)?.into())
@@ -112,7 +112,7 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    /// A call's answer, whatever happens.
+    /// The result of a call, which may be an error result.
     async fn carry_out(&self, name: &str, arguments: Value, doing: &Doing<'_>) -> Observation {
         let done = self.dispatch(name, arguments, doing).await;
         done.unwrap_or_else(|error| Observation::error(sentence(&error)))
@@ -133,8 +133,8 @@ impl Handler {
         self.with_server(|| self.call(name, sandbox.as_deref(), arguments.clone(), doing)).await
     }
 
-    /// Does something with the server; once more if it could not be reached, for then nothing was done, and it may be
-    /// elsewhere by now.
+    /// Runs work with the server. If the server cannot be reached, nothing was done, so the work is retried once with
+    /// the server's current address.
     async fn with_server<T, F>(&self, work: impl Fn() -> F) -> Result<T, ToolError>
     where
         F: Future<Output = Result<T, ToolError>>,
@@ -177,7 +177,7 @@ impl Handler {
     }
 }
 
-/// What a model can mend is an answer.
+/// Returns a problem that the model can correct as a result.
 fn mended(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
     match done {
         Err(ToolError::Client(error)) if is_mendable(&error) => Ok(Observation::error(error.to_string())),
@@ -185,7 +185,7 @@ fn mended(done: Result<Observation, ToolError>) -> Result<Observation, ToolError
     }
 }
 
-/// Takes the name of a sandbox out of a call's arguments.
+/// Removes the name of a sandbox from a call's arguments.
 fn sandbox_named(arguments: &mut Value) -> Result<Option<String>, BadCall> {
     match arguments.as_object_mut().and_then(|arguments| arguments.remove(specs::SANDBOX.0)) {
         None | Some(Value::Null) => Ok(None),
@@ -196,7 +196,7 @@ fn sandbox_named(arguments: &mut Value) -> Result<Option<String>, BadCall> {
 
 fn sentence(error: &ToolError) -> String {
     match error {
-        ToolError::Gone => "the sandbox has ended; the next call makes a new one, without its files".to_owned(),
+        ToolError::Gone => "the sandbox has ended; the next call creates a new one, without its files".to_owned(),
         other => other.to_string(),
     }
 }

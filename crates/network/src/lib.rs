@@ -66,7 +66,7 @@ pub use frame::{Ends, MacAddress};
 pub use gateway::{Gateway, GatewayHandle, StartError};
 pub use group::{Group, Member};
 pub use journal::Stats;
-pub use limits::{BadLimit, LimitWish, Limits};
+pub use limits::{BadLimit, LimitRequest, Limits};
 pub use link::Cable;
 pub use name::{HostName, NotAName};
 pub use peers::{PeerIo, PeerStream, Peers};

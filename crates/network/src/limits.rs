@@ -63,7 +63,7 @@ impl Default for Limits {
 /// Limits requested for one sandbox. An absent limit has the operator's value, which is also the maximum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LimitWish {
+pub struct LimitRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ const NAMES: [&str; 5] =
 /// A lower bandwidth would look like a connection that hangs.
 const LEAST_BANDWIDTH: u64 = 1024;
 
-impl LimitWish {
+impl LimitRequest {
     /// Parses `name=value`, where the value may end in K, M or G.
     pub fn add(&mut self, text: &str) -> Result<(), BadLimit> {
         let (name, value) = text.split_once('=').ok_or_else(|| BadLimit::Unknown(text.to_owned()))?;
@@ -109,8 +109,8 @@ impl LimitWish {
     }
 
     /// Takes absent limits from `other`.
-    pub fn or(self, other: LimitWish) -> LimitWish {
-        LimitWish {
+    pub fn or(self, other: LimitRequest) -> LimitRequest {
+        LimitRequest {
             sent_bytes: self.sent_bytes.or(other.sent_bytes),
             sent_bytes_per_second: self.sent_bytes_per_second.or(other.sent_bytes_per_second),
             received_bytes_per_second: self.received_bytes_per_second.or(other.received_bytes_per_second),
@@ -138,7 +138,7 @@ impl LimitWish {
 
     /// The sandbox's limits. They never exceed `most`, even if the operator has lowered it since the request.
     pub fn within(&self, most: &Limits) -> Limits {
-        let lower = |wish: Option<u64>, most: u64| wish.map_or(most, |wish| wish.min(most));
+        let lower = |requested: Option<u64>, most: u64| requested.map_or(most, |value| value.min(most));
         Limits {
             bytes_out: lower(self.sent_bytes, most.bytes_out),
             bytes_out_per_second: lower(self.sent_bytes_per_second, most.bytes_out_per_second),
@@ -161,7 +161,7 @@ impl LimitWish {
             ..usual
         };
         self.check(&reason)?;
-        let unsaid = LimitWish {
+        let unsaid = LimitRequest {
             sent_bytes: Some(usual.bytes_out),
             sent_bytes_per_second: Some(usual.bytes_out_per_second),
             received_bytes_per_second: Some(usual.bytes_in_per_second),
@@ -202,42 +202,42 @@ mod seconds {
 mod tests {
     use super::*;
 
-    fn wish(texts: &[&str]) -> Result<LimitWish, BadLimit> {
-        let mut wish = LimitWish::default();
-        texts.iter().try_for_each(|text| wish.add(text)).map(|()| wish)
+    fn request(texts: &[&str]) -> Result<LimitRequest, BadLimit> {
+        let mut request = LimitRequest::default();
+        texts.iter().try_for_each(|text| request.add(text)).map(|()| request)
     }
 
     #[test]
     fn limits_are_written_with_units() {
-        let read = wish(&["connections=5", "sent_bytes=2G", "sent_bytes_per_second=64K"]).unwrap();
+        let read = request(&["connections=5", "sent_bytes=2G", "sent_bytes_per_second=64K"]).unwrap();
         assert_eq!((read.connections, read.sent_bytes), (Some(5), Some(2 << 30)));
         assert_eq!(read.sent_bytes_per_second, Some(65_536));
         for bad in
             ["connections", "speed=1", "connections=", "connections=+1", "connections=1T", "sent_bytes=99999999999G"]
         {
-            assert!(wish(&[bad]).is_err(), "{bad}");
+            assert!(request(&[bad]).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_request_cannot_exceed_the_operators_limits() {
-        let most = wish(&["connections=100"]).unwrap().of_operator().unwrap();
+        let most = request(&["connections=100"]).unwrap().of_operator().unwrap();
         assert_eq!((most.connections, most.bytes_out), (100, Limits::default().bytes_out));
-        let less = wish(&["connections=5"]).unwrap();
+        let less = request(&["connections=5"]).unwrap();
         assert!(less.check(&most).is_ok());
         assert_eq!(less.within(&most), Limits { connections: 5, ..most });
-        let more = wish(&["connections=101"]).unwrap();
+        let more = request(&["connections=101"]).unwrap();
         assert_eq!(
             more.check(&most).unwrap_err().to_string(),
             "the limit `connections` must be between 1 and 100, not 101"
         );
         assert_eq!(more.within(&most), most);
-        assert!(wish(&["received_bytes_per_second=0"]).unwrap().check(&most).is_err());
+        assert!(request(&["received_bytes_per_second=0"]).unwrap().check(&most).is_err());
     }
 
     #[test]
     fn absent_limits_come_from_the_fallback() {
-        let merged = wish(&["connections=5"]).unwrap().or(wish(&["connections=9", "sent_bytes=1K"]).unwrap());
+        let merged = request(&["connections=5"]).unwrap().or(request(&["connections=9", "sent_bytes=1K"]).unwrap());
         assert_eq!((merged.connections, merged.sent_bytes), (Some(5), Some(1024)));
     }
 }

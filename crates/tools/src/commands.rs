@@ -1,4 +1,4 @@
-//! Commands, and code whose interpreter is started for it.
+//! Commands, and code that runs in a new interpreter.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::observation::Observation;
 use crate::spec::read_arguments;
 use crate::toolbox::{Doing, ToolError, Toolbox};
 
-/// What the guest keeps of a command's output; a model sees less.
+/// How much of a command's output the guest keeps. A model sees less.
 const KEPT: u64 = 4 * 1024 * 1024;
-/// A killed command is heard of within this, or not at all.
+/// How long to wait for a killed command to be reported.
 const DEAD_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -61,7 +61,7 @@ impl Toolbox {
         loop {
             let heard = tokio::select! {
                 heard = session.next() => heard?,
-                // Before its id is known there is nothing to kill; it comes at once.
+                // The command cannot be killed before its id is known, but the id arrives at once.
                 () = doing.cancelled.cancelled(), if id.is_some() => {
                     self.kill(id.as_deref().unwrap_or_default()).await;
                     return Err(ToolError::Cancelled);
@@ -85,7 +85,7 @@ impl Toolbox {
     async fn kill(&self, exec: &str) {
         let (path, signal) = (self.path(&format!("execs/{exec}/signal")), json!({ "signal": "KILL" }));
         let killed = self.client.tell(&path, &signal);
-        // One that has ended meanwhile needs no killing, and one that nobody can reach ends by its deadline.
+        // A command that has just ended needs no kill, and one that cannot be reached ends at its deadline.
         let _ = tokio::time::timeout(DEAD_WITHIN, killed).await;
     }
 }
@@ -94,7 +94,7 @@ fn ran(ended: &Ended, timeout_seconds: f64, stdout: Excerpt, stderr: Excerpt) ->
     let notes: Vec<String> = match ended.reason.as_str() {
         "exited" | "signalled" => Vec::new(),
         "timeout" => {
-            vec![format!("ended after {timeout_seconds} s, its deadline; this is what it had printed until then")]
+            vec![format!("ended after {timeout_seconds} s, its deadline; this is the output until then")]
         }
         other => vec![format!("ended by: {other}")],
     };

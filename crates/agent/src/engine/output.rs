@@ -1,4 +1,4 @@
-//! What a command line printed so far: shown, written down, and its answer kept.
+//! Collects the output of a command line: shows it, writes it to the transcript, and keeps the answer.
 
 use sandling_client::Stream;
 use serde_json::{Value, json};
@@ -8,16 +8,16 @@ use crate::events::Event;
 use crate::job::Job;
 use crate::usage::Usage;
 
-/// What is kept of an answer, and of a line that has not ended.
+/// The most bytes that are kept of an answer, or of an unfinished line.
 const KEPT: usize = 4 * 1024 * 1024;
-/// What is written down of what it prints.
+/// The most bytes of output that are written to the transcript.
 const WRITTEN: usize = 64 * 1024 * 1024;
 
 pub(super) struct Output<'a> {
-    /// Absent if what it prints is its answer.
+    /// Absent if the output is the answer itself.
     reader: Option<Reader>,
     job: &'a Job<'a>,
-    /// The answer; or with a reader, a line that has not ended.
+    /// The answer or, with a reader, an unfinished line.
     pending: Vec<u8>,
     written: usize,
     answer: String,
@@ -89,7 +89,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// The answer, and what it says to have used.
+    /// The answer, and the usage that was reported.
     pub(super) fn end(mut self) -> (String, u32, Usage) {
         match self.reader {
             Some(reader) => {

@@ -1,4 +1,4 @@
-//! How often a model that is busy or broken is asked again, and when.
+//! When and how often a failed request to a model is retried.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// After how long to ask again; if that makes no sense, the error that is left.
+    /// The time to wait before the next try. Returns the error if a retry is pointless.
     pub fn after(&mut self, error: ModelError, deadline: Instant) -> Result<Duration, ModelError> {
         if !error.is_passing() {
             return Err(error);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_server_is_waited_for_past_the_deadline() {
+    fn retries_never_wait_past_the_deadline() {
         let deadline = Instant::now() + Duration::from_secs(60);
         let busy = |retry_after| ModelError::Refused { status: 429, message: String::new(), retry_after };
         let mut backoff = Backoff::default();

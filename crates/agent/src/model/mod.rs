@@ -1,4 +1,4 @@
-//! A model behind one of three APIs: what it is asked, and what it answers.
+//! A model behind one of three APIs: requests and answers.
 
 mod anthropic;
 mod ask;

@@ -76,7 +76,7 @@ pub fn read(mut response: Value) -> Result<Reply, ModelError> {
     })
 }
 
-/// Waits for the response that would have come without streaming.
+/// Waits for the final event, which holds the whole response.
 pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>) -> Result<Value, ModelError> {
     while let Some(event) = events.next().await? {
         let data = data(&event.data, heard)?;

@@ -3,7 +3,7 @@
 use sandling_engine::network::{Before, GroupChange, Membership};
 use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkWish};
 use sandling_network::policy::{BadEntry, Entry, Mode, Policy, PolicyChange, Target, TlsMode};
-use sandling_network::{LimitWish, Limits};
+use sandling_network::{LimitRequest, Limits};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -60,7 +60,7 @@ pub struct NetworkLimits {
     pub dns_queries_per_second: Option<u64>,
 }
 
-impl From<NetworkLimits> for LimitWish {
+impl From<NetworkLimits> for LimitRequest {
     fn from(limits: NetworkLimits) -> Self {
         Self {
             sent_bytes: limits.sent_bytes,
@@ -72,8 +72,8 @@ impl From<NetworkLimits> for LimitWish {
     }
 }
 
-impl From<LimitWish> for NetworkLimits {
-    fn from(limits: LimitWish) -> Self {
+impl From<LimitRequest> for NetworkLimits {
+    fn from(limits: LimitRequest) -> Self {
         Self {
             sent_bytes: limits.sent_bytes,
             sent_bytes_per_second: limits.sent_bytes_per_second,

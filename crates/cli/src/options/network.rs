@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ipnet::Ipv4Net;
 use sandling_api::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 use sandling_engine::NetworkConfig;
-use sandling_engine::network::{BadLimit, LimitWish};
+use sandling_engine::network::{BadLimit, LimitRequest};
 use sandling_network::policy::{BadEntry, Entry, Mode, NoPreset, Policy, Target};
 
 const DNS_PORT: u16 = 53;
@@ -106,8 +106,8 @@ pub fn limits(texts: &[String]) -> Result<Option<NetworkLimits>, BadLimit> {
     Ok((!texts.is_empty()).then(|| wish.into()))
 }
 
-fn wish(texts: &[String]) -> Result<LimitWish, BadLimit> {
-    let mut wish = LimitWish::default();
+fn wish(texts: &[String]) -> Result<LimitRequest, BadLimit> {
+    let mut wish = LimitRequest::default();
     texts.iter().try_for_each(|text| wish.add(text))?;
     Ok(wish)
 }
