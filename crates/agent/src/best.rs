@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sandling_client::{ClientError, Forked, Stream};
-use sandling_tools::{Doing, ToolError, Toolbox};
+use sandling_tools::{CallControl, ToolError, Toolbox};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -141,8 +141,8 @@ impl Race<'_> {
                 tail.drain(..over);
             }
         };
-        let doing = Doing { cancelled: self.stop.clone(), watch: &keep };
-        let checked = toolbox.call("run_command", json!({ "command": self.check }), &doing).await?;
+        let control = CallControl { cancelled: self.stop.clone(), watch: &keep };
+        let checked = toolbox.call("run_command", json!({ "command": self.check }), &control).await?;
         let tail = tail.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((checked.exit_code, score(&String::from_utf8_lossy(&tail))))
     }

@@ -1,6 +1,6 @@
 //! A task's sandbox, budget and observers.
 
-use sandling_tools::{Doing, Observation, ToolError, Toolbox};
+use sandling_tools::{CallControl, Observation, ToolError, Toolbox};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,8 +32,8 @@ impl Job<'_> {
     pub(crate) async fn call(&self, name: &str, arguments: Value, deadline: Instant) -> Result<Observation, EndedBy> {
         let cancelled = self.stop.child_token();
         let printed = |stream, bytes: &[u8]| (self.watch)(Event::Printed(stream, bytes));
-        let doing = Doing { cancelled: cancelled.clone(), watch: &printed };
-        let mut call = std::pin::pin!(self.toolbox.call(name, arguments, &doing));
+        let control = CallControl { cancelled: cancelled.clone(), watch: &printed };
+        let mut call = std::pin::pin!(self.toolbox.call(name, arguments, &control));
         let done = tokio::select! {
             done = &mut call => done,
             () = tokio::time::sleep_until(deadline) => {

@@ -11,12 +11,12 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use sandling_client::ClientError;
-use sandling_tools::{BadCall, Doing, Observation, ToolError, is_mendable};
+use sandling_tools::{BadCall, CallControl, Observation, ToolError, is_correctable};
 use serde_json::Value;
 
 use crate::progress::{self, LastLine};
 use crate::session::{Found, Session};
-use crate::{past, resources, specs};
+use crate::{checkpoints, resources, specs};
 
 const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own. It is created when a tool first \
     needs it, and deleted at the end of the session. You can run anything in it. It has none of the user's files, and \
@@ -63,9 +63,9 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let last = LastLine::default();
-        let doing = Doing { cancelled: context.ct.clone(), watch: &|_, bytes| last.heard(bytes) };
+        let control = CallControl { cancelled: context.ct.clone(), watch: &|_, bytes| last.heard(bytes) };
         let arguments = request.arguments.map(Value::Object).unwrap_or_default();
-        let work = self.carry_out(&request.name, arguments, &doing);
+        let work = self.carry_out(&request.name, arguments, &control);
         let token = context.meta.get_progress_token();
         let longest = self.session.settings().tools.timeout;
         let observation = progress::beside(work, &context.peer, token, longest, &last).await;
@@ -113,12 +113,17 @@ impl ServerHandler for Handler {
 
 impl Handler {
     /// The result of a call, which may be an error result.
-    async fn carry_out(&self, name: &str, arguments: Value, doing: &Doing<'_>) -> Observation {
-        let done = self.dispatch(name, arguments, doing).await;
+    async fn carry_out(&self, name: &str, arguments: Value, control: &CallControl<'_>) -> Observation {
+        let done = self.dispatch(name, arguments, control).await;
         done.unwrap_or_else(|error| Observation::error(sentence(&error)))
     }
 
-    async fn dispatch(&self, name: &str, mut arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+    async fn dispatch(
+        &self,
+        name: &str,
+        mut arguments: Value,
+        control: &CallControl<'_>,
+    ) -> Result<Observation, ToolError> {
         match name {
             "keep_fork" => return self.session.keep(arguments).await,
             "drop_fork" => return self.session.drop_fork(arguments).await,
@@ -130,7 +135,7 @@ impl Handler {
             return Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into());
         }
         let sandbox = sandbox_named(&mut arguments)?;
-        self.with_server(|| self.call(name, sandbox.as_deref(), arguments.clone(), doing)).await
+        self.with_server(|| self.call(name, sandbox.as_deref(), arguments.clone(), control)).await
     }
 
     /// Runs work with the server. If the server cannot be reached, nothing was done, so the work is retried once with
@@ -153,19 +158,19 @@ impl Handler {
         name: &str,
         sandbox: Option<&str>,
         arguments: Value,
-        doing: &Doing<'_>,
+        control: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
         let Found { toolbox, note } = self.session.find(sandbox).await?;
         let done = match name {
             "fork" => self.session.fork(&toolbox, arguments).await,
-            "checkpoint" => past::checkpoint(&toolbox, arguments).await,
-            "history" => past::history(&toolbox, arguments).await,
-            "rewind" => past::rewind(&toolbox, arguments).await,
-            "diff" => past::diff(&toolbox, arguments).await,
+            "checkpoint" => checkpoints::checkpoint(&toolbox, arguments).await,
+            "history" => checkpoints::history(&toolbox, arguments).await,
+            "rewind" => checkpoints::rewind(&toolbox, arguments).await,
+            "diff" => checkpoints::diff(&toolbox, arguments).await,
             "preview" => self.session.preview(&toolbox, arguments).await,
-            _ => toolbox.call(name, arguments, doing).await,
+            _ => toolbox.call(name, arguments, control).await,
         };
-        let done = mended(done);
+        let done = correctable_as_result(done);
         if matches!(done, Err(ToolError::Gone)) {
             self.session.forget(toolbox.sandbox()).await;
         }
@@ -178,9 +183,9 @@ impl Handler {
 }
 
 /// Returns a problem that the model can correct as a result.
-fn mended(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
+fn correctable_as_result(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
     match done {
-        Err(ToolError::Client(error)) if is_mendable(&error) => Ok(Observation::error(error.to_string())),
+        Err(ToolError::Client(error)) if is_correctable(&error) => Ok(Observation::error(error.to_string())),
         other => other,
     }
 }

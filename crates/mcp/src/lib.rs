@@ -4,9 +4,9 @@
 //! names, and end with it. An unused sandbox ends by itself, so a client that crashes leaves nothing behind. This crate
 //! is an ordinary client of a Sandling server, and starts one if there is none.
 
+mod checkpoints;
 mod handler;
 mod http;
-mod past;
 mod progress;
 mod resources;
 mod session;

@@ -7,7 +7,7 @@ use rmcp::ErrorData;
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
 };
-use sandling_tools::{ToolError, Toolbox, is_mendable, picture};
+use sandling_tools::{ToolError, Toolbox, is_correctable, picture};
 
 const SCHEME: &str = "sandbox://";
 /// At most this many files are listed. Others can still be read.
@@ -64,7 +64,7 @@ pub fn path(uri: &str) -> Result<String, ErrorData> {
 
 pub fn failed(error: &ToolError) -> ErrorData {
     match error {
-        ToolError::Client(error) if is_mendable(error) => ErrorData::resource_not_found(error.to_string(), None),
+        ToolError::Client(error) if is_correctable(error) => ErrorData::resource_not_found(error.to_string(), None),
         other => ErrorData::internal_error(other.to_string(), None),
     }
 }

@@ -62,7 +62,7 @@ pub struct Toolbox {
 }
 
 /// A call in progress, as its caller sees it.
-pub struct Doing<'a> {
+pub struct CallControl<'a> {
     /// Cancels the call.
     pub cancelled: CancellationToken,
     /// Receives the output as it arrives.
@@ -95,7 +95,7 @@ pub fn is_gone(error: &ClientError) -> bool {
 }
 
 /// Whether the model can correct its call, given the error.
-pub fn is_mendable(error: &ClientError) -> bool {
+pub fn is_correctable(error: &ClientError) -> bool {
     const ITS_OWN: [u16; 5] = [400, 404, 409, 413, 422];
     const OF_FILES: [&str; 2] = ["permission_denied", "no_space"];
     matches!(error, ClientError::Refused { status, code, .. }
@@ -137,13 +137,18 @@ impl Toolbox {
 
     /// Carries out one call. A problem that the model can correct is a result. A problem that only a person can solve
     /// is an error.
-    pub async fn call(&self, name: &str, arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+    pub async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        control: &CallControl<'_>,
+    ) -> Result<Observation, ToolError> {
         let done = match name {
-            "run_code" => self.run_code(arguments, doing).await,
-            "run_command" => self.run_command(arguments, doing).await,
-            "read_file" => self.in_time(self.read_file(arguments), doing).await,
-            "write_file" => self.in_time(self.write_file(arguments), doing).await,
-            "list_files" => self.in_time(self.list_files(arguments), doing).await,
+            "run_code" => self.run_code(arguments, control).await,
+            "run_command" => self.run_command(arguments, control).await,
+            "read_file" => self.in_time(self.read_file(arguments), control).await,
+            "write_file" => self.in_time(self.write_file(arguments), control).await,
+            "list_files" => self.in_time(self.list_files(arguments), control).await,
             _ => {
                 let known: Vec<&str> = SPECS.iter().map(|spec| spec.name).collect();
                 Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into())
@@ -151,7 +156,7 @@ impl Toolbox {
         };
         match done {
             Err(ToolError::Call(BadCall(why))) => Ok(Observation::error(why)),
-            Err(ToolError::Client(error)) if is_mendable(&error) => Ok(Observation::error(error.to_string())),
+            Err(ToolError::Client(error)) if is_correctable(&error) => Ok(Observation::error(error.to_string())),
             other => other,
         }
     }
@@ -160,12 +165,12 @@ impl Toolbox {
     async fn in_time(
         &self,
         work: impl Future<Output = Result<Observation, ToolError>>,
-        doing: &Doing<'_>,
+        control: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
         let timeout = self.settings.timeout;
         tokio::select! {
             done = work => done,
-            () = doing.cancelled.cancelled() => Err(ToolError::Cancelled),
+            () = control.cancelled.cancelled() => Err(ToolError::Cancelled),
             () = tokio::time::sleep(timeout) => {
                 Ok(Observation::error(format!("the call took longer than {} s, its deadline", timeout.as_secs_f64())))
             }

@@ -9,9 +9,9 @@ use crate::job::Job;
 use crate::usage::Usage;
 
 /// The most bytes that are kept of an answer, or of an unfinished line.
-const KEPT: usize = 4 * 1024 * 1024;
+const MAX_ANSWER: usize = 4 * 1024 * 1024;
 /// The most bytes of output that are written to the transcript.
-const WRITTEN: usize = 64 * 1024 * 1024;
+const MAX_TRANSCRIBED: usize = 64 * 1024 * 1024;
 
 pub(super) struct Output<'a> {
     /// Absent if the output is the answer itself.
@@ -41,7 +41,7 @@ impl<'a> Output<'a> {
             if let Some(reader) = self.reader {
                 self.read_lines(reader);
             }
-            let over = self.pending.len().saturating_sub(KEPT);
+            let over = self.pending.len().saturating_sub(MAX_ANSWER);
             self.pending.drain(..over);
         }
     }
@@ -50,9 +50,9 @@ impl<'a> Output<'a> {
         let name = if stream == Stream::Stdout { "stdout" } else { "stderr" };
         let before = self.written;
         self.written = before.saturating_add(bytes.len());
-        if self.written <= WRITTEN {
+        if self.written <= MAX_TRANSCRIBED {
             self.job.transcript.write("output", json!({ "stream": name, "text": String::from_utf8_lossy(bytes) }));
-        } else if before <= WRITTEN {
+        } else if before <= MAX_TRANSCRIBED {
             self.job.transcript.write("output", json!({ "stream": name, "text": "[more was printed than is kept]" }));
         }
     }

@@ -9,7 +9,7 @@ use similar::TextDiff;
 use super::tree::{Node, ProjectTree, is_git};
 
 /// Files that tools create as by-products. They are not copied back, unless the project had them.
-pub const LEFT_BEHIND: [&str; 7] =
+pub const BY_PRODUCTS: [&str; 7] =
     ["__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv", ".ipynb_checkpoints"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Diff {
     pub fn between(before: &ProjectTree, after: ProjectTree, ignored: &Gitignore) -> Self {
         let mut diff = Self::default();
         let names: BTreeSet<String> = before.0.keys().chain(after.0.keys()).cloned().collect();
-        let unwanted: Vec<&str> = LEFT_BEHIND.into_iter().filter(|name| !before.has_component(name)).collect();
+        let unwanted: Vec<&str> = BY_PRODUCTS.into_iter().filter(|name| !before.has_component(name)).collect();
         let mut after = after.0;
         for path in names {
             let (old, new) = (before.0.get(&path), after.remove(&path));

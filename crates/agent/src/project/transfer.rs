@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use http_body_util::{BodyExt, Limited};
 use ignore::gitignore::Gitignore;
 use sandling_client::{ClientError, query};
-use sandling_tools::{Doing, ToolError, Toolbox};
+use sandling_tools::{CallControl, ToolError, Toolbox};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::diff::{Diff, LEFT_BEHIND};
+use super::diff::{BY_PRODUCTS, Diff};
 use super::error::ProjectError;
 use super::tree::{MAX_BYTES, ProjectTree};
 
@@ -50,8 +50,8 @@ impl Project {
 
     /// The changes that the sandbox has made.
     pub async fn diff(&self, toolbox: &Toolbox) -> Result<Diff, ProjectError> {
-        let left_behind = LEFT_BEHIND.into_iter().filter(|name| !self.before.has_component(name));
-        let excluded: String = left_behind.chain([".git"]).map(|name| format!(" --exclude={name}")).collect();
+        let by_products = BY_PRODUCTS.into_iter().filter(|name| !self.before.has_component(name));
+        let excluded: String = by_products.chain([".git"]).map(|name| format!(" --exclude={name}")).collect();
         // tar exits with 1 if a file changes while it is packed, which is not a failure.
         run(toolbox, &format!("tar -cf {ARCHIVE}{excluded} . || [ $? = 1 ]")).await?;
         let bytes = fetch(toolbox).await?;
@@ -64,8 +64,8 @@ impl Project {
 }
 
 async fn run(toolbox: &Toolbox, command: &str) -> Result<(), ProjectError> {
-    let doing = Doing { cancelled: CancellationToken::new(), watch: &|_, _| {} };
-    let ran = toolbox.call("run_command", json!({ "command": command }), &doing).await?;
+    let control = CallControl { cancelled: CancellationToken::new(), watch: &|_, _| {} };
+    let ran = toolbox.call("run_command", json!({ "command": command }), &control).await?;
     if ran.exit_code == Some(0) { Ok(()) } else { Err(ProjectError::Packing(ran.text)) }
 }
 
