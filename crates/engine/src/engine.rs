@@ -8,7 +8,7 @@ use sandling_image::{ContentId, ImageStore};
 use sandling_vmm::accelerator::{self, Accelerator, Probe, ResolveError};
 use sandling_vmm::machine::MachineConfig;
 use sandling_vmm::memory::place_library;
-use sandling_vmm::thaw;
+use sandling_vmm::process_cache::ProcessCache;
 use tokio::sync::{broadcast, watch};
 
 use crate::config::EngineConfig;
@@ -22,7 +22,7 @@ use crate::snapshot::{Overlays, SnapshotId};
 use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
-use crate::warm::Thawing;
+use crate::unreadable::SetAside;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -56,6 +56,7 @@ pub struct Engine {
     pub(crate) sweeping: tokio::sync::Mutex<()>,
     pub(crate) overlays: Overlays,
     held_snapshots: Mutex<Vec<SnapshotId>>,
+    pub(crate) set_aside: SetAside,
 }
 
 /// See [`Engine::hold_snapshot`].
@@ -118,6 +119,7 @@ impl Engine {
             overlays,
             held_snapshots: Default::default(),
             unsettled: Default::default(),
+            set_aside: Default::default(),
         });
         recover::recover(&engine).await?;
         engine.sweep_unfinished()?;
@@ -150,6 +152,8 @@ impl Engine {
     pub fn list_of(&self, workspace: &str) -> Vec<SandboxInfo> {
         let mut infos = self.list();
         infos.retain(|info| info.workspace == workspace);
+        infos.extend(self.unreadable_of(workspace));
+        infos.sort_by_key(|info| info.created_at);
         infos
     }
 
@@ -349,10 +353,9 @@ impl Engine {
 }
 
 /// What this host can thaw, if it is to: nothing where the processor itself runs the guests.
-fn thawing(config: &EngineConfig, accelerator: Accelerator) -> std::io::Result<Option<Thawing>> {
+fn thawing(config: &EngineConfig, accelerator: Accelerator) -> std::io::Result<Option<ProcessCache>> {
     if !config.thaw || accelerator != Accelerator::Tcg {
         return Ok(None);
     }
-    let fingerprint = thaw::fingerprint(Path::new(MachineConfig::QEMU))?;
-    Ok(Some(Thawing { program: thaw::place_program(config.home.root())?, fingerprint }))
+    ProcessCache::open(config.home.root(), Path::new(MachineConfig::QEMU)).map(Some)
 }

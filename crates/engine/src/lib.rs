@@ -15,8 +15,8 @@ mod exec;
 mod expiry;
 mod files;
 mod fork;
+mod format;
 mod hibernate;
-mod home;
 mod identify;
 mod keep;
 mod lifecycle;
@@ -37,6 +37,7 @@ pub mod store;
 mod template;
 mod ticks;
 mod timeline;
+mod unreadable;
 mod volume;
 mod warm;
 
@@ -53,7 +54,6 @@ pub use exec::{Collected, Execution, Output, RunError, RunSpec};
 pub use expiry::{Lifetime, LifetimeChange, Sleep};
 pub use files::{Download, Upload, Watch};
 pub use fork::{FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, Receipt};
-pub use home::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use identify::IdentifyError;
 pub use lifecycle::{Refused, State};
 pub use link::{LinkError, StreamSender};
@@ -63,10 +63,11 @@ pub use network::{
     NetworkSettings, NetworkWish,
 };
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
+pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };
-pub use store::{Event, StoreError};
+pub use store::{Event, StoreError, Unreadable, unreadable_rows};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
 pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
 pub use volume::{

@@ -128,7 +128,9 @@ async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Respons
         (SandboxState::Running, ENVD) => Ok(StatusCode::NO_CONTENT.into_response()),
         (SandboxState::Running, _) => Ok("OK".into_response()),
         (SandboxState::Hibernated | SandboxState::Paused, _) => Err(asleep(&place.id)),
-        (SandboxState::Creating | SandboxState::Ended, _) => Err(ended(app, headers, &place.id)),
+        (SandboxState::Creating | SandboxState::Ended | SandboxState::Unreadable, _) => {
+            Err(ended(app, headers, &place.id))
+        }
     }
 }
 
@@ -144,7 +146,7 @@ async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<San
             Ok(sandbox)
         }
         SandboxState::Hibernated | SandboxState::Paused => Err(asleep(id)),
-        SandboxState::Creating | SandboxState::Ended => Err(ended(app, headers, id)),
+        SandboxState::Creating | SandboxState::Ended | SandboxState::Unreadable => Err(ended(app, headers, id)),
     }
 }
 

@@ -2,13 +2,14 @@
 //! then nothing. They follow it: what changes here changes for those that run, too. A workspace's default can also
 //! bind those that say something.
 
-use sandling_network::LimitWish;
+use sandling_network::LimitRequest;
 use sandling_network::policy::{Policy, PolicyChange};
 use serde::{Deserialize, Serialize};
 
 use super::error::NetworkError;
 use super::settings::check;
 use crate::engine::Engine;
+use crate::format::Format;
 use crate::store::StoreError;
 
 /// The workspace's own default, in place of a template's name.
@@ -19,16 +20,18 @@ const WHOLE_WORKSPACE: &str = "";
 #[serde(default)]
 pub struct NetworkDefault {
     pub policy: Option<Policy>,
-    pub limits: LimitWish,
+    pub limits: LimitRequest,
     /// Whether it is the most that any sandbox may reach and use, whatever that says itself. Only a workspace's is.
     pub binding: Option<bool>,
+    #[serde(flatten)]
+    pub format: Format<1>,
 }
 
 /// What is to change of a default. What is absent stays.
 #[derive(Debug, Clone, Default)]
 pub struct NetworkDefaultChange {
     pub policy: PolicyChange,
-    pub limits: LimitWish,
+    pub limits: LimitRequest,
     pub binding: Option<bool>,
 }
 
@@ -76,10 +79,11 @@ impl Engine {
 impl NetworkDefaultChange {
     fn onto(self, known: NetworkDefault) -> NetworkDefault {
         let policy = match self.policy.is_nothing() {
-            true => known.policy,
-            false => Some(self.policy.onto(&known.policy.unwrap_or_default())),
+            true => known.policy.clone(),
+            false => Some(self.policy.onto(&known.policy.clone().unwrap_or_default())),
         };
-        NetworkDefault { policy, limits: self.limits.or(known.limits), binding: self.binding.or(known.binding) }
+        let (limits, binding) = (self.limits.or(known.limits), self.binding.or(known.binding));
+        NetworkDefault { policy, limits, binding, ..known }
     }
 }
 
@@ -94,9 +98,14 @@ mod tests {
 
     #[test]
     fn a_changed_limit_leaves_the_policy() {
-        let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
+        let limits = |connections, sent_bytes| LimitRequest { connections, sent_bytes, ..LimitRequest::default() };
         let policy = Some(Policy::of(Mode::Deny));
-        let known = NetworkDefault { policy, limits: limits(Some(9), Some(1)), binding: Some(true) };
+        let known = NetworkDefault {
+            policy,
+            limits: limits(Some(9), Some(1)),
+            binding: Some(true),
+            ..NetworkDefault::default()
+        };
         let change = NetworkDefaultChange { limits: limits(Some(5), None), ..NetworkDefaultChange::default() };
         let changed = change.onto(known.clone());
         assert_eq!(changed, NetworkDefault { limits: limits(Some(5), Some(1)), ..known });
@@ -111,14 +120,14 @@ mod tests {
     async fn a_default_above_what_the_operator_allows_now_stops_no_create() {
         let dir = tempfile::tempdir().unwrap();
         let engine = engine(&dir).await;
-        let limits = LimitWish { connections: Some(50_000), ..LimitWish::default() };
+        let limits = LimitRequest { connections: Some(50_000), ..LimitRequest::default() };
         let default = NetworkDefault { limits, ..NetworkDefault::default() };
         engine
             .store
             .change_network_default(DEFAULT_WORKSPACE, WHOLE_WORKSPACE, |_| Ok::<_, StoreError>(default))
             .unwrap();
         let prepare = |wish: NetworkWish| engine.prepare_network(DEFAULT_WORKSPACE, "base", &wish);
-        assert_eq!(prepare(NetworkWish::default()).unwrap().settings.limits, LimitWish::default());
+        assert_eq!(prepare(NetworkWish::default()).unwrap().settings.limits, LimitRequest::default());
         let most = engine.outside.limits.connections;
         assert_eq!(engine.usual_network(DEFAULT_WORKSPACE, "base").unwrap().limits.connections, most);
         assert!(matches!(prepare(NetworkWish { limits, ..NetworkWish::default() }), Err(NetworkError::Limit(_))));

@@ -105,19 +105,19 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use sandling_network::LimitWish;
+    use sandling_network::LimitRequest;
     use sandling_network::policy::Mode;
 
     use super::*;
 
     fn own(policy: Option<Policy>, connections: Option<u64>) -> NetworkSettings {
-        let limits = LimitWish { connections, ..LimitWish::default() };
+        let limits = LimitRequest { connections, ..LimitRequest::default() };
         NetworkSettings { policy, limits, ..NetworkSettings::default() }
     }
 
     fn default(mode: Option<Mode>, connections: Option<u64>) -> NetworkDefault {
-        let limits = LimitWish { connections, ..LimitWish::default() };
-        NetworkDefault { policy: mode.map(Policy::of), limits, binding: None }
+        let limits = LimitRequest { connections, ..LimitRequest::default() };
+        NetworkDefault { policy: mode.map(Policy::of), limits, ..NetworkDefault::default() }
     }
 
     fn in_force(own: &NetworkSettings, template: NetworkDefault, workspace: NetworkDefault) -> InForce {

@@ -84,7 +84,7 @@ impl Database {
 }
 
 /// SQLite reports a full disk with several errors, and some of them do not mention it.
-fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
+pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
     let place = path.parent().unwrap_or(path);
     let path = path.display().to_string();
     match space::available_mib(place) {

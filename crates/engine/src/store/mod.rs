@@ -5,12 +5,15 @@
 
 mod database;
 mod events;
+#[cfg(test)]
+mod golden;
 mod networks;
 pub mod rows;
 mod sandboxes;
 mod secrets;
 mod snapshot_templates;
 mod snapshots;
+mod unreadable;
 mod volumes;
 mod workspace;
 
@@ -24,6 +27,8 @@ pub use events::Event;
 pub(crate) use sandboxes::SandboxRow;
 pub(crate) use secrets::SecretRow;
 pub(crate) use snapshots::Listed;
+pub(crate) use unreadable::{LivingSandboxes, UnreadableSandbox};
+pub use unreadable::{Unreadable, unreadable_rows};
 pub(crate) use volumes::{Claim, Use};
 pub use workspace::forget_workspace;
 

@@ -14,11 +14,11 @@ use crate::progress::Report;
 
 impl ImageStore {
     /// Forgets the name, then removes every image that no name stands for, except those `in_use`, and every part that
-    /// no remaining image has. Whether the template itself is still needed is the caller's to know.
+    /// no remaining image has; without `in_use` all stay. Whether the template itself is still needed is the caller's to know.
     pub fn remove(
         &self,
         name: &TemplateName,
-        in_use: &BTreeSet<ContentId>,
+        in_use: Option<&BTreeSet<ContentId>>,
         report: Report<'_>,
     ) -> Result<(), BuildError> {
         let _lock = StoreLock::acquire(&self.dir, report)?;
@@ -26,7 +26,7 @@ impl ImageStore {
             return Err(LoadError::NotBuilt { name: name.clone() }.into());
         }
         names::unset(&self.dir, name).map_err(io_at("remove the name in", &self.dir))?;
-        self.collect_garbage(in_use)
+        in_use.map_or(Ok(()), |in_use| self.collect_garbage(in_use))
     }
 
     fn collect_garbage(&self, in_use: &BTreeSet<ContentId>) -> Result<(), BuildError> {

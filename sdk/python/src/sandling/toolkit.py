@@ -69,44 +69,44 @@ SPECS = {
     for spec in (
         ToolSpec(
             "run_code",
-            "Run code in a sandbox, a disposable computer. Python keeps its variables from call to call, its last "
-            "expression is shown, and plots come back as images. Each node or bash run starts anew. Files last.",
+            "Run code in a sandbox, a disposable computer. Python keeps its variables between calls, shows its last "
+            "expression, and returns plots as images. Each node or bash run is a new process. Files persist.",
             {
                 "code": {"type": "string", "description": "The code to run."},
-                "language": {"type": "string", "enum": list(LANGUAGES), "description": "python unless given."},
-                "timeout_seconds": {"type": "number", "description": "End it after so many seconds."},
+                "language": {"type": "string", "enum": list(LANGUAGES), "description": "The default is python."},
+                "timeout_seconds": {"type": "number", "description": "The time limit in seconds."},
             },
             ("code",),
         ),
         ToolSpec(
             "run_command",
-            "Run a shell command in the sandbox and get its output and exit code. Each call is a shell of its own, in "
-            "the working directory; files last. What is put into the background with & goes on running.",
+            "Run a shell command in the sandbox and get its output and exit code. Each call starts a new shell in the "
+            "working directory. Files persist, and processes started with & keep running.",
             {
-                "command": {"type": "string", "description": "The command line, for sh."},
-                "timeout_seconds": {"type": "number", "description": "End it after so many seconds."},
+                "command": {"type": "string", "description": "The command line for sh."},
+                "timeout_seconds": {"type": "number", "description": "The time limit in seconds."},
             },
             ("command",),
         ),
         ToolSpec(
             "read_file",
-            "Read a file of the sandbox. Pictures (PNG, JPEG) come back as images.",
+            "Read a file in the sandbox. PNG and JPEG files are returned as images.",
             {"path": {"type": "string", "description": "An absolute path."}},
             ("path",),
         ),
         ToolSpec(
             "write_file",
-            "Write a text file in the sandbox, replacing what was there. Directories above it are made.",
+            "Write a text file in the sandbox. Replaces an existing file, and creates missing directories.",
             {
                 "path": {"type": "string", "description": "An absolute path."},
-                "content": {"type": "string", "description": "The whole text of the file."},
+                "content": {"type": "string", "description": "The complete text of the file."},
             },
             ("path", "content"),
         ),
         ToolSpec(
             "list_files",
-            "List a directory of the sandbox.",
-            {"path": {"type": "string", "description": "An absolute path; the working directory unless given."}},
+            "List a directory in the sandbox.",
+            {"path": {"type": "string", "description": "An absolute path. The default is the working directory."}},
         ),
     )
 }
