@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandling_engine::Home;
+use sandling_wire::Home;
 use tempfile::TempDir;
 
 use crate::admission::Admission;

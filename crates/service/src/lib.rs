@@ -16,6 +16,8 @@ mod create_limiter;
 mod decoder;
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod golden;
 mod idempotency;
 mod limits;
 mod presence;
@@ -50,8 +52,8 @@ pub use sandboxes::{
 };
 pub use service::{Service, ServiceError, ServiceSettings};
 pub use tokens::{
-    AuthError, CreatedToken, Denied, LocalTokenError, NewToken, Principal, Scope, TOKEN_VARIABLE, TokenError,
-    TokenInfo, TokenSecret, Tokens, local_token_path, read_local_token,
+    AuthError, CreatedToken, Denied, LocalTokenError, NewToken, Principal, Scope, TokenError, TokenInfo, TokenSecret,
+    Tokens,
 };
 pub use volume_files::{CommandOutput, OpenVolume, OpenVolumeError, VolumeFileError, VolumeFiles};
 pub use workspaces::{Workspace, WorkspaceError, WorkspaceName, Workspaces};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sandling_engine::Engine;
 use sandling_engine::store::StoreError;
+use sandling_wire::TOKEN_VARIABLE;
 
 use crate::admission::Admission;
 use crate::audit::{AuditLog, AuditRetention};
@@ -15,7 +16,7 @@ use crate::presence::Presence;
 use crate::previews::Previews;
 use crate::sandboxes::Sandboxes;
 use crate::store::Store;
-use crate::tokens::{LocalTokenError, TOKEN_VARIABLE, Tokens};
+use crate::tokens::{LocalTokenError, Tokens};
 use crate::volume_files::VolumeFiles;
 use crate::workspaces::Workspaces;
 

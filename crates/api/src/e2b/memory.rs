@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_engine::SandboxId;
+use sandling_service::Build;
 
 use super::envd::{Started, Watcher};
 use super::names::Name;
 use crate::app::App;
-use sandling_service::Build;
 
 /// More than these are looked through for what belongs to sandboxes that have ended.
 const MANY: usize = 1024;

@@ -1,11 +1,11 @@
 //! What a template's name stands for: one of ours, a snapshot, or what was built from a client's own steps.
 
 use sandling_engine::{SnapshotId, SnapshotInfo};
+use sandling_service::TemplateSource;
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
 use crate::error::ApiError;
-use sandling_service::TemplateSource;
 
 /// E2B's names of templates, and ours.
 const STANDS_FOR: [(&str, &str); 3] = [

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
+use crate::convert::files::permissions;
+use crate::convert::sandbox::check_env;
 use crate::error::ApiError;
-use crate::wire::files::permissions;
-use crate::wire::sandbox::check_env;
 use sandling_service::{Action, Plan, PlanDefaults, check_hash};
 
 /// Who runs everything in E2B's sandboxes, in their home.

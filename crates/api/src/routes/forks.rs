@@ -7,13 +7,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::{EndReason, FORK_TREE, SandboxId, SandboxInfo};
+use sandling_wire::{ForkRequest, ForkView, PromoteRequest, PromoteView, RelativeView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::fork::{Usual, fork_spec, fork_view};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::fork::{ForkRequest, ForkView, PromoteRequest, PromoteView, RelativeView, Usual};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -65,8 +66,8 @@ async fn make(
 ) -> Result<(StatusCode, Json<ForkView>), ApiError> {
     app.engine.settled().await;
     let parent = caller.sandbox(app, id).await?;
-    let forks = app.service.sandboxes.fork(caller.workspace(), &parent, request.into_spec(usual)?).await?;
-    Ok((StatusCode::CREATED, Json(ForkView::new(&forks))))
+    let forks = app.service.sandboxes.fork(caller.workspace(), &parent, fork_spec(request, usual)?).await?;
+    Ok((StatusCode::CREATED, Json(fork_view(&forks))))
 }
 
 /// Choose one child of a fork

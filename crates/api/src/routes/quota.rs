@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use sandling_service::WorkspaceName;
+use sandling_wire::{Limits, QuotaView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Operator, Read};
+use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::routes::workspaces::named;
-use crate::wire::access::{Limits, QuotaView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(own)).routes(routes!(get, set))
@@ -52,12 +53,12 @@ async fn set(
     body: JsonBody<Limits>,
 ) -> Result<Json<QuotaView>, ApiError> {
     let name = named(&app, &workspace)?;
-    app.service.admission.set_quota(&name, &body.value.into())?;
+    app.service.admission.set_quota(&name, &body.value.into_engine())?;
     view(&app, &name).await
 }
 
 async fn view(app: &App, workspace: &WorkspaceName) -> Result<Json<QuotaView>, ApiError> {
     app.engine.settled().await;
-    let limits = app.service.admission.quota(workspace)?.into();
-    Ok(Json(QuotaView { limits, used: app.service.sandboxes.usage(workspace).into() }))
+    let limits = app.service.admission.quota(workspace)?.into_wire();
+    Ok(Json(QuotaView { limits, used: app.service.sandboxes.usage(workspace).into_wire() }))
 }

@@ -6,13 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::{SnapshotId, SnapshotInfo};
+use sandling_wire::{SnapshotFilter, SnapshotList, SnapshotRequest, SnapshotView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::wire::snapshot::{SnapshotFilter, SnapshotList, SnapshotRequest, SnapshotView};
 
 const LONGEST_NAME: usize = 200;
 
@@ -37,9 +38,9 @@ async fn make(
     let sandbox = caller.sandbox(&app, &id).await?;
     let name = check_name(body.value.name)?;
     let place = app.service.sandboxes.reserve_snapshot(caller.workspace(), &sandbox)?;
-    let (info, _) = app.engine.snapshot(&sandbox, name, body.value.volumes.map(Into::into)).await?;
+    let (info, _) = app.engine.snapshot(&sandbox, name, body.value.volumes.map(IntoEngine::into_engine)).await?;
     drop(place);
-    Ok((StatusCode::CREATED, Json(info.into())))
+    Ok((StatusCode::CREATED, Json(info.into_wire())))
 }
 
 /// A name or a description for people; none at all is none.
@@ -68,7 +69,7 @@ async fn list(
     if let Some(sandbox) = filter.sandbox_id.filter(|id| !id.is_empty()) {
         own.retain(|info| info.sandbox.as_str() == sandbox);
     }
-    Ok(Json(SnapshotList { snapshots: own.into_iter().map(SnapshotView::from).collect() }))
+    Ok(Json(SnapshotList { snapshots: own.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
 /// Look at a snapshot
@@ -81,7 +82,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<SnapshotView>, ApiError> {
-    Ok(Json(find(&app, &caller, &id)?.into()))
+    Ok(Json(find(&app, &caller, &id)?.into_wire()))
 }
 
 /// Delete a snapshot

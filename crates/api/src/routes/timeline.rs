@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use sandling_wire::{CheckpointRequest, CheckpointView, RewindRequest, RewindView, TimelineView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run, awake};
+use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::timeline::{CheckpointRequest, CheckpointView, RewindRequest, RewindView, TimelineView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(timeline)).routes(routes!(make)).routes(routes!(name)).routes(routes!(rewind))
@@ -31,7 +32,7 @@ async fn timeline(
     Parts(id): Parts<String>,
 ) -> Result<Json<TimelineView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    Ok(Json(app.engine.timeline(&sandbox).await.into()))
+    Ok(Json(app.engine.timeline(&sandbox).await.into_wire()))
 }
 
 /// Make a checkpoint
@@ -53,7 +54,7 @@ async fn make(
     let place = app.service.sandboxes.reserve_snapshot(caller.workspace(), &sandbox)?;
     let made = app.engine.checkpoint(&sandbox, body.value.name).await?;
     drop(place);
-    Ok((StatusCode::CREATED, Json((&made).into())))
+    Ok((StatusCode::CREATED, Json((&made).into_wire())))
 }
 
 /// Name a checkpoint, or take its name away
@@ -72,7 +73,7 @@ async fn name(
 ) -> Result<Json<CheckpointView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let named = app.engine.name_checkpoint(&sandbox, &checkpoint, body.value.name).await?;
-    Ok(Json((&named).into()))
+    Ok(Json((&named).into_wire()))
 }
 
 /// Put a sandbox back to a checkpoint

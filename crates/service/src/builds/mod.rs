@@ -20,6 +20,8 @@ mod uploads;
 pub use base::{BaseError, TemplateSource};
 pub use dockerfile::{Dockerfile, parse as parse_dockerfile};
 pub use machine::BuildFailure;
+#[cfg(test)]
+pub(crate) use record::BuildEnd;
 pub use registry::{Build, Level, Line, RegisterError, Stage};
 pub use start::{BuildSpec, Builds, Explain, SaveAs, StartError};
 pub use steps::{Action, Plan, PlanDefaults, PlanError, check_hash};

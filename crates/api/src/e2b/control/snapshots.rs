@@ -8,6 +8,7 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use sandling_engine::{SnapshotInfo, State as SandboxState};
+use sandling_service::TemplateSource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,7 +21,6 @@ use crate::e2b::place::parse_id;
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use sandling_service::TemplateSource;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use sandling_engine::SnapshotInfo;
+use sandling_service::{TemplateSource, template_size};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,7 +17,6 @@ use crate::auth::{Caller, Read, Run};
 use crate::e2b::names::{self, Name};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use sandling_service::{TemplateSource, template_size};
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()

@@ -8,15 +8,15 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use sandling_engine::Sandbox;
 use sandling_protocol::{ContextInfo, ContextSpec, Language};
+use sandling_service::ProcessDefaults;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::convert::exec::checked_id;
 use crate::e2b::place::Interpreter;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::exec::checked_id;
-use sandling_service::ProcessDefaults;
 
 const WORKDIR: &str = "/home/user";
 

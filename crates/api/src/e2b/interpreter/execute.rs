@@ -10,6 +10,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use sandling_engine::{Cause, Cell, CellOutput, Output, RunSpec, Sandbox};
 use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
+use sandling_service::ProcessDefaults;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -17,6 +18,7 @@ use super::contexts::{Tongue, known, make, spec};
 use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
+use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
 use crate::e2b::place::{Interpreter, Runner};
 use crate::error::ApiError;
@@ -24,8 +26,6 @@ use crate::extract::JsonBody;
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::text::Decoder;
-use crate::wire::sandbox::check_env;
-use sandling_service::ProcessDefaults;
 
 /// Bytes that one run may print.
 const OUTPUT_LIMIT: u64 = 64 * 1024 * 1024;
