@@ -1,6 +1,6 @@
 """Adapts schemathesis' requests before they are sent.
 
-- A create with a new size bakes a template of that size, which takes a minute, so sizes are limited.
+- A create with a new size bakes a template of that size, which takes a minute, so sizes are removed.
 - Long-lived sandboxes use up the host, and others need sandboxes that still exist, so TTLs are short but not too short.
 - No schema knows which templates, snapshots, volumes and checkpoints exist, or that one field needs another.
 """
