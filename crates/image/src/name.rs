@@ -1,16 +1,20 @@
-//! The names of templates and the ids of images, parsed once.
+//! The names of templates and the ids of images.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::recipe::RecipeError;
-
-/// A template's name: 1 to 64 characters of `[A-Za-z0-9._-]`, the first one not a dot or a dash.
+/// A template's name: 1 to 64 characters of `[A-Za-z0-9._-]`, not starting with a dot or a dash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TemplateName(String);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` cannot be a template's name: use 1 to 64 letters, digits, dots, dashes or underscores")]
+pub struct BadTemplateName {
+    pub name: String,
+}
 
 impl TemplateName {
     pub fn as_str(&self) -> &str {
@@ -19,20 +23,20 @@ impl TemplateName {
 }
 
 impl FromStr for TemplateName {
-    type Err = RecipeError;
+    type Err = BadTemplateName;
 
-    fn from_str(text: &str) -> Result<Self, RecipeError> {
+    fn from_str(text: &str) -> Result<Self, BadTemplateName> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        // A name is a file's name and an argument: it must be neither hidden, `..`, nor an option.
+        // It becomes a file name and an argument, so it must not be hidden, `..` or an option.
         let good = (1..=64).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with(['.', '-']);
-        if good { Ok(Self(text.to_owned())) } else { Err(RecipeError::BadName { name: text.to_owned() }) }
+        if good { Ok(Self(text.to_owned())) } else { Err(BadTemplateName { name: text.to_owned() }) }
     }
 }
 
 impl TryFrom<String> for TemplateName {
-    type Error = RecipeError;
+    type Error = BadTemplateName;
 
-    fn try_from(text: String) -> Result<Self, RecipeError> {
+    fn try_from(text: String) -> Result<Self, BadTemplateName> {
         text.parse()
     }
 }
@@ -49,7 +53,7 @@ impl fmt::Display for TemplateName {
     }
 }
 
-/// Names content: an image, or one part of it. 32 hexadecimal digits of a BLAKE3 digest.
+/// The id of an image or of a part: the first 32 hexadecimal digits of a BLAKE3 digest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ContentId(String);
@@ -61,7 +65,7 @@ pub struct BadContentId(String);
 impl ContentId {
     const LENGTH: usize = 32;
 
-    /// The id of whatever these bytes describe.
+    /// The id of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         let mut hex = blake3::hash(bytes).to_hex().to_string();
         hex.truncate(Self::LENGTH);

@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use sandling_protocol::{Entry, EntryKind, FailureKind, Request, Response, ToGuest, WINDOW, Walked, WriteMode};
+use sandling_protocol::{Entry, EntryKind, FailureKind, Request, Response, ToGuest, TreeEntry, WINDOW, WriteMode};
 
 use crate::harness::{Agent, Heard, Host, wait_for};
 
@@ -248,7 +248,7 @@ fn a_tree_is_walked_with_what_tells_copies_apart() {
     let walk = |path: String| Request::Walk { path, skip: vec![agent.path("tree/left-out")] };
     let heard = host.ask(walk(agent.path("tree")));
     let lines = heard.entries.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    let mut found: Vec<Walked> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let mut found: Vec<TreeEntry> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
     found.sort_by(|one, other| one.path.cmp(&other.path));
     let names: Vec<_> = found.iter().map(|entry| entry.path.strip_prefix(dir.to_str().unwrap()).unwrap()).collect();
     assert_eq!(names, ["/deep", "/deep/er", "/deep/er/file", "/link"]);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sandling_protocol::frame::{self, Decoder};
 use sandling_protocol::{
     Event, ExecSpec, Exit, Failure, OnLimit, Outcome, Part, Program, Request, Response, Stdin, StreamId, ToGuest,
-    ToHost, VERSION,
+    ToHost, generation,
 };
 
 /// No test waits longer for anything.
@@ -51,7 +51,8 @@ impl Agent {
         let socket: PathBuf = self.dir.path().join("agent.sock");
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        let mut host = Host { stream, decoder: Decoder::new(), streams: HashMap::new(), last: 0, hello: None };
+        let mut host =
+            Host { stream, decoder: Decoder::new(), streams: HashMap::new(), last: 0, hello: None, generation: 0 };
         host.greet("n1");
         host
     }
@@ -156,13 +157,21 @@ pub struct Host {
     streams: HashMap<StreamId, Heard>,
     last: StreamId,
     hello: Option<String>,
+    /// What the agent answered to the last greeting.
+    pub generation: u32,
 }
 
 impl Host {
     pub fn greet(&mut self, nonce: &str) {
+        self.greet_as(generation::CURRENT, nonce);
+        assert_eq!(self.generation, generation::CURRENT);
+    }
+
+    /// Greets as a host that speaks no newer generation.
+    pub fn greet_as(&mut self, generation: u32, nonce: &str) {
         self.streams.clear();
         self.hello = None;
-        self.say(&ToGuest::Hello { nonce: nonce.to_owned(), version: VERSION }, b"");
+        self.say(&ToGuest::Hello { nonce: nonce.to_owned(), generation }, b"");
         let nonce = Some(nonce.to_owned());
         let deadline = Instant::now() + PATIENCE;
         while self.hello != nonce {
@@ -211,8 +220,8 @@ impl Host {
 
     fn heard(&mut self, message: ToHost, body: Vec<u8>) {
         match message {
-            ToHost::Hello { nonce, version } => {
-                assert_eq!(version, VERSION);
+            ToHost::Hello { nonce, generation } => {
+                self.generation = generation;
                 self.hello = Some(nonce);
             }
             ToHost::Data { stream, part, offset } => {

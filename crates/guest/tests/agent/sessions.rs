@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use sandling_protocol::{ExecState, Identity, Request, Response, Stdin, ToGuest, frame};
+use sandling_protocol::{ExecState, FailureKind, Identity, Request, Response, Stdin, ToGuest, frame, generation};
 
 use crate::harness::{Agent, shell};
 
@@ -46,6 +46,25 @@ fn a_session_cut_in_the_middle_of_a_frame_is_followed_by_a_whole_one() {
         host.greet(&format!("after {cut}"));
         assert_eq!(host.shell("echo whole").out(), "whole\n");
     }
+}
+
+#[test]
+fn a_host_of_the_first_generation_is_served_in_it() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    host.greet_as(1, "old");
+    assert_eq!(host.generation, 1);
+    assert_eq!(host.shell("echo served").out(), "served\n");
+    host.greet_as(generation::CURRENT + 1, "new");
+    assert_eq!(host.generation, generation::CURRENT);
+}
+
+#[test]
+fn an_unknown_request_is_answered() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    let failure = host.ask(Request::Unknown).failure();
+    assert_eq!(failure.kind, FailureKind::Unsupported);
 }
 
 #[test]
