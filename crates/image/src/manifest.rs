@@ -65,7 +65,7 @@ impl Manifest {
         let parts = [&self.root.id, &self.kernel.id, &self.initrd.id];
         let essence =
             serde_json::json!({ "format": self.format, "recipe": self.recipe, "parts": parts, "inputs": self.inputs });
-        ContentId::of(essence.to_string().as_bytes())
+        ContentId::of_json(&essence)
     }
 
     pub(crate) fn is_consistent(&self) -> bool {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A template's name: 1 to 64 characters of `[A-Za-z0-9._-]`, not starting with a dot or a dash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,8 +73,28 @@ impl ContentId {
         Self(hex)
     }
 
+    /// The id of a JSON value, over its compact form with the keys of objects sorted.
+    pub(crate) fn of_json(value: &Value) -> Self {
+        Self::of(canonical(value).as_bytes())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Not `Value::to_string`, whose order of keys depends on a feature of serde_json that any dependency can turn on.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            let field =
+                |(name, value): (&String, &Value)| format!("{}:{}", Value::from(name.as_str()), canonical(value));
+            format!("{{{}}}", fields.into_iter().map(field).collect::<Vec<_>>().join(","))
+        }
+        Value::Array(values) => format!("[{}]", values.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        plain => plain.to_string(),
     }
 }
 
@@ -118,6 +139,12 @@ mod tests {
         for good in ["base", "ubuntu-24.04", "A_b.c", &"x".repeat(64)] {
             assert_eq!(good.parse::<TemplateName>().unwrap().as_str(), good);
         }
+    }
+
+    #[test]
+    fn json_is_canonical_whatever_the_order_of_its_keys() {
+        let value = serde_json::json!({ "b": [1, null, "x\n"], "a": { "d": true, "c": {} }, "é": [] });
+        assert_eq!(canonical(&value), r#"{"a":{"c":{},"d":true},"b":[1,null,"x\n"],"é":[]}"#);
     }
 
     #[test]

@@ -140,7 +140,7 @@ class ContextTest(InterpreterTest):
         for code in (
             "console.log('begun'); while (true) {}",
             "function f() { console.log('begun'); for (;;) {} }; f()",
-            # From a timer, and so surely while the cell waits.
+            # Sent by a timer, so that it arrives while the cell waits.
             "setTimeout(() => console.log('begun'), 5); await new Promise(() => {})",
         ):
             with self.subTest(code):
@@ -153,7 +153,7 @@ class ContextTest(InterpreterTest):
     def test_an_interrupt_between_cells_is_ignored(self):
         self.run_ok("let kept = 5")
         os.kill(self.context.pid, signal.SIGINT)
-        # One that arrives only when the next cell has begun is for that cell.
+        # A signal that arrives after the next cell has begun interrupts that cell.
         self.assertIn(self.context.cell("await new Promise((r) => setTimeout(r, 50))").status, ("ok", "interrupted"))
         self.assertEqual(self.run_ok("kept").text, "5")
 

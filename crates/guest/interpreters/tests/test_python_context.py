@@ -159,7 +159,7 @@ class InterruptTest(InterpreterTest):
         for _ in range(20):
             os.kill(self.context.pid, signal.SIGINT)
             cell = self.context.cell("1 + 1")
-            # One that comes just as the cell begins is for the cell.
+            # A signal that arrives as the cell begins interrupts the cell.
             self.assertIn(cell.status, ("ok", "interrupted"))
         os.kill(self.context.pid, signal.SIGINT)
         self.wait_until(lambda: not int(self.pending_signals(), 16) & 1 << signal.SIGINT - 1)
@@ -196,7 +196,7 @@ class InterruptTest(InterpreterTest):
 
 
 class HostileTest(InterpreterTest):
-    """What user code does to its own process stays there."""
+    """User code that breaks its own process affects nothing else."""
 
     def setUp(self):
         self.context = self.python_context()
@@ -368,7 +368,7 @@ Rich()
         self.assertIn("a", found["text/plain"])
 
     def test_figures_are_pictures(self):
-        # In the cell that imports it, too.
+        # Also in the cell that imports it.
         cell = self.context.cell(
             "import matplotlib.pyplot as plt\n"
             "for i in range(2):\n    plt.plot([1, i]); plt.show()\nlen(plt.get_fignums())"

@@ -127,7 +127,7 @@ class ScriptTest(InterpreterTest):
     def test_the_driver_leaves_no_file_open(self):
         spare = self.spare()
         spare.run_script("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))")
-        # The last is the listing itself.
+        # The last one belongs to the listing itself.
         self.assertEqual(spare.stdout, b"[0, 1, 2, 3]\n")
 
     def test_it_leads_a_session_of_its_own(self):
@@ -200,7 +200,7 @@ class ScriptTest(InterpreterTest):
 
 
 class WarmScriptTest(ScriptTest):
-    """The same from a zygote."""
+    """The same scripts, in a spare of a zygote."""
 
     @classmethod
     def setUpClass(cls):

@@ -42,7 +42,7 @@ class ZygoteTest(InterpreterTest):
     def test_it_survives_a_fork_that_fails(self):
         zygote = self.zygote()
         before = resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE)
-        # With room for 3 descriptors those of the spare do not arrive; with room for 8, there is none for a pipe.
+        # With room for 3 descriptors, the spare's do not arrive; with room for 8, there is no room for a pipe.
         for room in (3, 8):
             resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE, (room, before[1]))
             spare = self.opened(Process())
@@ -92,7 +92,7 @@ class ZygoteTest(InterpreterTest):
         self.assertEqual(printed("0"), "True 1 0")
         install("later", 7)
         self.assertEqual(printed("__import__('later').VERSION"), "True 1 7")
-        install("loaded", 200)  # Another size: within one second, nothing else tells compiled files apart.
+        install("loaded", 200)  # Another size, because within one second only the size identifies a compiled file.
         self.assertEqual(printed("__import__('later').VERSION"), "False 200 7")
         context = self.opened(zygote.fork(environment))
         self.assertEqual(context.activate("context", env=environment), {"activated": True})

@@ -1,4 +1,4 @@
-"""No clone repeats another's randomness. Processes in the same state stand for clones of one machine."""
+"""Clones do not repeat each other's randomness. Processes in the same state stand for clones of one machine."""
 
 import json
 import os
@@ -61,7 +61,7 @@ class PythonReseedTest(InterpreterTest):
             self.assertEqual((cell.number, cell.text), (number, "2000"))
 
     def test_two_generators_of_one_kind_do_not_draw_the_same(self):
-        # numpy's legacy generator is `random`'s, and makes the same of the same words.
+        # numpy's legacy generator is the same as `random`'s, so the same seed gives the same numbers.
         code = """
 from types import SimpleNamespace
 import _thread, python_reseed
@@ -96,7 +96,7 @@ print(given[0] == [number >> 32 * at & 0xFFFFFFFF for at in range(16)])
         self.assertIn(repr(bytes.fromhex(ENTROPY))[2:-1], context.cell("told[0]").text)
 
     def test_openssl_of_a_clone_leaves_its_sequence(self):
-        # As clone.rs does it for Node: a child that OpenSSL takes for its parent.
+        # As in clone.rs: a child that OpenSSL cannot tell from its parent.
         code = (
             """
 import ctypes, os, ssl, sys
@@ -157,7 +157,7 @@ numpy.random.rand()
 
 
 def compiled(test, source, *options):
-    """The library that the command at the top of node_reseed.rs makes of a source, or a skipped test."""
+    """Compiles a library with the command at the top of node_reseed.rs, or skips the test."""
     if shutil.which("rustc") is None:
         test.skipTest("NOT TESTED: there is no rustc on this machine")
     target = tempfile.mkdtemp(prefix="sandling-test-")

@@ -40,7 +40,7 @@ fn large_files_of_any_bytes_go_both_ways() {
 }
 
 #[test]
-fn replacing_keeps_mode_and_link_and_leaves_nothing_beside() {
+fn replacing_keeps_mode_and_link_and_leaves_no_temporary_file() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let dir = agent.dir().join("d");
@@ -90,7 +90,7 @@ fn an_upload_that_is_broken_off_leaves_no_trace() {
 }
 
 #[test]
-fn an_upload_dies_with_its_session() {
+fn an_upload_ends_with_its_session() {
     let agent = Agent::start();
     let dir = agent.dir().join("d");
     fs::create_dir(&dir).unwrap();
@@ -140,7 +140,7 @@ fn listings_go_as_deep_as_asked_and_name_links() {
 }
 
 #[test]
-fn a_huge_listing_comes_whole_under_flow_control() {
+fn a_huge_listing_is_complete_under_flow_control() {
     let agent = Agent::start();
     let mut host = agent.connect();
     fs::create_dir(agent.dir().join("many")).unwrap();
@@ -153,7 +153,7 @@ fn a_huge_listing_comes_whole_under_flow_control() {
 }
 
 #[test]
-fn stat_follows_links_and_survives_dangling_ones() {
+fn stat_follows_links_and_reports_broken_ones() {
     let agent = Agent::start();
     let mut host = agent.connect();
     fs::write(agent.dir().join("real"), "123").unwrap();
@@ -236,7 +236,7 @@ fn too_much_data_for_an_upload_fails_it_alone() {
 }
 
 #[test]
-fn a_tree_is_walked_with_what_tells_copies_apart() {
+fn a_walk_reports_the_metadata_that_differs_between_copies() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let dir = agent.dir().join("tree");

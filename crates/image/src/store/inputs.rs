@@ -20,7 +20,7 @@ pub(super) fn of_root(recipe: &Recipe) -> ContentId {
     if !recipe.npm.is_empty() {
         inputs["npm"] = serde_json::json!({ "packages": recipe.npm, "install": NPM });
     }
-    ContentId::of(inputs.to_string().as_bytes())
+    ContentId::of_json(&inputs)
 }
 
 /// The inputs of an image, given its kernel.
@@ -32,7 +32,7 @@ pub(super) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
         "guest": blake3::hash(GUEST).to_hex().as_str(),
         "formats": [manifest::FORMAT, initrd::FORMAT],
     });
-    ContentId::of(inputs.to_string().as_bytes())
+    ContentId::of_json(&inputs)
 }
 
 #[cfg(test)]
