@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for _ in $(seq 50); do
-  left=$(pgrep -f "^$PWD/target/[a-z]+/sandling __jail" || true)
+  left=$(pgrep -f "^$PWD/target/[a-z]+/sandling(-jail)? __jail" || true)
   [ -n "$left" ] || { echo none && exit; }
   sleep 0.2
 done

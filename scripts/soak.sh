@@ -26,6 +26,6 @@ target/release/sandling-load --sandling "$sandling" --templates "$SANDLING_TEST_
 conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
-  cargo test --package sandling-cli --test vm no_two_children_draw_the_same || status=$?
+  cargo test --package sandling-engine --test vm no_two_children_draw_the_same || status=$?
 scripts/leftovers.sh || status=$?
 exit "$status"

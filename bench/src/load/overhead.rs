@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use hyper::Method;
 use sandling_api::{App, ServerLimits, serve};
-use sandling_engine::access::{Access, AccessSettings};
 use sandling_engine::{CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, EngineConfig, Home, RunSpec, Sandbox};
 use sandling_protocol::Program;
+use sandling_service::{Access, AccessSettings};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 

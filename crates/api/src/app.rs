@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use sandling_engine::Engine;
-use sandling_engine::access::Access;
+use sandling_service::Access;
 use tokio::sync::watch;
 
 use crate::activity::Activity;

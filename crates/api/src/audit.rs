@@ -1,7 +1,7 @@
 //! Which requests act, and how the audit log names them.
 
 use axum::http::{Method, StatusCode};
-use sandling_engine::access::{AuditResult, NewAudit};
+use sandling_service::{AuditResult, NewAudit};
 
 use crate::app::App;
 use crate::error::ApiError;

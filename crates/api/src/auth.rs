@@ -9,8 +9,8 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
-use sandling_engine::access::{AuthError, Denied, Principal, Scope, WorkspaceName};
-use sandling_engine::{Sandbox, SandboxId};
+use sandling_engine::{Refused, Sandbox, SandboxId, SandboxInfo};
+use sandling_service::{AuthError, Denied, Principal, Scope, WorkspaceName};
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -55,7 +55,13 @@ impl<N> Caller<N> {
     pub(crate) async fn sandbox(&self, app: &App, id: &str) -> Result<Arc<Sandbox>, ApiError> {
         let missing = || ApiError::not_found("sandbox");
         let id = SandboxId::parse(id).ok_or_else(missing)?;
-        app.engine.find(self.workspace().as_str(), &id).await.ok_or_else(missing)
+        let found = app.engine.find(self.workspace().as_str(), &id).await;
+        found.ok_or_else(|| self.unreadable(app, &id).map_or_else(missing, |_| Refused::Unreadable.into()))
+    }
+
+    /// A sandbox of the caller's workspace whose row cannot be read.
+    pub(crate) fn unreadable(&self, app: &App, id: &SandboxId) -> Option<SandboxInfo> {
+        app.engine.find_unreadable(self.workspace().as_str(), id)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use sandling_engine::access::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer, WorkspaceName};
+use sandling_service::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer, WorkspaceName};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandling_engine::SandboxId;
-use sandling_engine::access::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
+use sandling_service::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
 
 use sandling_protocol::CellReport;
 use serde_json::{Map, Value};

@@ -34,6 +34,7 @@ impl From<Refused> for ApiError {
             Refused::Paused => Self::conflict("sandbox_paused", refused.to_string()),
             Refused::Hibernated => Self::conflict("sandbox_hibernated", refused.to_string()),
             Refused::DiskFull => no_space(refused.to_string()),
+            Refused::Unreadable => Self::conflict("sandbox_unreadable", refused.to_string()),
             Refused::Ended => Self::new(StatusCode::NOT_FOUND, "sandbox_ended", refused.to_string()),
         }
     }

@@ -7,7 +7,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-use sandling_engine::access::Principal;
+use sandling_service::Principal;
 
 use crate::app::App;
 use crate::audit;

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_engine::access::WorkspaceName;
 use sandling_engine::{
     Cause, CreateSpec, EndReason, RunSpec, Sandbox, SandboxId, VolumeError, VolumeKind, VolumeView, VolumeWish,
 };
 use sandling_protocol::Program;
+use sandling_service::WorkspaceName;
 
 use crate::app::App;
 use crate::auth::awake;

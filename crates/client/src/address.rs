@@ -2,7 +2,7 @@
 
 use hyper::Uri;
 use sandling_engine::Home;
-use sandling_engine::access::{TOKEN_VARIABLE, read_local_token};
+use sandling_service::{TOKEN_VARIABLE, read_local_token};
 
 use super::error::ClientError;
 use crate::announce;

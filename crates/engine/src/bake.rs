@@ -41,6 +41,8 @@ const BAKER_UID: u32 = 699_999;
 const COMMAND_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t tsc=reliable no_timer_check \
     random.trust_cpu=on cgroup_no_v1=all mitigations=off nmi_watchdog=0 audit=0 psi=0 lsm=landlock \
     init_on_alloc=0";
+/// Every command line that a version had, as it was: snapshots stand on bakes of older versions, too.
+const COMMAND_LINES: [&str; 1] = [COMMAND_LINE];
 
 /// With the speed of what an emulated guest takes for its clock.
 async fn command_line(hardware: &Hardware) -> String {
@@ -134,10 +136,24 @@ impl Baked {
     }
 }
 
-/// Names a bake by everything that must be the same when it is restored.
+/// Names a bake by everything that must be the same when it is restored, and by what its kernel was started with. The
+/// text that is digested is part of the format: rows of every version name bakes by it.
 pub(crate) fn key(hardware: &Hardware) -> String {
-    let emulator = emulator_fingerprint(hardware.accelerator).unwrap_or_else(|| "unknown".to_owned());
-    let text = format!("{FORMAT} {DEVICE_MODEL} {emulator} {} {COMMAND_LINE}", hardware.cpu_model);
+    key_of(hardware, &emulator(hardware), COMMAND_LINE)
+}
+
+/// Whether what was saved over the bake of this key can go on here. A kernel that was started with other options can.
+pub(crate) fn can_restore(key: &str, hardware: &Hardware) -> bool {
+    let emulator = emulator(hardware);
+    COMMAND_LINES.iter().any(|command_line| key_of(hardware, &emulator, command_line) == key)
+}
+
+fn emulator(hardware: &Hardware) -> String {
+    emulator_fingerprint(hardware.accelerator).unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn key_of(hardware: &Hardware, emulator: &str, command_line: &str) -> String {
+    let text = format!("{FORMAT} {DEVICE_MODEL} {emulator} {} {command_line}", hardware.cpu_model);
     let digest = ContentId::of(text.as_bytes());
     format!("{}-{}c-{}m-{}", hardware.accelerator, hardware.vcpus, hardware.memory_mib, &digest.as_str()[..12])
 }
@@ -299,4 +315,20 @@ fn tail(path: &Path) -> String {
     let text = String::from_utf8_lossy(&text[text.len().saturating_sub(600)..]);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bake_of_the_first_version_is_read_and_found_by_its_key() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1");
+        let manifest: Manifest = serde_json::from_slice(&fs::read(golden.join("baked.json")).unwrap()).unwrap();
+        assert_eq!((manifest.format, manifest.hardware.memory_mib), (2, 512));
+        let key = fs::read_to_string(golden.join("baked.key")).unwrap();
+        let (key, emulator) = key.trim().split_once(' ').unwrap();
+        let found = COMMAND_LINES.iter().any(|line| key_of(&manifest.hardware, emulator, line) == key);
+        assert!(found, "snapshots of the first version could not be restored");
+    }
 }

@@ -165,6 +165,7 @@ impl Engine {
             network: network.settings,
             in_force: InForce::default(),
             volumes,
+            format: Default::default(),
         };
         self.hand_out(made, info)
     }

@@ -22,6 +22,7 @@ use crate::snapshot::{Overlays, SnapshotId};
 use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
+use crate::unreadable::SetAside;
 use crate::warm::Thawing;
 
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +57,7 @@ pub struct Engine {
     pub(crate) sweeping: tokio::sync::Mutex<()>,
     pub(crate) overlays: Overlays,
     held_snapshots: Mutex<Vec<SnapshotId>>,
+    pub(crate) set_aside: SetAside,
 }
 
 /// See [`Engine::hold_snapshot`].
@@ -118,6 +120,7 @@ impl Engine {
             overlays,
             held_snapshots: Default::default(),
             unsettled: Default::default(),
+            set_aside: Default::default(),
         });
         recover::recover(&engine).await?;
         engine.sweep_unfinished()?;
@@ -150,6 +153,8 @@ impl Engine {
     pub fn list_of(&self, workspace: &str) -> Vec<SandboxInfo> {
         let mut infos = self.list();
         infos.retain(|info| info.workspace == workspace);
+        infos.extend(self.unreadable_of(workspace));
+        infos.sort_by_key(|info| info.created_at);
         infos
     }
 

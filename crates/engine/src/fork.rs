@@ -278,6 +278,7 @@ impl Engine {
             network: born.network.settings,
             in_force: InForce::default(),
             volumes,
+            format: Default::default(),
         };
         let (id, workspace) = (info.id.clone(), info.workspace.clone());
         let detail = serde_json::json!({ "snapshot": snapshot.id, "parent": info.parent });

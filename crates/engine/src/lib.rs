@@ -4,7 +4,6 @@
 //! and contexts go through it. The engine knows the machine (`vmm`), the template (`image`) and the guest
 //! (`protocol`); it knows no HTTP and no terminal.
 
-pub mod access;
 mod bake;
 mod checkpoint;
 mod config;
@@ -16,6 +15,7 @@ mod exec;
 mod expiry;
 mod files;
 mod fork;
+mod format;
 mod hibernate;
 mod home;
 mod identify;
@@ -25,7 +25,7 @@ mod link;
 mod made;
 mod memory;
 pub mod network;
-mod owner;
+pub mod owner;
 mod ports;
 mod recover;
 mod sandbox;
@@ -34,10 +34,11 @@ mod snapshot;
 mod space;
 mod stall;
 mod standby;
-mod store;
+pub mod store;
 mod template;
 mod ticks;
 mod timeline;
+mod unreadable;
 mod volume;
 mod warm;
 
@@ -67,7 +68,7 @@ pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxI
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };
-pub use store::{Event, StoreError};
+pub use store::{Event, StoreError, Unreadable, unreadable_rows};
 pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
 pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
 pub use volume::{

@@ -12,6 +12,8 @@ pub enum State {
     /// Saved, without a machine: woken by whoever uses it.
     Hibernated,
     Ended,
+    /// Its row cannot be read, so nobody knows; it is left alone until it is removed.
+    Unreadable,
 }
 
 /// What somebody wants of it.
@@ -46,16 +48,19 @@ pub enum Refused {
     DiskFull,
     #[error("the sandbox has ended")]
     Ended,
+    #[error("the sandbox's row in the store cannot be read; `sandling doctor` says why")]
+    Unreadable,
 }
 
 pub fn decide(state: State, request: Request) -> Result<Verdict, Refused> {
     use Request::{End, Hibernate, Pause, Resume, Save, Use, Wake};
-    use State::{Creating, Ended, Hibernated, Paused, Running};
+    use State::{Creating, Ended, Hibernated, Paused, Running, Unreadable};
     use Verdict::{Go, NothingToDo};
     match (state, request) {
         (Creating | Running | Paused | Hibernated, End) => Ok(Go(Ended)),
         (Ended, End) => Ok(NothingToDo),
         (Ended, _) => Err(Refused::Ended),
+        (Unreadable, _) => Err(Refused::Unreadable),
         (Creating, _) => Err(Refused::NotReadyYet),
         (Running, Use | Resume | Wake) | (Running | Paused, Save) => Ok(NothingToDo),
         (Running | Paused, Hibernate) => Ok(Go(Hibernated)),

@@ -16,7 +16,7 @@ use crate::link::Link;
 use crate::owner;
 use crate::sandbox::{Live, SandboxInfo};
 use crate::snapshot::mend;
-use crate::store::{SandboxRow, StoreError};
+use crate::store::{LivingSandboxes, SandboxRow, StoreError};
 
 /// A machine's directory names its engine in this file.
 pub(crate) const ENGINE_FILE: &str = "engine";
@@ -30,17 +30,21 @@ const NAMED_WITHIN: Duration = Duration::from_secs(10);
 /// Goes through everything that belongs to a dead engine, all of it at once. What belongs to living ones is left alone.
 pub(crate) async fn recover(engine: &Arc<Engine>) -> Result<(), OpenError> {
     let engines = engine.config.home.engines();
-    let mut rows = engine.store.living_sandboxes()?;
+    let LivingSandboxes { readable: mut rows, unreadable } = engine.store.living_sandboxes()?;
     // What a server kept is for the next server.
     let ours = |name: &str| engine.config.takeover || !owner::is_server(name);
     rows.retain(|row| !owner::is_alive(&engines, &row.engine) && ours(&row.engine));
     let with_row: BTreeSet<String> = rows.iter().map(|row| row.id.clone()).collect();
+    for row in unreadable.iter().filter(|row| !owner::is_alive(&engines, &row.engine)) {
+        engine.set_aside(row.clone());
+    }
     let mut work = JoinSet::new();
     for row in rows {
         engine.unsettle(&row.info.id);
         work.spawn(settle(engine.clone(), row));
     }
-    work.spawn(sweep(engine.clone(), with_row));
+    let left_alone = LivingSandboxes { readable: Vec::new(), unreadable };
+    work.spawn(sweep(engine.clone(), with_row, left_alone));
     if engine.config.takeover {
         tokio::spawn(work.join_all());
     } else {
@@ -74,8 +78,8 @@ async fn recover_sandbox(engine: &Arc<Engine>, row: SandboxRow) -> Result<(), St
 }
 
 /// Clears away directories without a row: standbys, and sandboxes whose engine died before it wrote the row.
-async fn sweep(engine: Arc<Engine>, with_row: BTreeSet<String>) {
-    while let Some(youngest) = sweep_once(&engine, &with_row).await
+async fn sweep(engine: Arc<Engine>, with_row: BTreeSet<String>, left_alone: LivingSandboxes) {
+    while let Some(youngest) = sweep_once(&engine, &with_row, &left_alone).await
         && engine.config.takeover
     {
         tokio::time::sleep(NAMED_WITHIN.saturating_sub(youngest)).await;
@@ -83,13 +87,17 @@ async fn sweep(engine: Arc<Engine>, with_row: BTreeSet<String>) {
 }
 
 /// The age of the youngest directory that had to be left, because nobody has put a name into it yet.
-async fn sweep_once(engine: &Arc<Engine>, with_row: &BTreeSet<String>) -> Option<Duration> {
+async fn sweep_once(
+    engine: &Arc<Engine>,
+    with_row: &BTreeSet<String>,
+    left_alone: &LivingSandboxes,
+) -> Option<Duration> {
     let engines = engine.config.home.engines();
     let mut clearing = JoinSet::new();
     let mut youngest: Option<Duration> = None;
     for entry in fs::read_dir(engine.config.home.sandboxes()).into_iter().flatten().flatten() {
         let dir = entry.path();
-        if entry.file_name().to_str().is_some_and(|name| with_row.contains(name)) {
+        if entry.file_name().to_str().is_some_and(|name| with_row.contains(name) || left_alone.may_own(name)) {
             continue;
         }
         match fs::read_to_string(dir.join(ENGINE_FILE)) {
@@ -156,7 +164,7 @@ async fn take_over(engine: &Arc<Engine>, dir: &Path, mut info: SandboxInfo) -> R
     Ok(())
 }
 
-async fn clear(dir: &Path) {
+pub(crate) async fn clear(dir: &Path) {
     if let Err(error) = kill_leftover(&MachineDir::new(dir)).await {
         tracing::warn!(dir = %dir.display(), error = &error as &dyn std::error::Error, "a machine that was left behind could not be ended");
         return;

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::checkpoint::CheckpointError;
 use crate::create::CreateError;
 use crate::expiry::{Activity, Lifetime, LifetimeChange};
+use crate::format::Format;
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
 use crate::network::{InForce, Network, NetworkChange, NetworkChangeError, NetworkCounts, NetworkSettings};
@@ -113,6 +114,8 @@ pub struct SandboxInfo {
     pub in_force: InForce,
     #[serde(default)]
     pub volumes: Vec<Attachment>,
+    #[serde(flatten)]
+    pub format: Format<1>,
 }
 
 /// Why a sandbox ended.

@@ -18,6 +18,7 @@ use crate::bake::{self, BakeError, Baked};
 use crate::create::DEFAULT_WORKSPACE;
 use crate::engine::Engine;
 use crate::made::{DISK, Maker, Source};
+use crate::store::StoreError;
 use crate::warm::Warm;
 
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +36,7 @@ pub enum TemplateError {
     #[error("there is a template `{0}` already; choose another name or remove it first")]
     Exists(String),
     #[error(transparent)]
-    Store(crate::store::StoreError),
+    Store(StoreError),
     #[error("the work was cut off")]
     CutOff,
 }
@@ -318,19 +319,21 @@ impl Engine {
             return Err(TemplateError::InUse(shown.to_owned()));
         }
         self.drop_shelves(&image).await;
-        let in_use = self.images_in_use();
+        let in_use = self.images_in_use()?;
         self.templates.lock().await.retain(|shape, _| shape.image != image);
         let engine = self.clone();
-        let removing = tokio::task::spawn_blocking(move || engine.images.remove(&name, &in_use, &mut |_| {}));
+        let removing = tokio::task::spawn_blocking(move || engine.images.remove(&name, in_use.as_ref(), &mut |_| {}));
         Ok(removing.await.map_err(|_| TemplateError::CutOff)??)
     }
 
-    /// Images that sandboxes and snapshots of this home still stand on.
-    fn images_in_use(&self) -> BTreeSet<ContentId> {
-        let living = self.store.living_sandboxes().unwrap_or_default();
-        let saved = self.store.snapshots().unwrap_or_default();
+    /// Images that sandboxes and snapshots of this home still stand on; nothing if the row of one cannot be read.
+    fn images_in_use(&self) -> Result<Option<BTreeSet<ContentId>>, StoreError> {
+        let (Some(living), Some(saved)) = (self.store.living_sandboxes()?.complete(), self.store.all_snapshots()?)
+        else {
+            return Ok(None);
+        };
         let of_sandboxes = living.iter().filter_map(|row| row.info.image.parse().ok());
-        of_sandboxes.chain(saved.into_iter().map(|(snapshot, _)| snapshot.image)).collect()
+        Ok(Some(of_sandboxes.chain(saved.into_iter().map(|(snapshot, _)| snapshot.image)).collect()))
     }
 }
 

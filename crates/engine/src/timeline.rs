@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::format::Format;
 use crate::snapshot::SnapshotId;
 
 /// How many checkpoints without a name are kept if nobody says.
@@ -64,6 +65,8 @@ pub struct Timeline {
     /// Whether the last thing that was done was a change of files.
     files_open: bool,
     checkpoints: Vec<Checkpoint>,
+    #[serde(flatten)]
+    format: Format<1>,
 }
 
 /// What a new checkpoint is, before its snapshot is written.

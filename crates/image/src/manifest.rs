@@ -129,4 +129,22 @@ pub(crate) mod tests {
         later.created = Timestamp::UNIX_EPOCH;
         assert!(later.is_consistent());
     }
+
+    #[test]
+    fn manifests_of_the_first_version_are_read_and_still_fit_their_ids() {
+        let golden = |name: &str| {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1").join(name);
+            serde_json::from_slice::<serde_json::Value>(&std::fs::read(path).unwrap()).unwrap()
+        };
+        let manifest: Manifest = serde_json::from_value(golden("manifest.json")).unwrap();
+        assert!(manifest.is_consistent(), "every template would be damaged after an upgrade");
+        assert_eq!(serde_json::to_value(&manifest).unwrap(), golden("manifest.json"));
+        assert_eq!(golden("name.json")["image"], manifest.id.as_str());
+        for (name, part) in [("root", &manifest.root), ("kernel", &manifest.kernel), ("initrd", &manifest.initrd)] {
+            let described = golden(&format!("{name}.part.json"));
+            assert_eq!(serde_json::from_value::<Part>(described["part"].clone()).unwrap(), *part);
+            let made: Provenance = serde_json::from_value(described["provenance"].clone()).unwrap();
+            assert_eq!(serde_json::to_value(&made).unwrap(), described["provenance"]);
+        }
+    }
 }

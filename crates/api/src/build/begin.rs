@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_engine::access::WorkspaceName;
 use sandling_engine::{CreateSpec, EndReason, NetworkWish, Sandbox, SnapshotInfo, TemplateError};
+use sandling_service::WorkspaceName;
 
 use super::base::Source;
 use super::builds::{Build, Level};

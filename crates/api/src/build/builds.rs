@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use sandling_engine::StoreError;
-use sandling_engine::access::{Access, BuildEnd, BuildRecord};
+use sandling_service::{Access, BuildEnd, BuildRecord};
 use tokio::sync::{Semaphore, watch};
 
 use super::uploads::Claims;
@@ -267,7 +267,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use sandling_engine::Home;
-    use sandling_engine::access::{AccessSettings, WorkspaceName};
+    use sandling_service::{AccessSettings, WorkspaceName};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandling_engine::EndReason;
-use sandling_engine::access::BuildRecord;
+use sandling_service::BuildRecord;
 
 use super::begin::BUILD;
 use crate::app::App;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use http_body_util::BodyExt;
-use sandling_engine::access::WorkspaceName;
+use sandling_service::WorkspaceName;
 use tokio::io::AsyncWriteExt;
 
 use super::steps::check_hash;

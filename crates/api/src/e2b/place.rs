@@ -14,8 +14,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sandling_engine::access::{Principal, Scope, WorkspaceName};
 use sandling_engine::{Sandbox, SandboxId, State as SandboxState};
+use sandling_service::{Principal, Scope, WorkspaceName};
 
 use super::envd::metrics;
 use super::gone::{asleep, ended, gone};
@@ -128,7 +128,9 @@ async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Respons
         (SandboxState::Running, ENVD) => Ok(StatusCode::NO_CONTENT.into_response()),
         (SandboxState::Running, _) => Ok("OK".into_response()),
         (SandboxState::Hibernated | SandboxState::Paused, _) => Err(asleep(&place.id)),
-        (SandboxState::Creating | SandboxState::Ended, _) => Err(ended(app, headers, &place.id)),
+        (SandboxState::Creating | SandboxState::Ended | SandboxState::Unreadable, _) => {
+            Err(ended(app, headers, &place.id))
+        }
     }
 }
 
@@ -144,7 +146,7 @@ async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<San
             Ok(sandbox)
         }
         SandboxState::Hibernated | SandboxState::Paused => Err(asleep(id)),
-        SandboxState::Creating | SandboxState::Ended => Err(ended(app, headers, id)),
+        SandboxState::Creating | SandboxState::Ended | SandboxState::Unreadable => Err(ended(app, headers, id)),
     }
 }
 

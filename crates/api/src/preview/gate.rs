@@ -9,8 +9,8 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use jiff::Timestamp;
-use sandling_engine::access::{AuthError, Scope};
 use sandling_engine::{Sandbox, SandboxId};
+use sandling_service::{AuthError, Scope};
 
 use crate::app::App;
 use crate::auth::{API_KEY, bearer_of, key_of, presented, query_value};

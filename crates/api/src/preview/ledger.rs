@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use jiff::Timestamp;
-use sandling_engine::access::{Access, PreviewError, WorkspaceName};
+use sandling_service::{Access, PreviewError, WorkspaceName};
 
 use super::{PreviewKey, PreviewToken};
 use crate::error::ApiError;
@@ -102,7 +102,7 @@ fn make_secret(directory: &Path) -> io::Result<[u8; 32]> {
 mod tests {
     use jiff::SignedDuration;
     use sandling_engine::Home;
-    use sandling_engine::access::AccessSettings;
+    use sandling_service::AccessSettings;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use sandling_engine::access::AuditQuery;
+use sandling_service::AuditQuery;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;

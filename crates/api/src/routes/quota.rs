@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::access::{AdmitError, WorkspaceName};
+use sandling_service::{AdmitError, WorkspaceName};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;

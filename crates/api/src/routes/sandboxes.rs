@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
-use sandling_engine::access::{Resources, WorkspaceName};
-use sandling_engine::{CreateSpec, EndReason, SandboxInfo};
+use sandling_engine::{CreateSpec, EndReason, SandboxId, SandboxInfo};
+use sandling_service::{Resources, WorkspaceName};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -125,6 +125,9 @@ async fn get(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<SandboxView>, ApiError> {
+    if let Some(info) = SandboxId::parse(&id).and_then(|id| caller.unreadable(&app, &id)) {
+        return Ok(Json(info.into()));
+    }
     Ok(Json(caller.sandbox(&app, &id).await?.info().into()))
 }
 
@@ -140,6 +143,11 @@ async fn delete(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
+    if let Some(id) = SandboxId::parse(&id)
+        && app.engine.remove_unreadable(caller.workspace().as_str(), &id).await?
+    {
+        return Ok(StatusCode::NO_CONTENT);
+    }
     caller.sandbox(&app, &id).await?.end(EndReason::Requested).await?;
     Ok(StatusCode::NO_CONTENT)
 }

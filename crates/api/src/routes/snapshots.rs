@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::access::{Reservation, Resources, WorkspaceName};
 use sandling_engine::{Sandbox, SnapshotId, SnapshotInfo};
+use sandling_service::{Reservation, Resources, WorkspaceName};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use sandling_engine::access::{NewToken, Principal, TokenError, WorkspaceName};
+use sandling_service::{NewToken, Principal, TokenError, WorkspaceName};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;

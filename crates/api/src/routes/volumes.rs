@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::access::WorkspaceName;
 use sandling_engine::{VolumeError, VolumeKind, VolumeView as Volume};
+use sandling_service::WorkspaceName;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;

@@ -1,7 +1,7 @@
 //! Who may do what: tokens, workspaces, quotas, the audit log.
 
 use jiff::{SignedDuration, Timestamp};
-use sandling_engine::access::{
+use sandling_service::{
     AuditEntry, AuditResult, CreatedToken, Principal, Quota, Resources, Scope, TokenInfo, Workspace,
 };
 use serde::{Deserialize, Serialize};

@@ -105,6 +105,7 @@ pub(crate) fn status(state: State) -> &'static str {
         State::Paused => "paused",
         State::Hibernated => "hibernated",
         State::Ended => "deleted",
+        State::Unreadable => "unreadable",
     }
 }
 

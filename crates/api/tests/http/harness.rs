@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_api::{App, ServerLimits, serve};
-use sandling_engine::access::{Access, AccessSettings};
 use sandling_engine::{Engine, EngineConfig, Home};
+use sandling_service::{Access, AccessSettings};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -39,6 +39,7 @@ pub async fn doctor(common: &Common, options: &Doctor) -> anyhow::Result<ExitCod
     checks.extend(sandling_vmm::jail::survey().into_iter().map(layer));
     checks.push(home());
     checks.push(templates());
+    checks.extend(unreadable());
     checks.extend(sandling_image::preflight().into_iter().map(|missing| Check {
         name: missing.what,
         verdict: Verdict::Weaker,
@@ -125,6 +126,30 @@ fn home() -> Check {
             fix: Some("export SANDLING_HOME=… to a directory of yours".to_owned()),
         },
     }
+}
+
+/// Rows and manifests that cannot be read. They are kept; only what they stand for cannot be used.
+fn unreadable() -> Vec<Check> {
+    let Some(home) = Home::from_environment() else { return Vec::new() };
+    let weaker = |name: String, detail: String, fix: Option<String>| {
+        let detail = format!("unreadable: {detail}");
+        Check { name, verdict: Verdict::Weaker, detail, fix }
+    };
+    let rows = match sandling_engine::unreadable_rows(&home.store()) {
+        Ok(rows) => rows,
+        Err(error) => return vec![weaker("store".to_owned(), outcome::sentence(&error.into()), None)],
+    };
+    let rows = rows.into_iter().map(|row| {
+        let fix = format!("use the version that wrote it; or `sandling rm {}` ends it for good", row.id);
+        weaker(format!("{} {}", row.what, row.id), row.why, (row.what == "sandbox").then_some(fix))
+    });
+    let listed = ImageStore::open(home.templates()).ok().and_then(|store| store.list().ok()).unwrap_or_default();
+    let templates = listed.into_iter().filter_map(|found| {
+        let error = found.image.err()?;
+        let fix = format!("sandling template build {}", found.name);
+        Some(weaker(format!("template {}", found.name), outcome::sentence(&error.into()), Some(fix)))
+    });
+    rows.chain(templates).collect()
 }
 
 fn templates() -> Check {

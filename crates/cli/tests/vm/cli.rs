@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{SANDLING, templates};
+use crate::SANDLING;
+use crate::harness::templates;
 
 struct Shell {
     home: TempDir,

@@ -16,7 +16,8 @@ use sandling_protocol::Language;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{SANDLING, templates};
+use crate::SANDLING;
+use crate::harness::templates;
 
 /// Some two minutes on a quiet machine with two slow cores; a few times that on a busy one.
 const WITHIN: Duration = Duration::from_secs(420);

@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-use crate::harness::SANDLING;
+use crate::SANDLING;
 
 fn sandling(home: &TempDir, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(SANDLING);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::error::NetworkError;
 use super::settings::check;
 use crate::engine::Engine;
+use crate::format::Format;
 use crate::store::StoreError;
 
 /// The workspace's own default, in place of a template's name.
@@ -22,6 +23,8 @@ pub struct NetworkDefault {
     pub limits: LimitWish,
     /// Whether it is the most that any sandbox may reach and use, whatever that says itself. Only a workspace's is.
     pub binding: Option<bool>,
+    #[serde(flatten)]
+    pub format: Format<1>,
 }
 
 /// What is to change of a default. What is absent stays.
@@ -76,10 +79,11 @@ impl Engine {
 impl NetworkDefaultChange {
     fn onto(self, known: NetworkDefault) -> NetworkDefault {
         let policy = match self.policy.is_nothing() {
-            true => known.policy,
-            false => Some(self.policy.onto(&known.policy.unwrap_or_default())),
+            true => known.policy.clone(),
+            false => Some(self.policy.onto(&known.policy.clone().unwrap_or_default())),
         };
-        NetworkDefault { policy, limits: self.limits.or(known.limits), binding: self.binding.or(known.binding) }
+        let (limits, binding) = (self.limits.or(known.limits), self.binding.or(known.binding));
+        NetworkDefault { policy, limits, binding, ..known }
     }
 }
 
@@ -96,7 +100,12 @@ mod tests {
     fn a_changed_limit_leaves_the_policy() {
         let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
         let policy = Some(Policy::of(Mode::Deny));
-        let known = NetworkDefault { policy, limits: limits(Some(9), Some(1)), binding: Some(true) };
+        let known = NetworkDefault {
+            policy,
+            limits: limits(Some(9), Some(1)),
+            binding: Some(true),
+            ..NetworkDefault::default()
+        };
         let change = NetworkDefaultChange { limits: limits(Some(5), None), ..NetworkDefaultChange::default() };
         let changed = change.onto(known.clone());
         assert_eq!(changed, NetworkDefault { limits: limits(Some(5), Some(1)), ..known });

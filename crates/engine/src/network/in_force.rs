@@ -117,7 +117,7 @@ mod tests {
 
     fn default(mode: Option<Mode>, connections: Option<u64>) -> NetworkDefault {
         let limits = LimitWish { connections, ..LimitWish::default() };
-        NetworkDefault { policy: mode.map(Policy::of), limits, binding: None }
+        NetworkDefault { policy: mode.map(Policy::of), limits, ..NetworkDefault::default() }
     }
 
     fn in_force(own: &NetworkSettings, template: NetworkDefault, workspace: NetworkDefault) -> InForce {

@@ -14,7 +14,7 @@ use sandling_vmm::memory::MemoryMap;
 
 use super::info::{Base, Files, Part, SnapshotId, SnapshotInfo};
 use super::portable::{Entry, Hashed, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
-use super::save::{digest, digest_of};
+use super::save::digest_of;
 use crate::bake::{self, Baked};
 use crate::engine::Engine;
 use crate::space;
@@ -98,7 +98,7 @@ impl Engine {
         if let Some((what, theirs, ours)) = manifest.made_on.differs_from(MadeOn::here(&hardware)) {
             return Err(ImportError::OtherHost { what, theirs, ours });
         }
-        if bake::key(&hardware) != snapshot.bake {
+        if !bake::can_restore(&snapshot.bake, &hardware) {
             return Err(ImportError::OtherVersion);
         }
         check_files(manifest)?;
@@ -266,7 +266,7 @@ impl Arriving<'_> {
             synced: true,
             ..self.manifest.snapshot.clone()
         };
-        info.digest = digest(&info);
+        info.digest = info.computed_digest();
         rustix::fs::syncfs(File::open(&snapshots).map_err(ImportError::Io)?)
             .map_err(|error| ImportError::Io(error.into()))?;
         self.engine.store.insert_snapshot(&info, Listed::Yes)?;

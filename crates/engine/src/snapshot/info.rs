@@ -10,6 +10,7 @@ use sandling_image::ContentId;
 use sandling_network::Flow;
 use serde::{Deserialize, Serialize};
 
+use crate::format::Format;
 use crate::made::DISK;
 use crate::sandbox::SandboxId;
 use crate::volume::SavedVolume;
@@ -95,12 +96,28 @@ pub struct SnapshotInfo {
     pub connections: Vec<Flow>,
     /// Of what makes it what it is: two snapshots with the same digest are the same.
     pub digest: String,
+    #[serde(flatten)]
+    pub format: Format<1>,
 }
 
 impl SnapshotInfo {
     /// Whose files it needs besides its own.
     pub(crate) fn stands_on(&self) -> impl Iterator<Item = &SnapshotId> {
         self.memory.iter().chain(&self.disk).chain(self.base.iter().map(|base| &base.id))
+    }
+
+    /// A digest of the files it is made of, and of nothing that it is called, so that it stays the same where it is
+    /// imported. The text is part of the format: rows and exports of every version hold digests of it.
+    pub(crate) fn computed_digest(&self) -> String {
+        let Digests { pages, map, state, disk } = &self.digests;
+        let list = |sums: &[Sum]| {
+            let one = |sum: &Sum| format!(r#"Sum {{ bytes: {}, digest: "{}" }}"#, sum.bytes, sum.digest);
+            sums.iter().map(one).collect::<Vec<_>>().join(", ")
+        };
+        let digests = format!(r#"Digests {{ pages: "{pages}", map: "{map}", state: "{state}", disk: "{disk}" }}"#);
+        let sums = format!("Sums {{ memory: [{}], disk: [{}] }}", list(&self.sums.memory), list(&self.sums.disk));
+        let text = format!("{} {} {digests} {sums}", self.image, self.bake);
+        blake3::hash(text.as_bytes()).to_hex().to_string()
     }
 
     /// What is known about one of its layers' files.

@@ -173,4 +173,14 @@ mod tests {
             assert_eq!(elsewhere.differs_from(here.clone()).map(|(what, ..)| what), Some(what));
         }
     }
+
+    #[test]
+    fn an_export_of_the_first_version_is_read() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1/export.json");
+        let manifest: Manifest = serde_json::from_slice(&std::fs::read(golden).unwrap()).unwrap();
+        let named: Vec<_> = manifest.files.iter().map(|entry| entry.role.clone()).collect();
+        assert_eq!(named, roles(&manifest.snapshot), "an import refuses other files");
+        assert_eq!(manifest.snapshot.computed_digest(), manifest.snapshot.digest);
+        assert_eq!(MAGIC, b"sandling-snapshot 1\n");
+    }
 }

@@ -38,7 +38,7 @@ impl SnapshotInfo {
     /// What a machine that is restored from it needs.
     pub(crate) async fn source(&self, engine: &Arc<Engine>) -> Result<Source, RestoreError> {
         let hardware = engine.hardware_of(self.vcpus, self.memory_mib);
-        if bake::key(&hardware) != self.bake {
+        if !bake::can_restore(&self.bake, &hardware) {
             return Err(RestoreError::OtherHardware(self.bake.clone()));
         }
         let snapshots = engine.config.home.snapshots();

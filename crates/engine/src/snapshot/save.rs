@@ -189,6 +189,7 @@ impl Save<'_> {
             volumes: self.volumes.clone(),
             connections: Vec::new(),
             digest: String::new(),
+            format: Default::default(),
         }
     }
 }
@@ -249,7 +250,7 @@ impl Saving {
         }
         let parent = self.parent()?;
         self.info.sums = self.sums(&snapshots, parent.as_ref())?;
-        self.info.digest = digest(&self.info);
+        self.info.digest = self.info.computed_digest();
         if self.lasting {
             // What is acknowledged survives the host.
             self.sync(&snapshots, parent.as_ref())?;
@@ -365,13 +366,6 @@ pub(super) fn digest_of(path: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
-}
-
-/// Over everything that makes a snapshot what it is, and nothing that it is called: it is the same where it is imported.
-pub(super) fn digest(info: &SnapshotInfo) -> String {
-    let SnapshotInfo { image, bake, digests, sums, .. } = info;
-    let text = format!("{image} {bake} {digests:?} {sums:?}");
-    blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
 /// Writes through, and knows the digest of what it wrote.

@@ -38,8 +38,8 @@ impl Engine {
         Ok(self.sweep_snapshots().await?)
     }
 
-    /// Removes every snapshot that is nobody's and that nothing stands on. As long as the row of one cannot be read,
-    /// nobody knows what it stands on, and all stay.
+    /// Removes every snapshot that is nobody's and that nothing stands on. As long as the row of one, or of a
+    /// sandbox, cannot be read, nobody knows what that stands on, and all stay.
     pub(crate) async fn sweep_snapshots(self: &Arc<Self>) -> Result<(), StoreError> {
         self.sweep_with(&[]).await
     }
@@ -49,10 +49,11 @@ impl Engine {
     pub(crate) async fn sweep_with(self: &Arc<Self>, layers: &[SnapshotId]) -> Result<(), StoreError> {
         let _one_at_a_time = self.sweeping.lock().await;
         let Some(all) = self.store.all_snapshots()? else { return Ok(()) };
+        let Some(living) = self.store.living_sandboxes()?.complete() else { return Ok(()) };
         let all: BTreeMap<_, _> = all.into_iter().map(|(info, listed)| (info.id.clone(), (info, listed))).collect();
         let mut needed: BTreeSet<SnapshotId> = self.snapshots_in_making();
         needed.extend(all.values().filter(|(_, listed)| *listed == Listed::Yes).map(|(info, _)| info.id.clone()));
-        for row in self.store.living_sandboxes()? {
+        for row in living {
             needed.extend(row.info.standing.needs().chain(row.info.timeline.snapshots()).cloned());
         }
         needed.extend(self.store.snapshot_templates()?.into_iter().map(|template| template.snapshot));
@@ -85,12 +86,13 @@ impl Engine {
     /// Removes what is no snapshot: halves that a dead engine left. What a living machine's disk stands on stays.
     pub(crate) fn sweep_unfinished(&self) -> Result<(), StoreError> {
         let Some(rows) = self.store.all_snapshots()? else { return Ok(()) };
+        let Some(living) = self.store.living_sandboxes()?.complete() else { return Ok(()) };
         let named = |(info, _): &(SnapshotInfo, Listed)| {
             let own = std::iter::once(&info.id).chain(info.stands_on());
             own.map(ToString::to_string).collect::<Vec<_>>()
         };
         let mut known: BTreeSet<String> = rows.iter().flat_map(named).collect();
-        for row in self.store.living_sandboxes()? {
+        for row in living {
             known.extend(row.info.standing.needs().map(ToString::to_string));
         }
         for entry in fs::read_dir(self.config.home.snapshots()).into_iter().flatten().flatten() {

@@ -40,7 +40,7 @@ impl Store {
     }
 
     /// Whose a sandbox is, by what is written down of it.
-    pub(super) fn workspace_of_events(&self, sandbox: &str) -> Result<Option<String>, StoreError> {
+    pub fn workspace_of_events(&self, sandbox: &str) -> Result<Option<String>, StoreError> {
         let connection = self.connection();
         let mut statement = connection
             .prepare_cached("SELECT workspace FROM events WHERE sandbox = ?1 ORDER BY number DESC LIMIT 1")?;

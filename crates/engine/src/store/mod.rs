@@ -1,161 +1,50 @@
-//! The store: one SQLite file that says which sandboxes there are and what happened to them.
+//! The engine's tables in the home's SQLite file: which sandboxes, snapshots and volumes there are and what happened.
 //!
-//! Calls are short and synchronous; in write-ahead mode each takes microseconds. What a call returned from is
-//! there after the process died; what was written lastingly, after the host did.
+//! Calls are short and synchronous; in write-ahead mode each takes microseconds. A row that a call has written
+//! survives the death of the process. [`Database::lastingly`] makes it survive a power failure, too.
 
-mod audit;
-mod builds;
+mod database;
 mod events;
-mod idempotency;
+#[cfg(test)]
+mod golden;
 mod networks;
-mod previews;
-mod quotas;
-mod rows;
+pub mod rows;
 mod sandboxes;
 mod secrets;
 mod snapshot_templates;
 mod snapshots;
-mod tokens;
+mod unreadable;
 mod volumes;
-mod workspaces;
+mod workspace;
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::MutexGuard;
 
 use rusqlite::Connection;
 
-use crate::space;
-
+pub use database::{Database, StoreError};
 pub use events::Event;
-pub use idempotency::{IdempotencyRow, KeyClaim, RequestState};
-pub use sandboxes::SandboxRow;
-pub use secrets::SecretRow;
-pub use snapshots::Listed;
-pub use tokens::TokenRow;
-pub use volumes::{Claim, Use};
+pub(crate) use sandboxes::SandboxRow;
+pub(crate) use secrets::SecretRow;
+pub(crate) use snapshots::Listed;
+pub(crate) use unreadable::{LivingSandboxes, UnreadableSandbox};
+pub use unreadable::{Unreadable, unreadable_rows};
+pub(crate) use volumes::{Claim, Use};
+pub use workspace::forget_workspace;
 
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    #[error("the store {path} cannot be opened")]
-    Open { path: String, source: rusqlite::Error },
-    #[error("the store {path} cannot be opened: the disk is full")]
-    NoRoom { path: String },
-    #[error("the store was written by a newer version (schema {found}, this one knows {known})")]
-    Newer { found: i64, known: i64 },
-    #[error("the store does not work")]
-    Query(#[from] rusqlite::Error),
-    #[error("a row of the store cannot be read")]
-    Row(#[from] serde_json::Error),
-}
-
-impl StoreError {
-    /// Whether there was no room to write.
-    pub fn is_disk_full(&self) -> bool {
-        match self {
-            Self::Query(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
-            Self::NoRoom { .. } => true,
-            Self::Open { .. } | Self::Newer { .. } | Self::Row(_) => false,
-        }
-    }
-}
-
-/// Each step takes the schema from one version to the next.
-const MIGRATIONS: &[&str] = &[
-    include_str!("schema_1.sql"),
-    include_str!("schema_2.sql"),
-    include_str!("schema_3.sql"),
-    include_str!("schema_4.sql"),
-    include_str!("schema_5.sql"),
-    include_str!("schema_6.sql"),
-    include_str!("schema_7.sql"),
-];
-
-pub struct Store {
-    connection: Mutex<Connection>,
-}
+/// The engine's connection to the database.
+pub(crate) struct Store(Database);
 
 impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let open_error = |source| open_error(path, source);
-        let mut connection = Connection::open(path).map_err(open_error)?;
-        keep_private(path);
-        connection.busy_timeout(Duration::from_secs(10)).map_err(open_error)?;
-        connection.pragma_update(None, "journal_mode", "wal").map_err(open_error)?;
-        connection.pragma_update(None, "synchronous", "normal").map_err(open_error)?;
-        connection.pragma_update(None, "foreign_keys", true).map_err(open_error)?;
-        migrate(&mut connection).map_err(|error| match error {
-            StoreError::Query(source) => open_error(source),
-            other => other,
-        })?;
-        Ok(Self { connection: Mutex::new(connection) })
+        Database::open(path).map(Self)
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.connection()
     }
 
-    /// For what must be there after the host itself has failed: waits for the disk, with everything written before.
     fn lastingly<T>(&self, write: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let connection = self.connection();
-        connection.pragma_update(None, "synchronous", "full")?;
-        let written = write(&connection);
-        connection.pragma_update(None, "synchronous", "normal")?;
-        written
-    }
-}
-
-/// SQLite has several ways to say that there is no room, and some of them do not mention it.
-fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
-    let place = path.parent().unwrap_or(path);
-    let path = path.display().to_string();
-    match space::available_mib(place) {
-        Some(0) => StoreError::NoRoom { path },
-        _ => StoreError::Open { path, source },
-    }
-}
-
-/// It may hold code and output of runs. Where the permissions cannot be changed, the home's own still hold.
-fn keep_private(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600));
-}
-
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let known = MIGRATIONS.len() as i64;
-    if found > known {
-        return Err(StoreError::Newer { found, known });
-    }
-    for step in &MIGRATIONS[found as usize..] {
-        transaction.execute_batch(step)?;
-    }
-    transaction.pragma_update(None, "user_version", known)?;
-    transaction.commit()?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_newer_store_is_refused_and_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s.db");
-        drop(Store::open(&path).unwrap());
-        let connection = Connection::open(&path).unwrap();
-        connection.pragma_update(None, "user_version", 99).unwrap();
-        assert!(matches!(Store::open(&path), Err(StoreError::Newer { found: 99, .. })));
-    }
-
-    #[test]
-    fn rubbish_is_an_error_that_names_the_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s.db");
-        std::fs::write(&path, vec![7u8; 8192]).unwrap();
-        let error = Store::open(&path).err().unwrap();
-        assert!(error.to_string().contains("s.db"), "{error}");
+        self.0.lastingly(write)
     }
 }

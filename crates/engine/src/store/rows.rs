@@ -1,4 +1,4 @@
-//! Reading many rows when one of them may be damaged, and moments as SQLite keeps them.
+//! Reading rows of which one may be damaged, and times as SQLite stores them.
 
 use jiff::Timestamp;
 use rusqlite::types::{Type, ValueRef};
@@ -6,8 +6,8 @@ use rusqlite::{Error, Row, Statement};
 
 use super::StoreError;
 
-/// All rows that can be read. A damaged one is named in the log and hides nothing but itself.
-pub(super) fn readable<T>(
+/// All rows that can be read. A damaged row is logged and skipped.
+pub fn readable<T>(
     statement: &mut Statement<'_>,
     params: impl rusqlite::Params,
     read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
@@ -19,7 +19,7 @@ pub(super) fn readable<T>(
             Err(error) if is_damage(&error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "a row of the store is unreadable; it is left out"
+                    "skipping a row of the database that cannot be read"
                 );
             }
             Err(error) => return Err(error.into()),
@@ -28,7 +28,7 @@ pub(super) fn readable<T>(
     Ok(rows)
 }
 
-/// Whether what is wrong is what a row holds, and not the store.
+/// Whether the error is about the content of one row, not about the database.
 pub(super) fn is_damage(error: &Error) -> bool {
     matches!(
         error,
@@ -39,7 +39,7 @@ pub(super) fn is_damage(error: &Error) -> bool {
     )
 }
 
-/// A column's text, also if it is none: for names in logs, and for what is only shown.
+/// A column as text, whatever its type: for logs and for fields that are only displayed.
 pub(super) fn lossy(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -49,13 +49,13 @@ pub(super) fn lossy(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     })
 }
 
-/// A moment that is always there.
-pub(super) fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
+/// A time that is always set.
+pub fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
     to_time(row.get(column)?)
 }
 
-/// A moment that may not have come yet.
-pub(super) fn time_or_never(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
+/// A time that may be unset.
+pub fn time_or_never(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
     row.get::<_, Option<i64>>(column)?.map(to_time).transpose()
 }
 
@@ -64,8 +64,8 @@ fn to_time(millisecond: i64) -> rusqlite::Result<Timestamp> {
         .map_err(|error| Error::FromSqlConversionFailure(0, Type::Integer, error.into()))
 }
 
-/// A column whose text has a meaning, e.g. a name or a scope.
-pub(super) fn parsed<T>(row: &Row<'_>, column: &str, parse: impl FnOnce(&str) -> Option<T>) -> rusqlite::Result<T> {
+/// A text column that is parsed, for example a name or a scope.
+pub fn parsed<T>(row: &Row<'_>, column: &str, parse: impl FnOnce(&str) -> Option<T>) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     parse(&text).ok_or_else(|| {
         let what = format!("{column} is {text:?}");

@@ -1,16 +1,14 @@
 //! Rows of sandboxes.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::lossy;
-use super::{Store, StoreError};
+use super::unreadable::read_sandbox;
+use super::{LivingSandboxes, Store, StoreError};
 use crate::sandbox::SandboxInfo;
 
 /// Ended sandboxes whose rows are kept for those who ask what became of them.
 const KEPT_ENDED: i64 = 10_000;
-
-/// Why a sandbox ended whose row cannot be read.
-const UNREADABLE: &str = "its row in the store was unreadable";
 
 #[derive(Debug, Clone)]
 pub struct SandboxRow {
@@ -91,37 +89,19 @@ impl Store {
         Ok(row.and_then(|(detail, why)| Some((serde_json::from_str(&detail).ok()?, why))))
     }
 
-    /// Every sandbox that has not ended, whichever engine it belongs to. A row that cannot be read is ended, so
-    /// that it hurts nobody, and named in the log and in the sandbox's events.
-    pub fn living_sandboxes(&self) -> Result<Vec<SandboxRow>, StoreError> {
-        let (good, bad) = {
-            let connection = self.connection();
-            let mut statement =
-                connection.prepare_cached("SELECT id, engine, detail, rowid FROM sandboxes WHERE state <> 'ended'")?;
-            let rows = statement.query_map([], read)?.collect::<Result<Vec<_>, _>>()?;
-            rows.into_iter().partition::<Vec<_>, _>(Result::is_ok)
-        };
-        for damaged in bad.into_iter().filter_map(Result::err) {
-            self.end_damaged(&damaged)?;
+    /// Every sandbox that has not ended, whichever engine it belongs to, also if its row cannot be read.
+    pub fn living_sandboxes(&self) -> Result<LivingSandboxes, StoreError> {
+        let connection = self.connection();
+        let mut statement =
+            connection.prepare_cached("SELECT id, engine, detail, created_ms FROM sandboxes WHERE state <> 'ended'")?;
+        let mut living = LivingSandboxes::default();
+        for row in statement.query_map([], read_sandbox)? {
+            match row? {
+                Ok(row) => living.readable.push(row),
+                Err(row) => living.unreadable.push(row),
+            }
         }
-        Ok(good.into_iter().flatten().collect())
-    }
-
-    fn end_damaged(&self, row: &Damaged) -> Result<(), StoreError> {
-        tracing::warn!(sandbox = %row.id, "the store's row of this sandbox is unreadable; it is ended");
-        self.end_sandbox(&row.id, UNREADABLE)?;
-        // If not even its name can be read, it was not found by it.
-        self.connection()
-            .prepare_cached("UPDATE sandboxes SET state = 'ended', ended_why = ?2 WHERE rowid = ?1")?
-            .execute(params![row.number, UNREADABLE])?;
-        let workspace = match &row.workspace {
-            Some(workspace) => Some(workspace.clone()),
-            None => self.workspace_of_events(&row.id)?,
-        };
-        if let Some(workspace) = workspace {
-            self.add_event(&row.id, &workspace, "ended", serde_json::json!({ "why": UNREADABLE }))?;
-        }
-        Ok(())
+        Ok(living)
     }
 }
 
@@ -130,28 +110,6 @@ fn update(connection: &Connection, info: &SandboxInfo) -> Result<(), StoreError>
         .prepare_cached("UPDATE sandboxes SET detail = ?2 WHERE id = ?1 AND state <> 'ended'")?
         .execute(params![info.id.as_str(), serde_json::to_string(info)?])?;
     Ok(())
-}
-
-/// What can still be said of a row that cannot be read.
-struct Damaged {
-    number: i64,
-    id: String,
-    workspace: Option<String>,
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<Result<SandboxRow, Damaged>> {
-    let whole = || -> Option<SandboxRow> {
-        let detail: String = row.get(2).ok()?;
-        Some(SandboxRow { id: row.get(0).ok()?, engine: row.get(1).ok()?, info: serde_json::from_str(&detail).ok()? })
-    };
-    match whole() {
-        Some(row) => Ok(Ok(row)),
-        None => {
-            let detail: Option<serde_json::Value> = serde_json::from_str(&lossy(row, 2)?).ok();
-            let workspace = detail.and_then(|detail| detail["workspace"].as_str().map(str::to_owned));
-            Ok(Err(Damaged { number: row.get(3)?, id: lossy(row, 0)?, workspace }))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -178,28 +136,48 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_no_text_ends_its_sandbox_and_no_other() {
+    fn a_row_that_cannot_be_read_is_kept_with_all_it_may_own() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("s.db")).unwrap();
-        let columns = ["detail", "engine", "id"];
-        let sandboxes: Vec<SandboxInfo> = (0..=columns.len()).map(|_| example()).collect();
+        let path = dir.path().join("s.db");
+        let store = Store::open(&path).unwrap();
+        let newer = r#"json_set(detail, '$.version', 99)"#;
+        let damages =
+            [("detail", NO_TEXT), ("detail", "'{}'"), ("detail", newer), ("engine", NO_TEXT), ("id", NO_TEXT)];
+        let sandboxes: Vec<SandboxInfo> = (0..=damages.len()).map(|_| example()).collect();
         for info in &sandboxes {
             store.insert_sandbox("e", info).unwrap();
-            store.add_event(info.id.as_str(), "w", "created", serde_json::json!({})).unwrap();
         }
-        for (column, info) in columns.iter().zip(&sandboxes) {
-            let sql = format!("UPDATE sandboxes SET {column} = {NO_TEXT} WHERE id = ?1");
+        for ((column, value), info) in damages.iter().zip(&sandboxes) {
+            let sql = format!("UPDATE sandboxes SET {column} = {value} WHERE id = ?1");
             assert_eq!(store.connection().execute(&sql, [info.id.as_str()]).unwrap(), 1);
         }
         for _ in 0..2 {
             let living = store.living_sandboxes().unwrap();
-            assert_eq!(living.iter().map(|row| &row.id).collect::<Vec<_>>(), [sandboxes[3].id.as_str()]);
+            assert_eq!(living.readable.iter().map(|row| &row.id).collect::<Vec<_>>(), [sandboxes[5].id.as_str()]);
+            let set_aside: Vec<_> = living.unreadable.iter().map(|row| row.id.as_ref()).collect();
+            let expected: Vec<_> = sandboxes[..4].iter().map(|info| Some(&info.id)).chain([None]).collect();
+            assert_eq!(set_aside, expected);
+            assert!(living.unreadable[2].why.contains("version 99"), "{}", living.unreadable[2].why);
+            assert!(living.may_own("any directory, since the id of one row is unknown"));
+            assert!(living.complete().is_none());
         }
-        for info in &sandboxes[..2] {
-            let events = store.newest_events("w", Some(info.id.as_str()), 10).unwrap();
-            assert_eq!(events.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["created", "ended"]);
-            assert_eq!(events[1].detail["why"], UNREADABLE);
-        }
+        let told = super::super::unreadable_rows(&path).unwrap();
+        assert_eq!(told.iter().map(|row| row.what).collect::<Vec<_>>(), ["sandbox"; 3], "{told:?}");
+    }
+
+    #[test]
+    fn fields_of_a_newer_program_survive_an_update() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("s.db")).unwrap();
+        store.insert_sandbox("e", &example()).unwrap();
+        let newer = "UPDATE sandboxes SET detail = json_set(detail, '$.colour', 'blue', '$.timeline.shape', 'round')";
+        store.connection().execute(newer, []).unwrap();
+        let mut info = store.living_sandboxes().unwrap().readable.remove(0).info;
+        info.pids = 7;
+        store.update_sandbox(&info).unwrap();
+        let sql = "SELECT concat(detail ->> 'colour', detail ->> '$.timeline.shape', detail ->> 'pids') FROM sandboxes";
+        let kept: String = store.connection().query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(kept, "blueround7");
     }
 
     #[test]
@@ -215,35 +193,16 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_no_text_hide_nothing_but_themselves() {
-        use crate::access::{Scope, TokenInfo, WorkspaceName};
+    fn a_damaged_event_is_still_listed() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("s.db")).unwrap();
-        let now = jiff::Timestamp::now();
-        let workspace = WorkspaceName::parse("default").unwrap();
         for name in ["first", "second"] {
-            assert!(store.insert_workspace(&WorkspaceName::parse(name).unwrap(), now).unwrap());
             store.add_event(name, "default", "created", serde_json::json!({})).unwrap();
-            let token = TokenInfo {
-                prefix: name.to_owned(),
-                name: name.to_owned(),
-                workspace: workspace.clone(),
-                scope: Scope::Run,
-                created_at: now,
-                expires_at: None,
-                last_used_at: None,
-            };
-            assert!(store.insert_token(&token, &blake3::hash(name.as_bytes())).unwrap());
         }
-        for (table, column) in [("tokens", "name"), ("events", "kind"), ("events", "detail"), ("workspaces", "name")] {
-            let sql = format!("UPDATE {table} SET {column} = {NO_TEXT} WHERE rowid = (SELECT max(rowid) FROM {table})");
+        for column in ["kind", "detail"] {
+            let sql = format!("UPDATE events SET {column} = {NO_TEXT} WHERE number = (SELECT max(number) FROM events)");
             assert_eq!(store.connection().execute(&sql, []).unwrap(), 1);
         }
-        assert_eq!(store.tokens_of(&workspace).unwrap().len(), 1);
-        assert!(store.token("second").unwrap().is_none(), "what cannot be judged opens no door");
         assert_eq!(store.newest_events("default", None, 10).unwrap().len(), 2);
-        let names: Vec<_> =
-            store.workspaces().unwrap().into_iter().map(|workspace| workspace.name.to_string()).collect();
-        assert_eq!(names, ["default", "first"]);
     }
 }

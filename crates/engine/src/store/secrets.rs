@@ -104,7 +104,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.db");
         let old = rusqlite::Connection::open(&path).unwrap();
-        for step in &crate::store::MIGRATIONS[..6] {
+        for step in &crate::store::database::MIGRATIONS[..6] {
             old.execute_batch(step).unwrap();
         }
         old.pragma_update(None, "user_version", 6).unwrap();

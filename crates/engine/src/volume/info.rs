@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use sandling_vmm::machine::MachineError;
 use serde::{Deserialize, Serialize};
 
+use crate::format::Format;
 use crate::link::LinkError;
 use crate::sandbox::SandboxId;
 use crate::store::StoreError;
@@ -64,6 +65,8 @@ pub struct VolumeInfo {
     pub from: Option<String>,
     /// It was unmounted by its last writer. One that was not has a journal to be replayed.
     pub clean: bool,
+    #[serde(flatten)]
+    pub format: Format<1>,
 }
 
 impl VolumeInfo {
@@ -86,6 +89,7 @@ impl VolumeInfo {
             kind: VolumeKind::Ordinary,
             from: None,
             clean: true,
+            format: Format::default(),
         }
     }
 }

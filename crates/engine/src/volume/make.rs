@@ -204,6 +204,7 @@ pub(super) fn volume(
         from: source.map(|source| source.name.clone()),
         // A copy of one that is being written has a journal to be replayed.
         clean: source.is_none_or(|source| source.clean),
+        format: Default::default(),
     }
 }
 

@@ -17,17 +17,16 @@ impl Engine {
     /// Gives back what dead engines had claimed for sandboxes that never came to be, and removes what is no volume.
     pub(crate) fn sweep_volumes(&self) -> Result<(), StoreError> {
         let living = self.store.living_sandboxes()?;
-        let living: BTreeSet<&str> = living.iter().map(|row| row.id.as_str()).collect();
         let engines = self.config.home.engines();
         for held in self.store.volume_uses()? {
-            if !living.contains(held.holder.as_str()) && !owner::is_alive(&engines, &held.engine) {
+            if !living.may_own(&held.holder) && !owner::is_alive(&engines, &held.engine) {
                 self.store.release_volumes(&held.holder)?;
             }
         }
         let held: BTreeSet<String> = self.store.volume_uses()?.into_iter().map(|held| held.volume).collect();
         for volume in self.store.volumes()? {
             if let Some(sandbox) = volume.is_private()
-                && !living.contains(sandbox.as_str())
+                && !living.may_own(sandbox.as_str())
                 && !held.contains(volume.id.as_str())
             {
                 self.drop_volume(&volume.id);

@@ -13,12 +13,12 @@ use crate::name::{ContentId, TemplateName};
 use crate::progress::Report;
 
 impl ImageStore {
-    /// Removes the name, then every image without a name, except those `in_use`, and every part without an image. The
-    /// caller checks that the template is no longer needed.
+    /// Removes the name, then every image without a name, except those `in_use`, and every part without an image. If
+    /// `in_use` is `None`, removes only the name. The caller checks that the template is no longer needed.
     pub fn remove(
         &self,
         name: &TemplateName,
-        in_use: &BTreeSet<ContentId>,
+        in_use: Option<&BTreeSet<ContentId>>,
         report: Report<'_>,
     ) -> Result<(), BuildError> {
         let _lock = StoreLock::acquire(&self.dir, report)?;
@@ -26,7 +26,7 @@ impl ImageStore {
             return Err(LoadError::NotBuilt { name: name.clone() }.into());
         }
         names::unset(&self.dir, name).map_err(io_at("remove the name in", &self.dir))?;
-        self.collect_garbage(in_use)
+        in_use.map_or(Ok(()), |in_use| self.collect_garbage(in_use))
     }
 
     fn collect_garbage(&self, in_use: &BTreeSet<ContentId>) -> Result<(), BuildError> {

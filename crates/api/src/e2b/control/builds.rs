@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use sandling_engine::access::{Principal, Scope, WorkspaceName};
+use sandling_service::{Principal, Scope, WorkspaceName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

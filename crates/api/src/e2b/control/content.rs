@@ -10,8 +10,8 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
 use jiff::Timestamp;
-use sandling_engine::access::WorkspaceName;
 use sandling_protocol::WriteMode;
+use sandling_service::WorkspaceName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

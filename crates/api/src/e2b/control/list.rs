@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
-use sandling_engine::SandboxInfo;
+use sandling_engine::{SandboxInfo, State as SandboxState};
 use serde::{Deserialize, Serialize};
 
 use super::view::{listed, metadata_of, state_of};
@@ -75,7 +75,9 @@ async fn select(app: &App, caller: &Caller<Read>, wanted: &Wanted) -> Result<Vec
     all.retain(|info| {
         let own = metadata_of(info);
         let template = Settings::of(info).template;
-        metadata.iter().all(|(key, value)| own.get(key) == Some(value))
+        // E2B has no state for one whose row cannot be read.
+        info.state != SandboxState::Unreadable
+            && metadata.iter().all(|(key, value)| own.get(key) == Some(value))
             && states.as_ref().is_none_or(|states| states.contains(&state_of(info)))
             && after.is_none_or(|after| info.created_at >= after)
             && wanted.template.as_ref().is_none_or(|w| template.as_ref() == Some(w) || info.template == *w)

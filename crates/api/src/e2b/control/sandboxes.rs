@@ -9,9 +9,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use sandling_engine::access::WorkspaceName;
 use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeWish};
 use sandling_protocol::Program;
+use sandling_service::WorkspaceName;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use axum::http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
-use sandling_engine::access::{Principal, Scope};
 use sandling_engine::{Attachment, FORK_INDEX, FORK_PARENT, FORK_TREE, Lifetime, SandboxInfo, State};
+use sandling_service::{Principal, Scope};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ pub(super) fn detail(app: &App, principal: &Principal, headers: &HeaderMap, info
 
 pub(super) fn state_of(info: &SandboxInfo) -> &'static str {
     match info.state {
-        State::Creating | State::Running | State::Ended => "running",
+        State::Creating | State::Running | State::Ended | State::Unreadable => "running",
         State::Paused | State::Hibernated => "paused",
     }
 }

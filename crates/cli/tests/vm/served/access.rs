@@ -12,7 +12,7 @@ fn with_token(server: &Server, token: &str, arguments: &[&str]) -> Output {
 fn what_others_can_reach_is_not_served_without_a_token() {
     let home = tempfile::TempDir::new().unwrap();
     let serve = |listen: &str, token: Option<&str>| {
-        let mut command = std::process::Command::new(crate::harness::SANDLING);
+        let mut command = std::process::Command::new(crate::SANDLING);
         command.args(["serve", "--listen", listen]).env("SANDLING_HOME", home.path()).env_remove("SANDLING_TOKEN");
         command.envs(token.map(|token| ("SANDLING_TOKEN", token))).output().unwrap()
     };

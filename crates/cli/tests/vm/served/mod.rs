@@ -5,6 +5,7 @@ mod cp;
 mod cut_off;
 mod exec;
 mod idle;
+mod network;
 mod past;
 mod restart;
 mod run;

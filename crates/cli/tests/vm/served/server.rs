@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{SANDLING, templates};
+use crate::SANDLING;
+use crate::harness::templates;
 
 /// Longer than anything here takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,0 +1,102 @@
+//! Rows that cannot be read: damaged, or written by a newer version. They are kept, and so is all they may own.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OpenFlags, Row};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::database::open_error;
+use super::rows::lossy;
+use super::{SandboxRow, StoreError};
+use crate::network::NetworkDefault;
+use crate::sandbox::{SandboxId, SandboxInfo};
+use crate::snapshot::SnapshotInfo;
+use crate::volume::VolumeInfo;
+
+/// A row that cannot be read, for the log and for `sandling doctor`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// What it is the row of.
+    pub what: &'static str,
+    pub id: String,
+    pub why: String,
+}
+
+/// A living sandbox whose row cannot be read, and what could still be found out about it.
+#[derive(Debug, Clone)]
+pub struct UnreadableSandbox {
+    /// Nothing if not even that can be read.
+    pub id: Option<SandboxId>,
+    pub engine: String,
+    pub created_at: Timestamp,
+    pub detail: Value,
+    pub why: String,
+}
+
+/// All sandboxes that have not ended, whichever engine they belong to.
+#[derive(Debug, Default)]
+pub struct LivingSandboxes {
+    pub readable: Vec<SandboxRow>,
+    pub unreadable: Vec<UnreadableSandbox>,
+}
+
+impl LivingSandboxes {
+    /// Whether something that names this sandbox belongs to a living one, as far as anybody can tell.
+    pub fn may_own(&self, sandbox: &str) -> bool {
+        self.readable.iter().any(|row| row.id == sandbox)
+            || self.unreadable.iter().any(|row| row.id.as_ref().is_none_or(|id| id.as_str() == sandbox))
+    }
+
+    /// Those that can be read; nothing if one cannot, for callers that must not overlook what that one stands on.
+    pub fn complete(self) -> Option<Vec<SandboxRow>> {
+        self.unreadable.is_empty().then_some(self.readable)
+    }
+}
+
+/// Reads `id, engine, detail, created_ms`.
+pub(super) fn read_sandbox(row: &Row<'_>) -> rusqlite::Result<Result<SandboxRow, UnreadableSandbox>> {
+    let whole = || -> Result<SandboxRow, Box<dyn std::error::Error>> {
+        let detail: String = row.get(2)?;
+        Ok(SandboxRow { id: row.get(0)?, engine: row.get(1)?, info: serde_json::from_str(&detail)? })
+    };
+    whole().map(Ok).or_else(|error| {
+        Ok(Err(UnreadableSandbox {
+            id: SandboxId::parse(&lossy(row, 0)?),
+            engine: lossy(row, 1)?,
+            created_at: row.get(3).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or_default(),
+            detail: serde_json::from_str(&lossy(row, 2)?).unwrap_or_default(),
+            why: error.to_string(),
+        }))
+    })
+}
+
+/// Looks for rows that cannot be read, and changes nothing: another version's server may be using the store.
+pub fn unreadable_rows(store: &Path) -> Result<Vec<Unreadable>, StoreError> {
+    if !store.exists() {
+        return Ok(Vec::new());
+    }
+    let connection = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(|source| open_error(store, source))?;
+    let tables: [(&str, &str, fn(&str) -> Option<String>); 4] = [
+        ("sandbox", "SELECT id, detail FROM sandboxes WHERE state <> 'ended'", why_unreadable::<SandboxInfo>),
+        ("snapshot", "SELECT id, detail FROM snapshots", why_unreadable::<SnapshotInfo>),
+        ("volume", "SELECT id, detail FROM volumes", why_unreadable::<VolumeInfo>),
+        ("network default", "SELECT template, detail FROM network_defaults", why_unreadable::<NetworkDefault>),
+    ];
+    let mut found = Vec::new();
+    for (what, sql, why) in tables {
+        // A table that an older version does not have yet.
+        let Ok(mut statement) = connection.prepare(sql) else { continue };
+        let rows = statement.query_map([], |row| Ok((lossy(row, 0)?, lossy(row, 1)?)))?;
+        for (id, detail) in rows.collect::<Result<Vec<_>, _>>()? {
+            found.extend(why(&detail).map(|why| Unreadable { what, id, why }));
+        }
+    }
+    Ok(found)
+}
+
+fn why_unreadable<T: DeserializeOwned>(detail: &str) -> Option<String> {
+    serde_json::from_str::<T>(detail).err().map(|error| error.to_string())
+}

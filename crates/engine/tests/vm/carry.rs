@@ -1,0 +1,99 @@
+//! Snapshots that are carried elsewhere, and snapshots as templates.
+
+use sandling_engine::{CreateSpec, EndReason, Engine, EngineConfig, Home, ImportError};
+
+use crate::fork::{furnish, inspect};
+use crate::harness::{engine, eventually, launcher, shell, spec};
+
+#[tokio::test]
+async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
+    let here = engine().await;
+    let sandbox = here.sandbox().await;
+    furnish(&sandbox).await;
+    shell(&sandbox, "echo carried > /root/carried").await;
+    here.engine.snapshot(&sandbox, None, None).await.unwrap();
+    shell(&sandbox, "echo twice >> /root/carried").await;
+    let (snapshot, _) = here.engine.snapshot(&sandbox, Some("mine".to_owned()), None).await.unwrap();
+    let mut exported = Vec::new();
+    here.engine.export_snapshot(&snapshot, &mut exported).unwrap();
+
+    // The same templates: only what the snapshot adds is stored.
+    let again = here.engine.import_snapshot("default", None, exported.as_slice()).unwrap();
+    assert_eq!((again.name.as_deref(), &again.digest), (Some("mine"), &snapshot.digest));
+    here.engine.delete_snapshot("default", &snapshot.id).await.unwrap();
+    sandbox.end(EndReason::Requested).await.unwrap();
+    let begun = here.engine.create(CreateSpec { from_snapshot: Some(again.id), ..spec("base") }).await.unwrap();
+    inspect(&begun, 1).await;
+    assert_eq!(shell(&begun, "cat /root/carried").await.stdout, "carried\ntwice\n");
+    here.close().await;
+
+    // No templates at all.
+    let elsewhere = tempfile::TempDir::new().unwrap();
+    let home = Home::new(elsewhere.path().to_owned());
+    let config = EngineConfig { launcher: launcher(), standbys: 0, ..EngineConfig::new(home).unwrap() };
+    let there = Engine::open(config).await.unwrap();
+    for (cut, wrong) in [(10, false), (exported.len() / 2, false), (exported.len() - 1, false), (exported.len(), true)]
+    {
+        let mut torn = exported[..cut].to_vec();
+        if wrong {
+            torn[cut / 2] ^= 1;
+        }
+        let refused = there.import_snapshot("default", None, torn.as_slice());
+        assert!(matches!(refused, Err(ImportError::Damaged(_) | ImportError::NotOne)), "{cut}: {refused:?}");
+    }
+    let left = std::fs::read_dir(elsewhere.path().join("snapshots")).unwrap().count();
+    assert_eq!(left, 0, "a torn file leaves nothing");
+    let imported = there.import_snapshot("default", Some("yours".to_owned()), exported.as_slice()).unwrap();
+    assert_eq!(imported.digest, snapshot.digest);
+    let wish = CreateSpec { from_snapshot: Some(imported.id.clone()), ..spec("base") };
+    let begun = there.create(wish.clone()).await.unwrap();
+    inspect(&begun, 1).await;
+    assert_eq!(shell(&begun, "cat /root/carried").await.stdout, "carried\ntwice\n");
+    // What stands on it can be saved again, and so on.
+    shell(&begun, "echo thrice >> /root/carried").await;
+    begun.hibernate().await.unwrap();
+    begun.wake().await.unwrap();
+    // Its disk is folded like any other's.
+    let height = || begun.info().standing.disk.len();
+    for _ in height()..12 {
+        there.checkpoint(&begun, None).await.unwrap();
+    }
+    eventually("its disk is folded", || height() < 3).await;
+    inspect(&begun, 2).await;
+    let (next, _) = there.snapshot(&begun, None, None).await.unwrap();
+    there.delete_snapshot("default", &imported.id).await.unwrap();
+    begun.end(EndReason::Requested).await.unwrap();
+    let last = there.create(CreateSpec { from_snapshot: Some(next.id.clone()), ..wish }).await.unwrap();
+    assert_eq!(shell(&last, "tail -1 /root/carried").await.stdout, "thrice\n");
+    last.end(EndReason::Requested).await.unwrap();
+    there.delete_snapshot("default", &next.id).await.unwrap();
+    let left: Vec<_> = std::fs::read_dir(elsewhere.path().join("snapshots")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "nobody stands on {left:?}");
+    there.close().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_becomes_a_template_and_may_go_itself() {
+    let engine = engine().await;
+    let sandbox = engine.sandbox().await;
+    shell(&sandbox, "echo ready > /root/state").await;
+    let (snapshot, _) = engine.engine.snapshot(&sandbox, None, None).await.unwrap();
+    sandbox.end(EndReason::Requested).await.unwrap();
+    for taken in ["base", "ubuntu-24.04", "../x", ""] {
+        assert!(engine.engine.template_from_snapshot("default", &snapshot, taken, "").is_err(), "{taken:?}");
+    }
+    engine.engine.template_from_snapshot("default", &snapshot, "warm", "as I like it").unwrap();
+    assert!(engine.engine.template_from_snapshot("default", &snapshot, "warm", "").is_err());
+    engine.engine.delete_snapshot("default", &snapshot.id).await.unwrap();
+    let listed = engine.engine.list_templates("default").unwrap();
+    assert!(listed.iter().any(|template| template.name == "warm" && template.description == "as I like it"));
+    assert!(engine.engine.list_templates("team").unwrap().iter().all(|template| template.name != "warm"));
+    let begun = engine.engine.create(spec("warm")).await.unwrap();
+    assert_eq!(begun.info().template, "warm");
+    assert_eq!(shell(&begun, "cat /root/state").await.stdout, "ready\n");
+    begun.end(EndReason::Requested).await.unwrap();
+    engine.engine.remove_template("default", "warm").await.unwrap();
+    assert!(engine.engine.create(spec("warm")).await.is_err());
+    assert_eq!(std::fs::read_dir(engine.home.path().join("snapshots")).unwrap().count(), 0);
+    engine.close().await;
+}

@@ -1,0 +1,43 @@
+//! Rows of quotas that differ from the defaults.
+
+use rusqlite::{OptionalExtension, params};
+use sandling_engine::store::StoreError;
+
+use crate::store::Store;
+use crate::{Quota, WorkspaceName};
+
+impl Store {
+    pub(crate) fn quota(&self, workspace: &WorkspaceName) -> Result<Option<Quota>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached("SELECT * FROM quotas WHERE workspace = ?1")?;
+        let quota = statement.query_row([workspace.as_str()], |row| {
+            Ok(Quota {
+                sandboxes: row.get("sandboxes")?,
+                vcpus: row.get("vcpus")?,
+                memory_mib: row.get("memory_mib")?,
+                disk_mib: row.get("disk_mib")?,
+                creates_per_minute: row.get("creates_per_minute")?,
+            })
+        });
+        Ok(quota.optional()?)
+    }
+
+    /// False when there is no such workspace.
+    pub(crate) fn set_quota(&self, workspace: &WorkspaceName, quota: &Quota) -> Result<bool, StoreError> {
+        let rows = self
+            .connection()
+            .prepare_cached(
+                "INSERT OR REPLACE INTO quotas (workspace, sandboxes, vcpus, memory_mib, disk_mib, creates_per_minute) \
+                 SELECT name, ?2, ?3, ?4, ?5, ?6 FROM workspaces WHERE name = ?1 AND deleted_ms IS NULL",
+            )?
+            .execute(params![
+                workspace.as_str(),
+                quota.sandboxes,
+                quota.vcpus,
+                quota.memory_mib,
+                quota.disk_mib,
+                quota.creates_per_minute,
+            ])?;
+        Ok(rows == 1)
+    }
+}

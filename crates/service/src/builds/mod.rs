@@ -1,0 +1,6 @@
+//! Builds of templates.
+
+mod record;
+mod rows;
+
+pub use record::{BuildEnd, BuildRecord};

@@ -1,0 +1,194 @@
+//! Rows of requests that carry an idempotency key, and of their answers.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
+use sandling_engine::store::StoreError;
+use sandling_engine::store::rows::{parsed, readable, time};
+
+use crate::store::Store;
+use crate::{BodyHash, StoredAnswer};
+
+/// Bodies up to this size are not counted against a workspace's budget. The schema's index has the same figure.
+const SMALL_BODY: usize = 16_384;
+/// What the larger bodies of a workspace may take in all.
+const LARGE_BODIES_BUDGET: i64 = 256 << 20;
+
+/// Which row, and who may change it.
+#[derive(Debug, Clone)]
+pub struct KeyClaim {
+    pub workspace: String,
+    pub key: String,
+    pub owner: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestState {
+    Running,
+    Interrupted,
+    Done,
+}
+
+#[derive(Debug, Clone)]
+pub struct IdempotencyRow {
+    pub route: String,
+    pub body_hash: BodyHash,
+    pub owner: String,
+    pub started_at: Timestamp,
+    pub state: RequestState,
+    pub object: Option<String>,
+    pub status: u16,
+    /// Nothing if it was too large to keep, or is not there yet.
+    pub answer: Option<StoredAnswer>,
+}
+
+impl Store {
+    /// Enters a key. If it is there already, nothing changes and its row is the answer.
+    pub(crate) fn claim_key(
+        &self,
+        claim: &KeyClaim,
+        route: &str,
+        body_hash: &BodyHash,
+        now: Timestamp,
+    ) -> Result<Option<IdempotencyRow>, StoreError> {
+        let mut connection = self.connection();
+        // Immediate: of two processes that bring the same key, one must wait and then see the other's row.
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let found = transaction
+            .prepare_cached("SELECT * FROM idempotency WHERE workspace = ?1 AND key = ?2")?
+            .query_row(params![claim.workspace, claim.key], read)
+            .optional()?;
+        if found.is_none() {
+            transaction
+                .prepare_cached(
+                    "INSERT INTO idempotency (workspace, key, route, body_hash, owner, started_ms, state) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'running')",
+                )?
+                .execute(params![
+                    claim.workspace,
+                    claim.key,
+                    route,
+                    body_hash.as_bytes(),
+                    claim.owner,
+                    now.as_millisecond()
+                ])?;
+        }
+        transaction.commit()?;
+        Ok(found)
+    }
+
+    pub(crate) fn attach_object(&self, claim: &KeyClaim, object: &str) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached(
+                "UPDATE idempotency SET object = ?4 WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
+            )?
+            .execute(params![claim.workspace, claim.key, claim.owner, object])?;
+        Ok(())
+    }
+
+    /// Keeps the answer. A body that is over the budget is left out; the status is kept.
+    pub(crate) fn finish_key(
+        &self,
+        claim: &KeyClaim,
+        answer: &StoredAnswer,
+        body_limit: usize,
+    ) -> Result<(), StoreError> {
+        let headers = serde_json::to_string(&answer.headers)?;
+        let connection = self.connection();
+        let kept = answer.body.len() <= SMALL_BODY || {
+            let taken: i64 = connection
+                .prepare_cached(
+                    "SELECT ifnull(sum(body_bytes), 0) FROM idempotency WHERE workspace = ?1 AND body_bytes > 16384",
+                )?
+                .query_row([&claim.workspace], |row| row.get(0))?;
+            answer.body.len() <= body_limit && taken + answer.body.len() as i64 <= LARGE_BODIES_BUDGET
+        };
+        let body = kept.then_some(answer.body.as_slice());
+        connection
+            .prepare_cached(
+                "UPDATE idempotency SET state = 'done', status = ?4, headers = ?5, body = ?6, body_bytes = ?7 \
+                 WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
+            )?
+            .execute(params![
+                claim.workspace,
+                claim.key,
+                claim.owner,
+                answer.status,
+                headers,
+                body,
+                body.map_or(0, <[u8]>::len) as i64
+            ])?;
+        Ok(())
+    }
+
+    pub(crate) fn interrupt_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached(
+                "UPDATE idempotency SET state = 'interrupted' \
+                 WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
+            )?
+            .execute(params![claim.workspace, claim.key, claim.owner])?;
+        Ok(())
+    }
+
+    /// Forgets a request that had no effect, so that it may be made again.
+    pub(crate) fn forget_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached(
+                "DELETE FROM idempotency WHERE workspace = ?1 AND key = ?2 AND owner = ?3 AND state = 'running'",
+            )?
+            .execute(params![claim.workspace, claim.key, claim.owner])?;
+        Ok(())
+    }
+
+    /// Forgets the key if its row is still the one that began at `started_at`.
+    pub(crate) fn expire_key(&self, claim: &KeyClaim, started_at: Timestamp) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached("DELETE FROM idempotency WHERE workspace = ?1 AND key = ?2 AND started_ms = ?3")?
+            .execute(params![claim.workspace, claim.key, started_at.as_millisecond()])?;
+        Ok(())
+    }
+
+    /// Forgets requests that began before `then`, except those that a living owner still runs.
+    pub(crate) fn forget_keys(&self, then: Timestamp, is_alive: impl Fn(&str) -> bool) -> Result<(), StoreError> {
+        let then = then.as_millisecond();
+        let connection = self.connection();
+        connection
+            .prepare_cached("DELETE FROM idempotency WHERE started_ms < ?1 AND state <> 'running'")?
+            .execute([then])?;
+        let mut statement =
+            connection.prepare_cached("SELECT DISTINCT owner FROM idempotency WHERE started_ms < ?1")?;
+        let owners: Vec<String> = readable(&mut statement, [then], |row| row.get(0))?;
+        for owner in owners.iter().filter(|owner| !is_alive(owner)) {
+            connection
+                .prepare_cached("DELETE FROM idempotency WHERE started_ms < ?1 AND owner = ?2")?
+                .execute(params![then, owner])?;
+        }
+        Ok(())
+    }
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<IdempotencyRow> {
+    let hash: [u8; 32] = row.get("body_hash")?;
+    let status = row.get::<_, Option<u16>>("status")?.unwrap_or_default();
+    let headers: Option<String> = row.get("headers")?;
+    let body: Option<Vec<u8>> = row.get("body")?;
+    let answer = headers.zip(body).and_then(|(headers, body)| {
+        // Unreadable headers make an answer that was not kept: told so, and not run again.
+        Some(StoredAnswer { status, headers: serde_json::from_str(&headers).ok()?, body })
+    });
+    Ok(IdempotencyRow {
+        route: row.get("route")?,
+        body_hash: BodyHash::from_bytes(hash),
+        owner: row.get("owner")?,
+        started_at: time(row, "started_ms")?,
+        state: parsed(row, "state", |state| match state {
+            "running" => Some(RequestState::Running),
+            "interrupted" => Some(RequestState::Interrupted),
+            "done" => Some(RequestState::Done),
+            _ => None,
+        })?,
+        object: row.get("object")?,
+        status,
+        answer,
+    })
+}

@@ -1,0 +1,108 @@
+//! Rows of tokens. The secret itself is never here, only its hash.
+
+use jiff::Timestamp;
+use rusqlite::{Row, params};
+use sandling_engine::store::StoreError;
+use sandling_engine::store::rows::{parsed, readable, time, time_or_never};
+
+use crate::store::Store;
+use crate::{Scope, TokenInfo, WorkspaceName};
+
+/// What is kept of a token.
+#[derive(Debug, Clone)]
+pub struct TokenRow {
+    pub info: TokenInfo,
+    pub hash: blake3::Hash,
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl Store {
+    /// False when the prefix is taken or the workspace is gone.
+    pub(crate) fn insert_token(&self, token: &TokenInfo, hash: &blake3::Hash) -> Result<bool, StoreError> {
+        let rows = self
+            .connection()
+            .prepare_cached(
+                "INSERT INTO tokens (prefix, hash, name, workspace, scope, created_ms, expires_ms) \
+                 SELECT ?1, ?2, ?3, name, ?5, ?6, ?7 FROM workspaces WHERE name = ?4 AND deleted_ms IS NULL \
+                 ON CONFLICT (prefix) DO NOTHING",
+            )?
+            .execute(params![
+                token.prefix,
+                hash.as_bytes(),
+                token.name,
+                token.workspace.as_str(),
+                token.scope.as_str(),
+                token.created_at.as_millisecond(),
+                token.expires_at.map(Timestamp::as_millisecond),
+            ])?;
+        Ok(rows == 1)
+    }
+
+    /// Nothing also if its row is damaged: a token that cannot be judged opens no door.
+    pub(crate) fn token(&self, prefix: &str) -> Result<Option<TokenRow>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached("SELECT * FROM tokens WHERE prefix = ?1")?;
+        Ok(readable(&mut statement, [prefix], read)?.pop())
+    }
+
+    /// The tokens of a workspace that were not revoked, oldest first.
+    pub(crate) fn tokens_of(&self, workspace: &WorkspaceName) -> Result<Vec<TokenInfo>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached(
+            "SELECT * FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL ORDER BY created_ms, prefix",
+        )?;
+        Ok(readable(&mut statement, [workspace.as_str()], read)?.into_iter().map(|row| row.info).collect())
+    }
+
+    pub(crate) fn count_tokens(&self, workspace: &WorkspaceName) -> Result<u32, StoreError> {
+        let connection = self.connection();
+        let mut statement =
+            connection.prepare_cached("SELECT count(*) FROM tokens WHERE workspace = ?1 AND revoked_ms IS NULL")?;
+        Ok(statement.query_row([workspace.as_str()], |row| row.get(0))?)
+    }
+
+    pub(crate) fn touch_token(&self, prefix: &str, now: Timestamp) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached("UPDATE tokens SET last_used_ms = ?2 WHERE prefix = ?1")?
+            .execute(params![prefix, now.as_millisecond()])?;
+        Ok(())
+    }
+
+    /// False when the workspace has no such token, or it was revoked before.
+    pub(crate) fn revoke_token(
+        &self,
+        workspace: &WorkspaceName,
+        prefix: &str,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let rows = self
+            .connection()
+            .prepare_cached(
+                "UPDATE tokens SET revoked_ms = ?3 WHERE workspace = ?1 AND prefix = ?2 AND revoked_ms IS NULL",
+            )?
+            .execute(params![workspace.as_str(), prefix, now.as_millisecond()])?;
+        Ok(rows == 1)
+    }
+
+    /// Forgets tokens that stopped working before `then`.
+    pub(crate) fn forget_tokens(&self, then: Timestamp) -> Result<(), StoreError> {
+        self.connection()
+            .prepare_cached("DELETE FROM tokens WHERE min(ifnull(revoked_ms, ?2), ifnull(expires_ms, ?2)) < ?1")?
+            .execute(params![then.as_millisecond(), i64::MAX])?;
+        Ok(())
+    }
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
+    let hash: [u8; 32] = row.get("hash")?;
+    let info = TokenInfo {
+        prefix: row.get("prefix")?,
+        name: row.get("name")?,
+        workspace: parsed(row, "workspace", WorkspaceName::parse)?,
+        scope: parsed(row, "scope", Scope::parse)?,
+        created_at: time(row, "created_ms")?,
+        expires_at: time_or_never(row, "expires_ms")?,
+        last_used_at: time_or_never(row, "last_used_ms")?,
+    };
+    Ok(TokenRow { info, hash: hash.into(), revoked_at: time_or_never(row, "revoked_ms")? })
+}
