@@ -9,10 +9,10 @@ mod app;
 mod audit;
 mod auth;
 mod build;
+mod convert;
 mod e2b;
 mod error;
 mod extract;
-mod flag;
 mod follow;
 mod meter;
 mod once;
@@ -31,19 +31,11 @@ mod sse;
 mod text;
 mod turns;
 mod volume_files;
-mod wire;
 
 pub use app::App;
 pub use router::openapi_json;
 pub use server::{ServerLimits, serve};
-// What a client sends, for clients in Rust, and the answers that the CLI also gives by itself.
-pub use wire::access::{CreateToken, Limits, ScopeName};
-pub use wire::exec::{ExecRequest, LanguageName, OnLimitName};
-pub use wire::network::{ModeName, NetworkLimits, NetworkRequest, TlsName};
-pub use wire::network_events::NetworkEventView;
-pub use wire::preview::CreatePreview;
-pub use wire::sandbox::{CheckpointsName, CreateSandbox, SandboxView};
-pub use wire::secrets::{SecretList, SecretView, SetSecret};
-pub use wire::session::{SessionInput, SessionStart, WindowSize};
-pub use wire::template::{BuildRequest, TemplateView};
-pub use wire::volume::VolumeMount;
+// The answers that the command line also gives without a server.
+pub use convert::network::{BadNetwork, network_spec};
+pub use convert::template::template_view;
+pub use convert::{IntoEngine, IntoWire};

@@ -13,8 +13,8 @@ use prometheus_client::registry::Registry;
 use sandling_engine::Engine;
 use sandling_network::{Totals, Verdict};
 
-use crate::wire::network_events::code;
-use crate::wire::sandbox::status;
+use crate::convert::network_events::code;
+use crate::convert::sandbox::status;
 
 /// From a quick answer to a long command, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];

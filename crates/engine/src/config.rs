@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sandling_vmm::accelerator::AcceleratorChoice;
+use sandling_wire::Home;
 
-use crate::home::Home;
 use crate::memory;
 use crate::network::NetworkConfig;
 

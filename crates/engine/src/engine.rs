@@ -8,7 +8,7 @@ use sandling_image::{ContentId, ImageStore};
 use sandling_vmm::accelerator::{self, Accelerator, Probe, ResolveError};
 use sandling_vmm::machine::MachineConfig;
 use sandling_vmm::memory::place_library;
-use sandling_vmm::thaw;
+use sandling_vmm::process_cache::ProcessCache;
 use tokio::sync::{broadcast, watch};
 
 use crate::config::EngineConfig;
@@ -23,7 +23,6 @@ use crate::standby::Shelf;
 use crate::store::{Event, Store, StoreError};
 use crate::template::{Shape, Template};
 use crate::unreadable::SetAside;
-use crate::warm::Thawing;
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -354,10 +353,9 @@ impl Engine {
 }
 
 /// What this host can thaw, if it is to: nothing where the processor itself runs the guests.
-fn thawing(config: &EngineConfig, accelerator: Accelerator) -> std::io::Result<Option<Thawing>> {
+fn thawing(config: &EngineConfig, accelerator: Accelerator) -> std::io::Result<Option<ProcessCache>> {
     if !config.thaw || accelerator != Accelerator::Tcg {
         return Ok(None);
     }
-    let fingerprint = thaw::fingerprint(Path::new(MachineConfig::QEMU))?;
-    Ok(Some(Thawing { program: thaw::place_program(config.home.root())?, fingerprint }))
+    ProcessCache::open(config.home.root(), Path::new(MachineConfig::QEMU)).map(Some)
 }

@@ -17,7 +17,6 @@ mod files;
 mod fork;
 mod format;
 mod hibernate;
-mod home;
 mod identify;
 mod keep;
 mod lifecycle;
@@ -55,7 +54,6 @@ pub use exec::{Collected, Execution, Output, RunError, RunSpec};
 pub use expiry::{Lifetime, LifetimeChange, Sleep};
 pub use files::{Download, Upload, Watch};
 pub use fork::{FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, Receipt};
-pub use home::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use identify::IdentifyError;
 pub use lifecycle::{Refused, State};
 pub use link::{LinkError, StreamSender};
@@ -65,6 +63,7 @@ pub use network::{
     NetworkSettings, NetworkWish,
 };
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
+pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };

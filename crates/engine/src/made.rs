@@ -10,13 +10,14 @@ use sandling_vmm::jail::{JailConfig, Limits, Requirement};
 use sandling_vmm::machine::{Disk, Hardware, Layer, Machine, MachineConfig, MachineDir, MachineError, Plug, Start};
 
 use sandling_vmm::memory::Memory;
+use sandling_vmm::process_cache::ProcessCache;
 
 use crate::identify::{IdentifyError, identify};
 use crate::link::{Link, LinkError};
 use crate::recover::ENGINE_FILE;
 use crate::sandbox::{Live, SandboxId};
 use crate::template::Template;
-use crate::warm::{self, Thawing, Warm};
+use crate::warm::{self, Warm};
 
 /// A restored guest that has not answered within this time never will.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -92,7 +93,7 @@ pub(crate) struct Maker {
     /// What is preloaded into QEMU, so that its memory can be saved.
     pub(crate) library: PathBuf,
     /// Whether, and how, machines go on as processes that were kept.
-    pub(crate) thawing: Option<Thawing>,
+    pub(crate) thawing: Option<ProcessCache>,
 }
 
 /// A machine with a session to its guest. If it is dropped, it is ended and its directory removed.
@@ -166,7 +167,7 @@ impl Maker {
             start: Start::Restore {
                 memory: source.memory.clone(),
                 state: source.state.clone(),
-                thaw: source.warm.as_ref().zip(self.thawing.as_ref()).map(|(warm, thawing)| warm.thaw(thawing)),
+                cached: source.warm.as_ref().zip(self.thawing.as_ref()).map(|(warm, cache)| warm.process(cache)),
             },
             disk: Disk { overlay: source.disk_name.clone(), backing: source.layers.clone() },
             jail: jail(&self.launcher, own_uid(dir), &source.hardware, source.disk_mib, source.volume_mib),
@@ -244,7 +245,7 @@ impl Maker {
     }
 
     /// Keeps the process of a machine of this template, restored and exercised, for others to go on as.
-    async fn keep_process(&self, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
+    async fn keep_process(&self, template: &Template, thawing: &ProcessCache) -> Result<(), MakeError> {
         let made = self.restore(&template.cold_source(self)).await?;
         exercise(made.link(), &template.warm_languages(), EXERCISES).await?;
         // Whoever goes on as it connects anew.
@@ -255,7 +256,7 @@ impl Maker {
         kept
     }
 
-    async fn keep_process_of(&self, made: &Made, template: &Template, thawing: &Thawing) -> Result<(), MakeError> {
+    async fn keep_process_of(&self, made: &Made, template: &Template, thawing: &ProcessCache) -> Result<(), MakeError> {
         exercise(made.link(), &template.warm_languages(), EXERCISES).await?;
         let ordinary = ["/bin/sh", "-c", ORDINARY].map(str::to_owned).to_vec();
         run_once(made.link(), "exercise-ordinary", Program::Argv(ordinary), b"").await?;

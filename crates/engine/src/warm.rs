@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use sandling_vmm::machine::MachineDir;
 use sandling_vmm::memory::{Frozen, Memory, MemoryMap};
-use sandling_vmm::thaw::{SavedProcess, Thaw};
+use sandling_vmm::process_cache::{CachedProcess, CapturedProcess, ProcessCache, capture};
 use serde::{Deserialize, Serialize};
 
 const RECORD: &str = "thaw.json";
@@ -38,20 +38,6 @@ const THAWED_MAP: &str = "thawed.map";
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 /// A process on so many files is stored as a whole again: opening them takes time, too.
 const MOST_FILES: usize = 12;
-
-/// What this host can thaw.
-#[derive(Debug, Clone)]
-pub(crate) struct Thawing {
-    pub(crate) program: PathBuf,
-    pub(crate) fingerprint: String,
-}
-
-impl Thawing {
-    fn is_of_this_boot(&self, fingerprint: &str) -> bool {
-        const BOOT_ID: usize = 36;
-        fingerprint.get(..BOOT_ID) == self.fingerprint.get(..BOOT_ID)
-    }
-}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
@@ -78,13 +64,13 @@ pub(crate) struct Warm {
 
 impl Warm {
     /// The process in this directory, if it is of this boot and whole.
-    pub(crate) fn load(dir: &Path, thawing: &Thawing) -> Option<Self> {
+    pub(crate) fn load(dir: &Path, thawing: &ProcessCache) -> Option<Self> {
         let mut record = Record::read(dir, RECORD)?;
         for (path, _) in record.pages.iter_mut().chain(&mut record.beside) {
             *path = dir.join(&path);
         }
         let warm = Self { dir: dir.to_owned(), record };
-        (warm.record.fingerprint == thawing.fingerprint && warm.is_whole()).then_some(warm)
+        (warm.record.fingerprint == thawing.fingerprint() && warm.is_whole()).then_some(warm)
     }
 
     /// A machine would not notice that the end of a file is missing until it runs into it.
@@ -95,7 +81,7 @@ impl Warm {
     }
 
     /// One that is kept beside a bake, for machines of its template.
-    pub(crate) fn find(bake: &Path, thawing: &Thawing) -> Option<Self> {
+    pub(crate) fn find(bake: &Path, thawing: &ProcessCache) -> Option<Self> {
         template_dirs(bake).find_map(|dir| Self::load(&dir, thawing))
     }
 
@@ -105,7 +91,7 @@ impl Warm {
     }
 
     /// What the machine in this directory was thawed from, if it was.
-    pub(crate) fn of_machine(dir: &MachineDir, thawing: &Thawing) -> Option<Self> {
+    pub(crate) fn of_machine(dir: &MachineDir, thawing: &ProcessCache) -> Option<Self> {
         let from = fs::read_to_string(dir.path().join(THAWED)).ok()?;
         Self::load(Path::new(&from), thawing)
     }
@@ -137,9 +123,9 @@ impl Warm {
         self.dir.join(OVERLAY)
     }
 
-    pub(crate) fn thaw(&self, thawing: &Thawing) -> Thaw {
+    pub(crate) fn process(&self, cache: &ProcessCache) -> CachedProcess {
         let pages = self.record.pages.iter().map(|(path, _)| path.clone()).collect();
-        Thaw { program: thawing.program.clone(), plan: self.dir.join(PLAN), pages }
+        cache.process(self.dir.join(PLAN), pages)
     }
 
     /// Stores the pages of a frozen machine's process, over what it was itself thawed from. `layers` are files that were
@@ -154,7 +140,7 @@ impl Warm {
         let mut pages = below.map(|below| below.record.pages.clone()).unwrap_or_default();
         let path = dir.join(PROCESS);
         let mut out = io::BufWriter::with_capacity(1 << 20, File::create(&path)?);
-        let process = frozen.save_process(pages.len(), layers, &mut out)?;
+        let process = capture(frozen, pages.len(), layers, &mut out)?;
         drop(out.into_inner()?);
         readable(&path)?;
         pages.push((PROCESS.into(), process.stored_bytes));
@@ -162,30 +148,31 @@ impl Warm {
     }
 
     /// Makes it whole: from now on it can be thawed, over guest memory that was saved with this map.
-    pub(crate) fn finish(dir: &Path, stored: Pages, guest: &MemoryMap, thawing: &Thawing) -> io::Result<()> {
+    pub(crate) fn finish(dir: &Path, stored: Pages, guest: &MemoryMap, thawing: &ProcessCache) -> io::Result<()> {
         fs::write(dir.join(PLAN), stored.process.plan(guest))?;
         readable(&dir.join(PLAN))?;
-        let record = Record { fingerprint: thawing.fingerprint.clone(), pages: stored.pages, beside: stored.beside };
+        let record =
+            Record { fingerprint: thawing.fingerprint().to_owned(), pages: stored.pages, beside: stored.beside };
         fs::write(dir.join(RECORD), serde_json::to_vec(&record)?)
     }
 }
 
 /// A process whose pages are stored.
 pub(crate) struct Pages {
-    process: SavedProcess,
+    process: CapturedProcess,
     pages: Vec<(PathBuf, u64)>,
     beside: Vec<(PathBuf, u64)>,
 }
 
 /// Stores a template's machine, which stands still on the bake alone, beside the bake. Each has a place of its own, and
 /// none is ever replaced: machines stand on it.
-pub(crate) fn save_template(bake: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) -> io::Result<()> {
+pub(crate) fn save_template(bake: &Path, disk: &Path, frozen: &Frozen, thawing: &ProcessCache) -> io::Result<()> {
     let place = bake.join(format!("{TEMPLATES}{}", uuid::Uuid::new_v4().simple()));
     fs::create_dir(&place)?;
     store_template(&place, disk, frozen, thawing).inspect_err(|_| drop(fs::remove_dir_all(&place)))
 }
 
-fn store_template(work: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) -> io::Result<()> {
+fn store_template(work: &Path, disk: &Path, frozen: &Frozen, thawing: &ProcessCache) -> io::Result<()> {
     let mut pages = File::create(work.join(GUEST))?;
     let guest = frozen.save(&MemoryMap::default(), &[], &mut pages)?;
     fs::write(work.join(GUEST_MAP), guest.map.encode())?;
@@ -201,7 +188,7 @@ fn store_template(work: &Path, disk: &Path, frozen: &Frozen, thawing: &Thawing) 
 }
 
 /// Removes those beside a bake that no machine of this boot can stand on.
-pub(crate) fn sweep(bake: &Path, thawing: &Thawing) {
+pub(crate) fn sweep(bake: &Path, thawing: &ProcessCache) {
     for dir in template_dirs(bake) {
         let age = fs::metadata(&dir).and_then(|dir| dir.modified()).ok().and_then(|at| at.elapsed().ok());
         let gone = match Record::read(&dir, RECORD).or_else(|| Record::read(&dir, DISTRUSTED)) {
@@ -239,17 +226,18 @@ mod tests {
     #[test]
     fn only_what_is_whole_and_of_this_boot_is_thawed() {
         let dir = tempfile::tempdir().unwrap();
-        let thawing = Thawing { program: PathBuf::new(), fingerprint: "this".to_owned() };
+        let thawing = ProcessCache::open(dir.path(), Path::new("/bin/sh")).unwrap();
+        let other = ProcessCache::open(dir.path(), Path::new("/bin")).unwrap();
         let file = |name: &str, bytes: usize| fs::write(dir.path().join(name), vec![1; bytes]).unwrap();
         let sized = |name: &str| vec![(PathBuf::from(name), 10)];
-        let record = Record { fingerprint: "this".to_owned(), pages: sized(PROCESS), beside: sized(GUEST) };
+        let record =
+            Record { fingerprint: thawing.fingerprint().to_owned(), pages: sized(PROCESS), beside: sized(GUEST) };
         fs::write(dir.path().join(RECORD), serde_json::to_vec(&record).unwrap()).unwrap();
         for (process, guest, whole) in [(10, 10, true), (9, 10, false), (10, 9, false), (10, 10, true)] {
             file(PROCESS, process);
             file(GUEST, guest);
             assert_eq!(Warm::load(dir.path(), &thawing).is_some(), whole, "{process} and {guest} bytes");
         }
-        let other = Thawing { fingerprint: "another".to_owned(), ..thawing.clone() };
         assert!(Warm::load(dir.path(), &other).is_none());
         let warm = Warm::load(dir.path(), &thawing).unwrap();
         warm.distrust();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandling_api::{CheckpointsName, CreatePreview, CreateSandbox};
 use sandling_client::{Client, ClientError, Forked, Preview, Sandbox};
 use sandling_tools::{BadCall, Observation, Settings, ToolError, Toolbox, read_arguments};
+use sandling_wire::{CheckpointsName, CreatePreview, CreateSandbox};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};

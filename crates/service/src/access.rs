@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use sandling_engine::Home;
 use sandling_engine::owner::Owner;
 use sandling_engine::store::StoreError;
+use sandling_wire::{Home, TOKEN_VARIABLE};
 
 use crate::admission::Admission;
 use crate::audit::{AuditRetention, PruneCounters};
 use crate::store::Store;
-use crate::tokens::{self, TOKEN_VARIABLE, TokenError};
+use crate::tokens::{self, TokenError};
 
 #[derive(Debug, Clone, Default)]
 pub struct AccessSettings {

@@ -25,8 +25,5 @@ pub use audit::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewA
 pub use builds::{BuildEnd, BuildRecord};
 pub use idempotency::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
 pub use previews::PreviewError;
-pub use tokens::{
-    AuthError, CreatedToken, Denied, NewToken, Principal, Scope, TOKEN_VARIABLE, TokenError, TokenInfo, TokenSecret,
-    local_token_path, read_local_token,
-};
+pub use tokens::{AuthError, CreatedToken, Denied, NewToken, Principal, Scope, TokenError, TokenInfo, TokenSecret};
 pub use workspaces::{Workspace, WorkspaceError, WorkspaceName};

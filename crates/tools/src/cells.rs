@@ -1,12 +1,12 @@
 //! Code in a live Python, whose variables last from call to call.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sandling_api::LanguageName;
 use sandling_client::{ClientError, Stream};
+use sandling_wire::LanguageName;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 use crate::excerpt::shorten;
 use crate::observation::{Image, Observation};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sandling_api::{ExecRequest, LanguageName, OnLimitName, SessionStart};
 use sandling_client::{Ended, Heard, Stream};
+use sandling_wire::{ExecRequest, LanguageName, OnLimitName, SessionStart};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::start::Start;
+use crate::convert::sandbox::check_map;
 use crate::error::ApiError;
-use crate::wire::sandbox::check_map;
 
 pub(super) const MOST_STEPS: usize = 1000;
 /// So much of a step is repeated in an error.

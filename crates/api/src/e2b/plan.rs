@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use crate::build::{Action, Plan, Usual, check_hash};
+use crate::convert::files::permissions;
+use crate::convert::sandbox::check_env;
 use crate::error::ApiError;
-use crate::wire::files::permissions;
-use crate::wire::sandbox::check_env;
 
 /// Who runs everything in E2B's sandboxes, in their home.
 const USUAL: Usual = Usual { user: super::settings::USER, workdir: None };

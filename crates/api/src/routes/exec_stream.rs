@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use sandling_engine::{Execution, Sandbox};
+use sandling_wire::ExecRequest;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::execs;
@@ -19,7 +20,6 @@ use crate::once::{Begun, Once, replayed};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::sse;
-use crate::wire::exec::ExecRequest;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(run))

@@ -7,15 +7,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::{EndReason, FORK_TREE, Fork, ForkSpec, OnVolumes, Sandbox, SandboxId, SandboxInfo};
+use sandling_wire::{ForkRequest, ForkView, PromoteRequest, PromoteView, RelativeView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::build::Start;
+use crate::convert::fork::{Usual, fork_spec, fork_view};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::routes::sandboxes::{living, taken};
-use crate::wire::fork::{ForkRequest, ForkView, PromoteRequest, PromoteView, RelativeView, Usual};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -67,8 +68,8 @@ async fn make(
 ) -> Result<(StatusCode, Json<ForkView>), ApiError> {
     app.engine.settled().await;
     let parent = caller.sandbox(app, id).await?;
-    let forks = children(app, caller, &parent, request.into_spec(usual)?).await?;
-    Ok((StatusCode::CREATED, Json(ForkView::new(&forks))))
+    let forks = children(app, caller, &parent, fork_spec(request, usual)?).await?;
+    Ok((StatusCode::CREATED, Json(fork_view(&forks))))
 }
 
 /// Makes the children, if the workspace may have them.

@@ -11,6 +11,7 @@ use axum::routing::any;
 use axum::{Extension, Json};
 use jiff::{SignedDuration, Timestamp};
 use sandling_engine::SandboxId;
+use sandling_wire::{CreatePreview, PreviewView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -20,7 +21,6 @@ use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::preview::{PreviewToken, gate, host, proxy};
 use crate::request::RequestContext;
-use crate::wire::preview::{CreatePreview, PreviewView};
 
 const DEFAULT_TTL: u64 = 3600;
 const MAX_TTL: u64 = 7 * 24 * 3600;

@@ -6,15 +6,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_service::{AdmitError, WorkspaceName};
+use sandling_wire::{Limits, QuotaView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Operator, Read};
+use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::routes::sandboxes::living;
 use crate::routes::workspaces::named;
-use crate::wire::access::{Limits, QuotaView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(own)).routes(routes!(get, set))
@@ -54,14 +55,14 @@ async fn set(
     body: JsonBody<Limits>,
 ) -> Result<Json<QuotaView>, ApiError> {
     let name = named(&app, &workspace)?;
-    app.access.set_quota(&name, &body.value.into())?;
+    app.access.set_quota(&name, &body.value.into_engine())?;
     view(&app, &name).await
 }
 
 async fn view(app: &App, workspace: &WorkspaceName) -> Result<Json<QuotaView>, ApiError> {
     app.engine.settled().await;
-    let limits = app.access.quota(workspace)?.into();
-    Ok(Json(QuotaView { limits, used: living(app, workspace).into() }))
+    let limits = app.access.quota(workspace)?.into_wire();
+    Ok(Json(QuotaView { limits, used: living(app, workspace).into_wire() }))
 }
 
 /// A refusal with `Retry-After` is tried again by the public clients; one without is not.

@@ -8,18 +8,20 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::{CreateSpec, EndReason, SandboxId, SandboxInfo};
 use sandling_service::{Resources, WorkspaceName};
+use sandling_wire::{CreateSandbox, SandboxView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::build::Start;
+use crate::convert::IntoWire;
+use crate::convert::sandbox::create_spec;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::once::{Answer, Once};
 use crate::request::RequestContext;
 use crate::routes::templates;
 use crate::volume_files;
-use crate::wire::sandbox::{CreateSandbox, SandboxView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, delete))
@@ -32,7 +34,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<SandboxView>> {
     app.engine.settled().await;
     let own = app.engine.list_of(caller.workspace().as_str());
-    Json(own.into_iter().map(SandboxView::from).collect())
+    Json(own.into_iter().map(IntoWire::into_wire).collect())
 }
 
 /// Make a sandbox
@@ -57,9 +59,9 @@ async fn create(
     once.answer(|mark| {
         let (app, context) = (&app, &context);
         async move {
-            let mut spec = body.value.into_spec(workspace.as_str())?;
+            let mut spec = create_spec(body.value, workspace.as_str())?;
             Start::inherit(app, &mut spec)?;
-            let view = SandboxView::from(make(app, workspace, spec).await?);
+            let view = make(app, workspace, spec).await?.into_wire();
             context.made(&view.id);
             mark.made(&view.id);
             Ok(Answer::json(StatusCode::CREATED, &view))
@@ -126,9 +128,9 @@ async fn get(
     Parts(id): Parts<String>,
 ) -> Result<Json<SandboxView>, ApiError> {
     if let Some(info) = SandboxId::parse(&id).and_then(|id| caller.unreadable(&app, &id)) {
-        return Ok(Json(info.into()));
+        return Ok(Json(info.into_wire()));
     }
-    Ok(Json(caller.sandbox(&app, &id).await?.info().into()))
+    Ok(Json(caller.sandbox(&app, &id).await?.info().into_wire()))
 }
 
 /// End a sandbox

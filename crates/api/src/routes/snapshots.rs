@@ -7,14 +7,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::{Sandbox, SnapshotId, SnapshotInfo};
 use sandling_service::{Reservation, Resources, WorkspaceName};
+use sandling_wire::{SnapshotFilter, SnapshotList, SnapshotRequest, SnapshotView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::routes::sandboxes::living;
-use crate::wire::snapshot::{SnapshotFilter, SnapshotList, SnapshotRequest, SnapshotView};
 
 const LONGEST_NAME: usize = 200;
 
@@ -39,9 +40,9 @@ async fn make(
     let sandbox = caller.sandbox(&app, &id).await?;
     let name = check_name(body.value.name)?;
     let place = room(&app, caller.workspace(), &sandbox)?;
-    let (info, _) = app.engine.snapshot(&sandbox, name, body.value.volumes.map(Into::into)).await?;
+    let (info, _) = app.engine.snapshot(&sandbox, name, body.value.volumes.map(IntoEngine::into_engine)).await?;
     drop(place);
-    Ok((StatusCode::CREATED, Json(info.into())))
+    Ok((StatusCode::CREATED, Json(info.into_wire())))
 }
 
 /// Room in the quota for a sandbox to be saved, whatever that will take.
@@ -82,7 +83,7 @@ async fn list(
     if let Some(sandbox) = filter.sandbox_id.filter(|id| !id.is_empty()) {
         own.retain(|info| info.sandbox.as_str() == sandbox);
     }
-    Ok(Json(SnapshotList { snapshots: own.into_iter().map(SnapshotView::from).collect() }))
+    Ok(Json(SnapshotList { snapshots: own.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
 /// Look at a snapshot
@@ -95,7 +96,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<SnapshotView>, ApiError> {
-    Ok(Json(find(&app, &caller, &id)?.into()))
+    Ok(Json(find(&app, &caller, &id)?.into_wire()))
 }
 
 /// Delete a snapshot

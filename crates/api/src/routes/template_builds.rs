@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::{TemplateError, stored_name};
 use sandling_image::{Recipe, RecipeError, TemplateName};
+use sandling_wire::{BuildRequest, BuildView, Flag};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -17,12 +18,11 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::build::{self, Build, Keeps, Order};
+use crate::convert::template::build_view;
 use crate::error::ApiError;
 use crate::extract::{self, Params, Parts, too_slow};
-use crate::flag::Flag;
 use crate::request::RequestContext;
 use crate::sse::{self, Events, Gone};
-use crate::wire::template::{BuildRequest, BuildView};
 
 /// What a Dockerfile and its files may have together.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
@@ -87,7 +87,7 @@ async fn start(
         }
     };
     context.made(&build.id);
-    Ok((StatusCode::ACCEPTED, Json(BuildView::new(&build))))
+    Ok((StatusCode::ACCEPTED, Json(build_view(&build))))
 }
 
 /// The Dockerfile that is meant, if one is.
@@ -263,7 +263,7 @@ impl From<RecipeError> for ApiError {
 /// The latest of the workspace, newest first.
 #[utoipa::path(get, path = "/v1/templates/builds", tag = "templates", responses((status = 200, body = Vec<BuildView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<BuildView>> {
-    Json(app.builds.list(caller.workspace().as_str()).iter().map(|build| BuildView::new(build)).collect())
+    Json(app.builds.list(caller.workspace().as_str()).iter().map(|build| build_view(build)).collect())
 }
 
 /// Look at a build
@@ -276,7 +276,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(build): Parts<String>,
 ) -> Result<Json<BuildView>, ApiError> {
-    Ok(Json(BuildView::new(&*app.builds.find(caller.workspace().as_str(), &build)?)))
+    Ok(Json(build_view(&*app.builds.find(caller.workspace().as_str(), &build)?)))
 }
 
 /// A build's log

@@ -7,13 +7,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::TemplateSummary;
 use sandling_image::Resolved;
+use sandling_wire::TemplateView;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::template::template_view;
 use crate::error::ApiError;
 use crate::extract::Parts;
-use crate::wire::template::TemplateView;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(get, delete))
@@ -25,7 +26,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 #[utoipa::path(get, path = "/v1/templates", tag = "templates", responses((status = 200, body = Vec<TemplateView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<TemplateView>>, ApiError> {
     let templates = app.engine.list_templates(caller.workspace().as_str())?;
-    let view = |template| TemplateView::new(caller.workspace().as_str(), template);
+    let view = |template| template_view(caller.workspace().as_str(), template);
     Ok(Json(templates.into_iter().map(view).collect()))
 }
 
@@ -40,7 +41,7 @@ async fn get(
     Parts(name): Parts<String>,
 ) -> Result<Json<TemplateView>, ApiError> {
     let workspace = caller.workspace().as_str();
-    Ok(Json(TemplateView::new(workspace, find(&app, workspace, &name)?)))
+    Ok(Json(template_view(workspace, find(&app, workspace, &name)?)))
 }
 
 /// Delete a template of the workspace

@@ -20,12 +20,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::app::{App, Closing};
 use crate::auth::{Caller, Run};
 use crate::build::Start;
+use crate::convert::exec::no_nul;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
-use crate::wire::exec::no_nul;
 
 const PING_EVERY: Duration = Duration::from_secs(20);
 const HANGUP: i32 = 1;

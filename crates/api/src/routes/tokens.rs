@@ -6,15 +6,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use sandling_service::{NewToken, Principal, TokenError, WorkspaceName};
+use sandling_wire::{CreateToken, NewTokenView, TokenList};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Admin, Caller, Operator};
+use crate::convert::access::expires_at;
+use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::request::RequestContext;
 use crate::routes::workspaces::named;
-use crate::wire::access::{CreateToken, NewTokenView, TokenList, TokenView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -108,7 +110,7 @@ async fn revoke_in(
 
 fn tokens(app: &App, workspace: &WorkspaceName) -> Result<Json<TokenList>, ApiError> {
     let tokens = app.access.tokens(workspace)?;
-    Ok(Json(TokenList { items: tokens.into_iter().map(TokenView::from).collect() }))
+    Ok(Json(TokenList { items: tokens.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
 fn make(
@@ -118,13 +120,13 @@ fn make(
     wish: CreateToken,
     context: &RequestContext,
 ) -> Result<(StatusCode, Json<NewTokenView>), ApiError> {
-    let scope = wish.scope().unwrap_or(maker.scope);
+    let scope = wish.scope.map_or(maker.scope, IntoEngine::into_engine);
     maker.require_grant(&workspace, scope)?;
-    let expires_at = wish.expires_at()?;
+    let expires_at = expires_at(&wish)?;
     let new = NewToken { workspace, name: wish.into_name(), scope, expires_at };
     let created = app.access.create_token(&new)?;
     context.made(&created.info.prefix);
-    Ok((StatusCode::CREATED, Json(created.into())))
+    Ok((StatusCode::CREATED, Json(created.into_wire())))
 }
 
 impl From<TokenError> for ApiError {

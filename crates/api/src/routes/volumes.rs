@@ -7,15 +7,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::{VolumeError, VolumeKind, VolumeView as Volume};
 use sandling_service::WorkspaceName;
+use sandling_wire::{CopyVolume, CreateVolume, VolumeView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::IntoWire;
+use crate::convert::volume::USUAL_MB;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::routes::snapshots::room_for;
 use crate::volume_files;
-use crate::wire::volume::{CopyVolume, CreateVolume, USUAL_MB, VolumeView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -40,7 +42,7 @@ async fn create(
 ) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
     let size_mib = body.value.size_mb.filter(|size| *size > 0).unwrap_or(USUAL_MB);
     let made = make(&app, caller.workspace(), &body.value.name, size_mib).await?;
-    Ok((StatusCode::CREATED, Json(made.into())))
+    Ok((StatusCode::CREATED, Json(made.into_wire())))
 }
 
 /// Makes a volume, if the workspace's quota has room for it.
@@ -57,7 +59,7 @@ pub(crate) async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: 
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", responses((status = 200, body = Vec<VolumeView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<VolumeView>>, ApiError> {
     let own = app.engine.list_volumes(caller.workspace().as_str())?;
-    Ok(Json(own.into_iter().map(VolumeView::from).collect()))
+    Ok(Json(own.into_iter().map(IntoWire::into_wire).collect()))
 }
 
 /// Look at a volume
@@ -71,7 +73,7 @@ async fn get(
     Parts(name): Parts<String>,
 ) -> Result<Json<VolumeView>, ApiError> {
     let found = app.engine.find_volume(caller.workspace().as_str(), &name)?;
-    Ok(Json(found.ok_or(VolumeError::Unknown(name))?.into()))
+    Ok(Json(found.ok_or(VolumeError::Unknown(name))?.into_wire()))
 }
 
 /// Delete a volume
@@ -138,5 +140,5 @@ async fn copy(
     let place = room_for(app, workspace, size_mib.into())?;
     let made = app.engine.copy_volume(workspace.as_str(), name, copy, kind).await?;
     drop(place);
-    Ok((StatusCode::CREATED, Json(made.into())))
+    Ok((StatusCode::CREATED, Json(made.into_wire())))
 }

@@ -6,13 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_service::{WorkspaceError, WorkspaceName};
+use sandling_wire::{CreateWorkspace, PatchWorkspace, WorkspaceList, WorkspaceView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Admin, Caller, Operator};
+use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::access::{CreateWorkspace, PatchWorkspace, WorkspaceList, WorkspaceView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(change, delete))
@@ -22,7 +23,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 #[utoipa::path(get, path = "/v1/workspaces", tag = "access", responses((status = 200, body = WorkspaceList)))]
 async fn list(State(app): State<Arc<App>>, _: Caller<Operator>) -> Result<Json<WorkspaceList>, ApiError> {
     let workspaces = app.access.workspaces()?;
-    Ok(Json(WorkspaceList { items: workspaces.into_iter().map(WorkspaceView::from).collect() }))
+    Ok(Json(WorkspaceList { items: workspaces.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
 /// Make a workspace
@@ -36,7 +37,7 @@ async fn create(
     body: JsonBody<CreateWorkspace>,
 ) -> Result<(StatusCode, Json<WorkspaceView>), ApiError> {
     let name = WorkspaceName::try_from(body.value.name)?;
-    Ok((StatusCode::CREATED, Json(app.access.create_workspace(&name)?.into())))
+    Ok((StatusCode::CREATED, Json(app.access.create_workspace(&name)?.into_wire())))
 }
 
 /// Change a workspace's settings
@@ -55,7 +56,7 @@ async fn change(
 ) -> Result<Json<WorkspaceView>, ApiError> {
     let name = managed(&app, &caller, &workspace)?;
     app.access.set_record_runs(&name, body.value.record_runs)?;
-    Ok(Json(app.access.workspace(&name)?.into()))
+    Ok(Json(app.access.workspace(&name)?.into_wire()))
 }
 
 /// Delete a workspace

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sandling_api::{App, ServerLimits};
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
-use sandling_service::{Access, AccessSettings, TOKEN_VARIABLE, local_token_path};
+use sandling_service::{Access, AccessSettings};
+use sandling_wire::{TOKEN_VARIABLE, local_token_path};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -14,7 +14,7 @@ use crate::harness::{TestEngine, config, engine, shell, spec};
 fn is_kept(home: &TempDir, sandbox: &Sandbox) -> bool {
     let record = fs::read(home.path().join("sandboxes").join(sandbox.id().as_str()).join("machine.json")).unwrap();
     let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
-    fs::read(format!("/proc/{}/cmdline", record["qemu"]["pid"])).unwrap().starts_with(b"/thaw\0")
+    fs::read(format!("/proc/{}/cmdline", record["qemu"]["pid"])).unwrap().starts_with(b"/cached-qemu\0")
 }
 
 /// Nothing is kept where the processor runs guests itself.

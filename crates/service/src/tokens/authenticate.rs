@@ -5,8 +5,8 @@
 
 use jiff::Timestamp;
 use sandling_engine::store::StoreError;
+use sandling_wire::TOKEN_VARIABLE;
 
-use super::local_token::TOKEN_VARIABLE;
 use super::rows::TokenRow;
 use super::scope::{Principal, Scope};
 use super::secret::{self, TokenSecret};

@@ -6,10 +6,10 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
-use sandling_engine::Home;
+use sandling_wire::{Home, local_token_path, read_local_token};
 
 use super::authenticate::AuthError;
 use super::scope::Scope;
@@ -17,25 +17,8 @@ use super::token::NewToken;
 use crate::access::{Access, AccessError};
 use crate::workspaces::WorkspaceName;
 
-/// In the server's environment, a token that it accepts as an operator's; in a client's, the token to use.
-pub const TOKEN_VARIABLE: &str = "SANDLING_TOKEN";
-const FILE: &str = "token";
 const NAME: &str = "made at first start";
 const OWNER_ONLY: u32 = 0o600;
-
-/// Where the first token is kept.
-pub fn local_token_path(home: &Home) -> PathBuf {
-    home.root().join(FILE)
-}
-
-/// The first token, if a server was ever started here.
-pub fn read_local_token(home: &Home) -> io::Result<Option<String>> {
-    match fs::read_to_string(local_token_path(home)) {
-        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|token| !token.is_empty())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
 
 impl Access {
     /// Sees to it that the file holds a token that works.

@@ -8,7 +8,6 @@ mod secret;
 mod token;
 
 pub use authenticate::AuthError;
-pub use local_token::{TOKEN_VARIABLE, local_token_path, read_local_token};
 pub use scope::{Denied, Principal, Scope};
 pub use secret::TokenSecret;
 pub(crate) use secret::hash;

@@ -10,7 +10,7 @@ async fn a_guest_that_prints_without_end_fills_no_disk() {
     assert_eq!(guest.ask("flood 1200000").await, "flooded");
     let newest = machine.dir().console_log();
     eventually("the last line is there", PATIENCE, || fs::read_to_string(&newest).unwrap().contains("END OF FLOOD"));
-    let older = machine.dir().keeper().join("console.log.1");
+    let older = machine.dir().supervisor().join("console.log.1");
     let kept = fs::metadata(&newest).unwrap().len() + fs::metadata(older).unwrap().len();
     assert!((200_000..=512 * 1024).contains(&kept), "{kept} bytes are kept");
     machine.end().await.unwrap();

@@ -24,15 +24,15 @@ async fn a_killed_qemu_is_noticed_at_once() {
     kill(machine.pid());
     assert_eq!(death_of(&machine).await, Death::Signalled { signal: 9 });
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert!(!is_alive(machine.keeper_pid()));
+    assert!(!is_alive(machine.supervisor_pid()));
 }
 
 #[tokio::test]
-async fn qemu_dies_with_its_keeper() {
-    let (machine, _guest) = running("keeper").await;
+async fn qemu_dies_with_its_supervisor() {
+    let (machine, _guest) = running("supervisor").await;
     let qemu = machine.pid();
-    kill(machine.keeper_pid());
-    assert_eq!(death_of(&machine).await, Death::KeeperLost);
+    kill(machine.supervisor_pid());
+    assert_eq!(death_of(&machine).await, Death::SupervisorLost);
     assert!(!is_alive(qemu));
 }
 

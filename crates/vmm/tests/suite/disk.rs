@@ -70,7 +70,7 @@ async fn a_state_file_is_named_plainly_or_refused() {
     machine.end().await.unwrap();
     let saved = dir.files().join("state");
     let mut config = restore_config("plain-name-restored").await;
-    config.start = Start::Restore { memory: base_memory(), state: saved, thaw: None };
+    config.start = Start::Restore { memory: base_memory(), state: saved, cached: None };
     let machine = Machine::restore(config).await.unwrap();
     machine.cont().await.unwrap();
     assert_eq!(Guest::connect(&machine).await.ask("echo from its own state").await, "from its own state");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use sandling_vmm::jail::{ExitReport, Inherit, Layer, MachineDir, Program, launch};
+use sandling_vmm::jail::{ExitReport, Inherit, Layer, Linkage, MachineDir, Program, launch};
 
 use crate::fixture::*;
 
@@ -28,7 +28,7 @@ fn attempt(name: &str, argument: &str) -> (ExitReport, String) {
         arguments: vec![name.to_owned(), argument.to_owned()],
         data: vec!["/usr/share/seabios".into()],
         code: Vec::new(),
-        thaws: false,
+        linkage: Linkage::Dynamic,
         layers: vec![Layer { name: "one".to_owned(), path: layer.clone() }],
         memory: Some(layer.clone()),
         inherit: vec![Inherit::Listen { name: "socket".to_owned() }],
@@ -39,8 +39,8 @@ fn attempt(name: &str, argument: &str) -> (ExitReport, String) {
     let mut config = jail_config();
     config.limits.file_bytes = 1 << 20;
     let jailed = launch(&program, &dir, &config).unwrap();
-    let keeper = jailed.keeper_pid();
-    eventually(&label, Duration::from_secs(30), || !is_alive(keeper));
+    let supervisor = jailed.supervisor_pid();
+    eventually(&label, Duration::from_secs(30), || !is_alive(supervisor));
     assert_eq!(fs::read(&layer).unwrap(), vec![b'm'; 4096], "the layer is as it was");
     let report = serde_json::from_slice(&fs::read(dir.exit_report()).unwrap()).unwrap();
     (report, fs::read_to_string(dir.program_log()).unwrap().trim().to_owned())
@@ -180,7 +180,7 @@ fn a_machine_needs_a_user_that_is_not_root() {
         arguments: Vec::new(),
         data: Vec::new(),
         code: Vec::new(),
-        thaws: false,
+        linkage: Linkage::Dynamic,
         layers: Vec::new(),
         memory: None,
         inherit: Vec::new(),

@@ -88,13 +88,13 @@ async fn ten_machines_start_at_once() {
 #[tokio::test]
 async fn ending_leaves_no_process_no_socket_and_no_group() {
     let (machine, _guest) = running("end").await;
-    let (qemu, keeper, dir) = (machine.pid(), machine.keeper_pid(), machine.dir().clone());
+    let (qemu, supervisor, dir) = (machine.pid(), machine.supervisor_pid(), machine.dir().clone());
     let groups = fs::read_to_string(format!("/proc/{qemu}/cgroup")).unwrap();
     assert_eq!(groups.contains("sandling-"), machine.boundary().cgroup.is_some());
     let death = machine.end().await.unwrap();
     assert_eq!(death, Death::Signalled { signal: 9 });
-    assert!(!is_alive(qemu) && !is_alive(keeper));
-    assert!(!dir.keeper().join("qmp.sock").exists() && !dir.keeper().join("control.sock").exists());
+    assert!(!is_alive(qemu) && !is_alive(supervisor));
+    assert!(!dir.supervisor().join("qmp.sock").exists() && !dir.supervisor().join("control.sock").exists());
     for line in groups.lines().filter(|line| line.contains("sandling-")) {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controller, path) = (fields.next().unwrap(), fields.next().unwrap());
@@ -107,7 +107,7 @@ async fn a_state_that_cannot_be_loaded_is_an_error_with_qemus_words() {
     let mut config = restore_config("bad-state").await;
     let state = WORK.join("rubbish");
     fs::write(&state, b"this is no device state").unwrap();
-    config.start = Start::Restore { memory: base_memory(), state, thaw: None };
+    config.start = Start::Restore { memory: base_memory(), state, cached: None };
     let error = Machine::restore(config).await.unwrap_err();
     assert!(matches!(error, MachineError::DiedEarly { death: Death::Exited { code: 1 }, .. }), "{error:?}");
     assert!(error.to_string().contains("Not a migration stream"), "{error}");
@@ -129,5 +129,5 @@ async fn a_start_that_is_given_up_leaves_nothing_running() {
     let given_up = tokio::time::timeout(Duration::from_millis(15), Machine::restore(config)).await;
     assert!(given_up.is_err(), "a restore takes longer than that");
     drop(given_up);
-    eventually("no process of it is left", Duration::from_secs(10), || !any_process_holds(&dir.keeper()));
+    eventually("no process of it is left", Duration::from_secs(10), || !any_process_holds(&dir.supervisor()));
 }

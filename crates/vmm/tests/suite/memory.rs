@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::{fs, io};
 
 use sandling_vmm::disk::{DiskFormat, create_overlay};
-use sandling_vmm::machine::{Afterwards, Layer, Machine, Start};
+use sandling_vmm::machine::{Afterwards, Layer, Machine, MachineConfig, Start};
 use sandling_vmm::memory::{Memory, MemoryMap};
-use sandling_vmm::thaw::{Thaw, place_program};
+use sandling_vmm::process_cache::{CachedProcess, ProcessCache, capture};
 
 use crate::fixture::*;
 
@@ -19,9 +19,9 @@ struct Saved {
     state: PathBuf,
     disks: Vec<Layer>,
     top: String,
-    /// Not when a thread of it came or went at that moment, which is more often so on a busy host.
-    thaw: io::Result<Thaw>,
-    /// What the overlay is called that goes on from here.
+    /// An error if a thread started or ended at that moment, which happens more often on a busy host.
+    cached: io::Result<CachedProcess>,
+    /// The name of the overlay that a machine with the cached process writes to.
     next: String,
     stored_bytes: u64,
     /// What the layer below it stored.
@@ -29,8 +29,8 @@ struct Saved {
 }
 
 impl Saved {
-    fn thawing(&self) -> Thaw {
-        self.thaw.as_ref().unwrap().clone()
+    fn cached_process(&self) -> CachedProcess {
+        self.cached.as_ref().unwrap().clone()
     }
 }
 
@@ -64,20 +64,21 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     disks.push(Layer { name: layer, path: disk });
     let inode = |layer: &Layer| std::os::unix::fs::MetadataExt::ino(&fs::metadata(&layer.path).unwrap());
     let own: Vec<_> = disks.iter().map(|layer| (inode(layer), layer.name.clone())).collect();
-    // A machine that was not thawed stands on no pages of a process, whatever it was saved as before.
-    let mut pages = below.filter(|_| is_thawed(machine)).map_or_else(Vec::new, |below| below.thawing().pages);
+    // A machine that was not resumed has no pages of a cached process below it, however it was saved before.
+    let resumed_from = below.filter(|_| is_resumed(machine)).map(|below| below.cached_process());
+    let mut pages = resumed_from.map_or_else(Vec::new, |cached| cached.pages().to_vec());
     pages.push(dir.join("process"));
     let mut out = fs::File::create(dir.join("process")).unwrap();
-    let thaw = frozen.save_process(pages.len() - 1, &own, &mut out).map(|process| {
+    let cached = capture(&frozen, pages.len() - 1, &own, &mut out).map(|process| {
         let plan = dir.join("plan");
         fs::write(&plan, process.plan(&saved.map)).unwrap();
-        Thaw { program: place_program(&WORK).unwrap(), plan, pages }
+        ProcessCache::open(&WORK, MachineConfig::QEMU.as_ref()).unwrap().process(plan, pages)
     });
     let memory = Memory { layers, map: Some(map), ..base_memory() };
     Saved {
         memory,
         map: saved.map,
-        thaw,
+        cached,
         next: overlay,
         state,
         disks,
@@ -87,25 +88,25 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     }
 }
 
-fn is_thawed(machine: &Machine) -> bool {
-    fs::read(format!("/proc/{}/cmdline", machine.pid())).unwrap().starts_with(b"/thaw")
+fn is_resumed(machine: &Machine) -> bool {
+    fs::read(format!("/proc/{}/cmdline", machine.pid())).unwrap().starts_with(b"/cached-qemu")
 }
 
 async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
     start(of, name, None).await
 }
 
-async fn thawed(of: &Saved, name: &str) -> (Machine, Guest) {
-    start(of, name, Some(of.thawing())).await
+async fn resumed(of: &Saved, name: &str) -> (Machine, Guest) {
+    start(of, name, Some(of.cached_process())).await
 }
 
-async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
+async fn start(of: &Saved, name: &str, cached: Option<CachedProcess>) -> (Machine, Guest) {
     let mut config = restore_config(name).await;
     fs::remove_file(config.dir.files().join(&config.disk.overlay)).unwrap();
-    if thaw.is_some() {
+    if cached.is_some() {
         config.disk.overlay = of.next.clone();
     }
-    config.start = Start::Restore { memory: of.memory.clone(), state: of.state.clone(), thaw };
+    config.start = Start::Restore { memory: of.memory.clone(), state: of.state.clone(), cached };
     config.disk.backing = of.disks.clone();
     let overlay = config.dir.files().join(&config.disk.overlay);
     let top = format!("/layers/{}", of.disks.last().unwrap().name);
@@ -117,13 +118,13 @@ async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
 }
 
 #[tokio::test]
-async fn a_process_that_goes_on_is_jailed_as_it_was_and_sees_less() {
+async fn a_resumed_process_is_jailed_as_qemu_is_and_sees_less() {
     let (parent, mut guest) = running("jailed-parent").await;
     assert_eq!(guest.ask("write something").await, "written");
     let saved = save(&parent, None, "jailed-parent").await;
-    let (machine, mut guest) = thawed(&saved, "jailed").await;
+    let (machine, mut guest) = resumed(&saved, "jailed").await;
     assert_eq!(guest.ask("read").await, "something");
-    assert!(is_thawed(&machine) && !is_thawed(&parent));
+    assert!(is_resumed(&machine) && !is_resumed(&parent));
     assert_eq!(machine.boundary(), parent.boundary());
     assert!(machine.boundary().missing(sandling_vmm::jail::Requirement::Required).is_empty());
     let proc = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", machine.pid())).unwrap();
@@ -131,7 +132,8 @@ async fn a_process_that_goes_on_is_jailed_as_it_was_and_sees_less() {
     for line in proc("mountinfo").lines() {
         let fields: Vec<_> = line.split(' ').collect();
         let (place, options) = (fields[4], fields[5]);
-        let known = place == "/" || ["/thaw", "/dev/", "/layers/", "/vm"].iter().any(|known| place.starts_with(known));
+        let known =
+            place == "/" || ["/cached-qemu", "/dev/", "/layers/", "/vm"].iter().any(|known| place.starts_with(known));
         assert!(known && options.contains("nosuid"), "{line}");
         assert!(place == "/vm" || place.starts_with("/dev/") || options.starts_with("ro"), "{line}");
     }
@@ -145,21 +147,21 @@ async fn a_process_that_goes_on_is_jailed_as_it_was_and_sees_less() {
 }
 
 #[tokio::test]
-async fn a_process_goes_on_as_another() {
-    let (parent, mut guest) = running("thaw-parent").await;
+async fn a_cached_process_is_resumed_and_captured_again() {
+    let (parent, mut guest) = running("cached-parent").await;
     assert_eq!(guest.ask("write from the parent").await, "written");
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
-    let saved = save(&parent, None, "thaw-parent").await;
+    let saved = save(&parent, None, "cached-parent").await;
     assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent goes on");
     parent.end().await.unwrap();
     let mut saved = saved;
     for number in 1..=9 {
-        let (next, mut guest) = thawed(&saved, &format!("thaw-{number}")).await;
+        let (next, mut guest) = resumed(&saved, &format!("cached-{number}")).await;
         assert_eq!(guest.ask("asked").await, (asked + 3 * number - 2).to_string());
         assert_eq!(guest.ask("read").await, "from the parent");
         assert_eq!(guest.ask("fill 4000000").await, "filled");
         let below = Saved { top: saved.next.clone(), ..saved };
-        saved = save(&next, Some(&below), &format!("thaw-{number}")).await;
+        saved = save(&next, Some(&below), &format!("cached-{number}")).await;
         next.end().await.unwrap();
     }
 }

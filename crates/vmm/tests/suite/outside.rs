@@ -23,9 +23,9 @@ async fn machine(name: &str) -> Machine {
 }
 
 #[tokio::test]
-async fn qemu_and_its_keeper_have_no_privilege() {
+async fn qemu_and_its_supervisor_have_no_privilege() {
     let machine = machine("privilege").await;
-    for pid in [machine.pid(), machine.keeper_pid()] {
+    for pid in [machine.pid(), machine.supervisor_pid()] {
         let status = status(pid);
         for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
             assert_eq!(status[set], "0000000000000000", "{set} of {pid}");
@@ -92,7 +92,7 @@ async fn qemu_has_no_descriptor_of_the_callers() {
     rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
     let machine = machine("descriptors").await;
     let allowed = ["socket:", "pipe:", "anon_inode:", "/dev/null", "/vm/", "/layers/"];
-    for pid in [machine.pid(), machine.keeper_pid()] {
+    for pid in [machine.pid(), machine.supervisor_pid()] {
         for target in open_files(pid) {
             assert_ne!(target, secret.path().to_string_lossy());
             let own = target.contains("/descriptors/") || target.contains("template/memory");
@@ -110,7 +110,7 @@ async fn qemu_knows_nothing_of_the_callers_environment() {
     let variables: Vec<_> = environment.split_terminator('\0').collect();
     let own = ["SANDLING_MEMORY=268435456", "SANDLING_COPY_FD=8", "LD_PRELOAD=/preload.so"];
     assert_eq!(variables, own);
-    assert_eq!(proc(machine.keeper_pid(), "environ"), "");
+    assert_eq!(proc(machine.supervisor_pid(), "environ"), "");
     machine.end().await.unwrap();
 }
 

@@ -3,9 +3,9 @@
 use super::super::steps::{Action, MOST_STEPS, Plan, Usual, too_many_steps};
 use super::instruction::{Instruction, array};
 use super::words::{Scope, Variables, arguments, expand, expand_all, split};
+use crate::convert::files::permissions;
+use crate::convert::sandbox::check_env;
 use crate::error::ApiError;
-use crate::wire::files::permissions;
-use crate::wire::sandbox::check_env;
 
 const USUAL: Usual = Usual { user: "root", workdir: Some("/") };
 const WITHOUT_MEANING: [&str; 6] = ["EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"];

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::volumes::find;
 use crate::app::App;
 use crate::auth::presented;
+use crate::convert::files::checked;
 use crate::e2b::envd::cleaned;
 use crate::e2b::place::came_from;
 use crate::e2b::token;
@@ -25,7 +26,6 @@ use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::routes::files_content::{body, send};
 use crate::volume_files::{self, Opened};
-use crate::wire::files::checked;
 
 const DEEPEST: u32 = 64;
 /// One line of `find` has ten fields, each ended by a NUL.

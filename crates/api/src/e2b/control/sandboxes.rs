@@ -20,6 +20,7 @@ use super::network::Network;
 use super::view::{SandboxView, detail};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::sandbox::{check_env, check_map};
 use crate::e2b::names;
 use crate::e2b::refusal::unsupported;
 use crate::e2b::settings::Settings;
@@ -28,7 +29,6 @@ use crate::extract::{JsonBody, Parts};
 use crate::once::{Answer, Mark, Once};
 use crate::request::RequestContext;
 use crate::routes::sandboxes::make;
-use crate::wire::sandbox::{check_env, check_map};
 
 const DEFAULT_TEMPLATE: &str = "base";
 /// How long a sandbox lives if nobody says otherwise.

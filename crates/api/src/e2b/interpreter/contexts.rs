@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::build::Start;
+use crate::convert::exec::checked_id;
 use crate::e2b::place::Interpreter;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::exec::checked_id;
 
 const WORKDIR: &str = "/home/user";
 

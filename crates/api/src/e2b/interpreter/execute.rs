@@ -18,6 +18,7 @@ use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
 use crate::build::Start;
+use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
 use crate::e2b::place::{Interpreter, Runner};
 use crate::error::ApiError;
@@ -25,7 +26,6 @@ use crate::extract::JsonBody;
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::text::Decoder;
-use crate::wire::sandbox::check_env;
 
 /// Bytes that one run may print.
 const OUTPUT_LIMIT: u64 = 64 * 1024 * 1024;
