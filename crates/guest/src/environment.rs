@@ -31,7 +31,10 @@ pub fn compose(sandbox: &Variables, user: &User, own: &Variables) -> Variables {
 pub fn to_c(variables: &Variables) -> Result<Vec<CString>, Failure> {
     let to_c = |(name, value): (&String, &String)| {
         if name.is_empty() || name.contains('=') {
-            return Err(failure(FailureKind::Invalid, format!("{name:?} cannot name an environment variable")));
+            return Err(failure(
+                FailureKind::Invalid,
+                format!("{name:?} is not a valid name for an environment variable"),
+            ));
         }
         c_string(format!("{name}={value}"), "an environment variable")
     };

@@ -147,7 +147,10 @@ fn encode(message: &ToHost, body: &[u8]) -> Vec<u8> {
         let ToHost::End { stream, .. } = message else {
             return Vec::new();
         };
-        let failure = crate::failure::failure(sandling_protocol::FailureKind::TooLarge, "the answer is too long");
+        let failure = crate::failure::failure(
+            sandling_protocol::FailureKind::TooLarge,
+            "the answer is too large for one message",
+        );
         let end = ToHost::End { stream: *stream, outcome: sandling_protocol::Outcome::Failed(failure) };
         frame::encode(&end, &[]).unwrap_or_default()
     })

@@ -41,7 +41,7 @@ impl Tunnel {
     pub fn check_connection(&mut self) -> Result<bool, Failure> {
         let refused = |error: &std::io::Error| match error.kind() {
             std::io::ErrorKind::ConnectionRefused => {
-                failure(FailureKind::Refused, format!("nobody listens on port {}", self.port))
+                failure(FailureKind::Refused, format!("no server listens on port {}", self.port))
             }
             _ => io_failure(format!("port {}", self.port), error),
         };

@@ -29,7 +29,7 @@ pub fn mount(slot: u32, path: &str, read_only: bool) -> Result<Response, Failure
     let about = |error: &io::Error| match error.raw_os_error() {
         Some(libc::EBUSY) => failure(
             FailureKind::Busy,
-            format!("{path}: something has a file of the volume open for writing, or is in the way"),
+            format!("{path}: a file of the volume is open for writing, or the directory is in use"),
         ),
         _ => io_failure(format!("mounting a volume at {path}"), error),
     };
@@ -88,7 +88,10 @@ fn check_place(path: &str) -> Result<&Path, Failure> {
     let plain = place.components().all(|part| !matches!(part, std::path::Component::ParentDir));
     let over = NOT_OVER.iter().any(|kept| place.starts_with(kept));
     if !plain || over || place == Path::new("/") {
-        return Err(failure(FailureKind::Invalid, format!("{path:?} is no place for a volume; try /mnt or /data")));
+        return Err(failure(
+            FailureKind::Invalid,
+            format!("a volume cannot be mounted at {path:?}; try /mnt or /data"),
+        ));
     }
     Ok(place)
 }

@@ -39,7 +39,7 @@ struct PoolState {
 impl Workers {
     /// Runs a job on a thread. Fails if all threads are busy.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-        let busy = || failure(FailureKind::Busy, "too many operations at once");
+        let busy = || failure(FailureKind::Busy, "too many operations at once; retry later");
         let mut state = self.0.lock();
         if state.idle > state.jobs.len() {
             state.jobs.push_back(Box::new(job));
@@ -245,7 +245,7 @@ impl Drop for WorkerStream {
     /// Ends the stream of a worker that panicked.
     fn drop(&mut self) {
         if !self.answered {
-            self.answer(Err(failure(FailureKind::Other, "the operation was given up")));
+            self.answer(Err(failure(FailureKind::Other, "the operation crashed in the guest agent")));
         }
     }
 }

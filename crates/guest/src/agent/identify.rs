@@ -22,7 +22,8 @@ impl Agent {
         // In tests, the machine is not a sandbox and keeps its clock and names.
         if let Some(names) = &mut self.names {
             clock::set_unix_nanos(identity.unix_nanos).map_err(|error| io_failure("setting the clock", &error))?;
-            let reseeded = names.reseed_kernel(&entropy).inspect_err(|e| console::log(&format!("no reseed: {e}")));
+            let reseeded =
+                names.reseed_kernel(&entropy).inspect_err(|e| console::log(&format!("cannot reseed the kernel: {e}")));
             kernel_reseeded = reseeded.is_ok();
             names.write(&identity).map_err(|error| io_failure("setting the names", &error))?;
             let limited = self.cgroups.limit_pids(identity.limits.pids);

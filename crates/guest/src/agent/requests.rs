@@ -67,7 +67,7 @@ impl Agent {
         let full = self.streams.is_full();
         self.streams.open(stream, Kind::Waiting);
         let opened = if full {
-            Err(failure(FailureKind::Busy, "too many requests at once"))
+            Err(failure(FailureKind::Busy, "too many requests at once; retry later"))
         } else {
             self.handle(stream, request, body)
         };

@@ -54,7 +54,7 @@ fn boot() -> Result<Agent, BootError> {
     let cgroups = Cgroups::new(Path::new(cgroup::ROOT), usage::memory_available_bytes());
     // Without control groups, the machine still runs commands, with weaker limits.
     let cgroups = cgroups.unwrap_or_else(|error| {
-        console::log(&format!("no control groups: {error}"));
+        console::log(&format!("cannot set up control groups: {error}"));
         Cgroups::default()
     });
     Agent::new(Setup::machine(Path::new(FOLDER), cgroups)).during(|| "start the agent".to_owned())

@@ -81,7 +81,7 @@ impl Plan {
 
     pub fn argv(argv: &[String], variables: &Variables) -> Result<Self, Failure> {
         let program = argv.first().filter(|program| !program.is_empty());
-        let program = program.ok_or_else(|| failure(FailureKind::Invalid, "there is no program to run"))?;
+        let program = program.ok_or_else(|| failure(FailureKind::Invalid, "the command is empty"))?;
         Ok(Self { programs: environment::candidates(program, variables), arguments: argv.to_vec(), extra: None })
     }
 
@@ -144,7 +144,8 @@ fn in_memory(code: &str) -> std::io::Result<OwnedFd> {
 
 pub fn check_id(id: &str) -> Result<(), Failure> {
     let fine = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
-    if fine { Ok(()) } else { Err(failure(FailureKind::Invalid, format!("{id:?} cannot be an id"))) }
+    let message = || format!("{id:?} is not a valid id: use 1 to 64 letters, digits, dashes or underscores");
+    if fine { Ok(()) } else { Err(failure(FailureKind::Invalid, message())) }
 }
 
 /// The command for display.

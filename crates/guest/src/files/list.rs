@@ -14,7 +14,7 @@ use crate::worker::WorkerStream;
 /// Sends the entries below `path`, `depth` levels deep, each directory's sorted by name.
 pub fn list(path: &Path, depth: u32, work: &mut WorkerStream) -> Result<Response, Stopped> {
     if depth == 0 {
-        return Err(failure(FailureKind::Invalid, "a listing is at least 1 level deep").into());
+        return Err(failure(FailureKind::Invalid, "the depth of a listing must be at least 1").into());
     }
     let mut listing = Listing { work, lines: Vec::with_capacity(CHUNK), entries: 0 };
     listing.directory(path, depth, Top::Yes)?;

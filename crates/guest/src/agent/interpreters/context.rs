@@ -20,7 +20,7 @@ impl Agent {
     pub fn create_context(&mut self, stream: StreamId, spec: ContextSpec) -> Result<(), Failure> {
         check_id(&spec.id)?;
         if spec.language == Language::Bash {
-            return Err(failure(FailureKind::Unsupported, "there are no contexts for bash"));
+            return Err(failure(FailureKind::Unsupported, "bash has no contexts; use python or node"));
         }
         if let Ok(existing) = self.contexts.find(&spec.id) {
             let key = existing.key;
@@ -28,7 +28,10 @@ impl Agent {
             return Ok(());
         }
         if self.contexts.all.len() >= MOST_CONTEXTS {
-            return Err(failure(FailureKind::Busy, format!("there are {MOST_CONTEXTS} contexts already")));
+            return Err(failure(
+                FailureKind::Busy,
+                format!("there are {MOST_CONTEXTS} contexts already; close one first"),
+            ));
         }
         self.contexts.last_key += 1;
         let key = self.contexts.last_key;
@@ -143,7 +146,8 @@ impl Agent {
 
     fn answer_with_context(&mut self, stream: StreamId, key: u64) {
         let info = self.context_info(key);
-        let result = info.map(Response::Context).ok_or_else(|| failure(FailureKind::NotFound, "it was closed"));
+        let result =
+            info.map(Response::Context).ok_or_else(|| failure(FailureKind::NotFound, "the context was closed"));
         self.streams.end(stream, result);
     }
 

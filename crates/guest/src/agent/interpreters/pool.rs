@@ -68,7 +68,10 @@ impl Agent {
             self.drop_interpreter(key);
         }
         for stream in pool.waiting {
-            self.streams.end(stream, Err(failure(FailureKind::Busy, "another request to warm it came in between")));
+            self.streams.end(
+                stream,
+                Err(failure(FailureKind::Busy, "a later request to warm the interpreter replaced this one")),
+            );
         }
     }
 
@@ -253,7 +256,7 @@ impl Agent {
 
     pub fn refill_or_log(&mut self, language: Language) {
         if let Err(failure) = self.refill(language) {
-            crate::console::log(&format!("no warm interpreter: {failure}"));
+            crate::console::log(&format!("cannot start a warm interpreter: {failure}"));
         }
     }
 }
