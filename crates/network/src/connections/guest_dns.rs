@@ -1,4 +1,4 @@
-//! DNS over TCP, spoken with the guest.
+//! DNS over TCP with the guest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,19 +6,18 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::connection::Connection;
-use super::stream::GuestStream;
+use crate::dns_server::answer;
 use crate::shared::Shared;
-use crate::traffic::Traffic;
+use crate::tcp::{Connection, GuestStream};
 
-/// How long the guest may take for its next question.
+/// How long the guest may take to send its next query.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the last answer may take to be fetched.
+/// How long the guest may take to receive the last answer.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Answers questions until the guest has none, or too many.
+/// Answers queries until the guest ends the connection or exceeds its limits.
 pub(crate) async fn serve(shared: &Arc<Shared>, connection: Arc<Connection>) {
-    let stream = GuestStream::metered(connection.clone(), Traffic::new(shared));
+    let stream = GuestStream::metered(connection.clone(), shared.traffic());
     let clock = async {
         connection.drive().await;
         std::future::pending::<()>().await;
@@ -37,11 +36,11 @@ async fn questions(shared: &Shared, mut stream: GuestStream) -> std::io::Result<
         let length = timeout(PATIENCE, stream.read_u16()).await??;
         question.resize(usize::from(length), 0);
         timeout(PATIENCE, stream.read_exact(&mut question)).await??;
-        let reply = shared.dns.answer(shared, &question).await;
-        let Some(answer) = reply.message else { return Ok(()) };
-        stream.write_u16(answer.len() as u16).await?;
-        stream.write_all(&answer).await?;
-        // Thousands fit into a frame, so whoever asks too much has to connect for each.
+        let reply = answer(shared, &question).await;
+        let Some(message) = reply.message else { return Ok(()) };
+        stream.write_u16(message.len() as u16).await?;
+        stream.write_all(&message).await?;
+        // Thousands of queries fit into one frame, so a guest that asks too much must connect again for each query.
         if reply.excessive {
             return Ok(());
         }

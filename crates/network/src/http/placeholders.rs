@@ -1,4 +1,5 @@
-//! Placeholders become secrets in a request, where that is safe; everywhere else the request is refused. Pure.
+//! Replaces placeholders by secrets in a request. Refuses the request if a placeholder is where replacing it is not
+//! safe. No I/O.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,14 +13,14 @@ use crate::name::HostName;
 use crate::policy::Refusal;
 use crate::secret::{Secret, SecretSet};
 
-/// What was placed: the secrets' names, and what their usual spellings do not cover whole in the answer.
+/// The inserted secrets: their names, and further spellings to remove from the response.
 #[derive(Default)]
 pub struct Placed {
     pub names: Vec<String>,
     pub spellings: Vec<Spelling>,
 }
 
-/// Places the secrets of a request to `port` of `host`.
+/// Inserts the secrets into a request to `port` of `host`.
 pub fn place(secrets: &SecretSet, host: &HostName, port: u16, parts: &mut Parts) -> Result<Placed, Refusal> {
     let mut placed = Placed::default();
     for secret in secrets.iter() {
@@ -32,13 +33,14 @@ pub fn place(secrets: &SecretSet, host: &HostName, port: u16, parts: &mut Parts)
         }
     }
     if !secrets.bound_to(host, port).is_empty() {
-        // Every answer is searched, so it must be readable: the server may have kept what it was sent before.
+        // Every response is searched for secrets, because the server may have stored an earlier one. So it must not be
+        // compressed.
         parts.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     Ok(placed)
 }
 
-/// Whether any placeholder is in a request that cannot be given a secret.
+/// Whether a request that may not get secrets contains a placeholder.
 pub fn mentions(secrets: &SecretSet, parts: &Parts) -> bool {
     secrets.iter().any(|secret| {
         let placeholder = secret.placeholder().as_bytes();
@@ -73,7 +75,7 @@ fn in_headers(secret: &Secret, headers: &mut HeaderMap, placed: &mut Placed) -> 
     Ok(found)
 }
 
-/// The user and password of basic authentication, decoded.
+/// The decoded user and password of basic authentication.
 fn basic(name: &HeaderName, value: &HeaderValue) -> Option<Zeroizing<Vec<u8>>> {
     if name != AUTHORIZATION && name != PROXY_AUTHORIZATION {
         return None;
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn other_hosts_never_get_it() {
+    fn other_hosts_never_get_the_secret() {
         let mut parts = request("/", &[("x-key", PLACEHOLDER)]);
         assert!(matches!(placed(&mut parts, "evil.com"), Err(Refusal::SecretElsewhere)));
         let mut parts = request(&format!("/?k={PLACEHOLDER}"), &[]);
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_placed_safely_is_refused() {
+    fn placeholders_in_unsafe_places_are_refused() {
         let mut parts = request(&format!("/{PLACEHOLDER}/x"), &[]);
         assert!(matches!(placed(&mut parts, "api.example.com"), Err(Refusal::SecretMisplaced)));
         let mut parts = request("/", &[(PLACEHOLDER, "x")]);
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_a_placeholder_is_left_alone() {
+    fn a_request_without_a_placeholder_is_unchanged() {
         let mut parts = request("/a?b=c", &[("accept-encoding", "gzip")]);
         assert!(placed(&mut parts, "api.example.com").unwrap().names.is_empty());
         assert_eq!(

@@ -1,17 +1,18 @@
-//! What a guest says through a WebSocket: passed on as it is, unless a placeholder is in it. Pure; the bytes are hostile.
+//! WebSocket frames from a guest. They pass unchanged, unless they contain a placeholder. No I/O. The bytes are
+//! hostile.
 
 use super::search::Search;
-use super::socket::{CONTROL, MASKED, RESERVED, payload_length};
+use super::server_frames::{CONTROL, MASKED, RESERVED, payload_length};
 use crate::policy::Refusal;
 
-/// Frames from a guest, searched.
-pub struct Sent {
+/// WebSocket frames from a guest, which are searched for placeholders.
+pub struct GuestFrames {
     messages: Search,
-    /// In control frames, which may come in the middle of a message.
+    /// Searches control frames, which may come in the middle of a message.
     control: Search,
-    /// What came of a header that is not yet whole.
+    /// The bytes of an incomplete header.
     begun: Vec<u8>,
-    /// The frame whose payload comes now.
+    /// The frame whose payload comes next.
     frame: Option<Header>,
 }
 
@@ -19,16 +20,16 @@ pub struct Sent {
 struct Header {
     is_control: bool,
     mask: [u8; 4],
-    /// Bytes of its payload that are still to come.
+    /// Payload bytes that are still to come.
     left: u64,
 }
 
-impl Sent {
-    pub fn new(search: Search) -> Sent {
-        Sent { messages: search.clone(), control: search, begun: Vec::new(), frame: None }
+impl GuestFrames {
+    pub fn new(search: Search) -> GuestFrames {
+        GuestFrames { messages: search.clone(), control: search, begun: Vec::new(), frame: None }
     }
 
-    /// Takes in bytes, and refuses them if they complete a placeholder or cannot be read.
+    /// Takes bytes. Refuses them if they complete a placeholder or cannot be parsed.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
         while let Some((first, rest)) = bytes.split_first() {
             let Some(mut frame) = self.frame else {
@@ -54,7 +55,7 @@ impl Sent {
 }
 
 impl Header {
-    /// What the next bytes of the payload mean.
+    /// Unmasks the next bytes of the payload.
     fn unmask(&mut self, payload: &[u8]) -> Vec<u8> {
         let plain = payload.iter().zip(self.mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
         self.mask.rotate_left(payload.len() % 4);
@@ -63,10 +64,10 @@ impl Header {
     }
 }
 
-/// Reads a frame's header; nothing, if it is not yet whole. What is not masked is left to the server to refuse.
+/// Parses a frame's header. None if it is incomplete. The server refuses frames that are not masked.
 fn header(bytes: &[u8]) -> Result<Option<Header>, Refusal> {
     let [first, second, after @ ..] = bytes else { return Ok(None) };
-    // No extension was offered: compressed, it could not be searched.
+    // No extension was negotiated, and a compressed frame could not be searched.
     if first & RESERVED != 0 {
         return Err(Refusal::HttpMalformed);
     }
@@ -94,12 +95,12 @@ mod tests {
     }
 
     fn refused(bytes: &[u8], cut: usize) -> Result<(), Refusal> {
-        let mut sent = Sent::new(search());
+        let mut sent = GuestFrames::new(search());
         bytes.chunks(cut).try_for_each(|chunk| sent.push(chunk))
     }
 
     #[test]
-    fn a_placeholder_is_found_behind_the_mask_and_across_frames() {
+    fn a_placeholder_is_found_in_masked_and_split_frames() {
         let (first, second) = PLACEHOLDER.as_bytes().split_at(9);
         let parts = [
             frame(0x81, b"before", [1, 2, 3, 4]),
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_agreed_on_is_refused() {
+    fn extensions_are_refused() {
         assert_eq!(refused(&frame(0xc1, b"deflated", [1; 4]), 5), Err(Refusal::HttpMalformed));
     }
 }

@@ -1,11 +1,11 @@
-//! Checkpoints: what there is to go back to, going back, and what changed since.
+//! Checkpoints: creates and lists them, rewinds to one, and shows the changes since one.
 
 use sandling_client::query;
 use sandling_tools::{Observation, ToolError, Toolbox, read_arguments, shorten};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What is shown of a step.
+/// How much of a step's text is shown.
 const SHOWN: usize = 120;
 
 #[derive(Deserialize)]
@@ -14,13 +14,13 @@ struct Nothing {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RewindWish {
+struct RewindRequest {
     to: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DiffWish {
+struct DiffRequest {
     from: u64,
     to: Option<u64>,
     path: Option<String>,
@@ -41,7 +41,7 @@ struct Checkpoint {
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct Created {
     number: u64,
 }
 
@@ -53,8 +53,8 @@ struct Rewound {
 
 pub async fn checkpoint(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
     let Nothing {} = read_arguments(arguments)?;
-    let made: Made = toolbox.client().post(&toolbox.path("checkpoints"), &json!({})).await?;
-    Ok(Observation::text(format!("checkpoint {}", made.number)))
+    let created: Created = toolbox.client().post(&toolbox.path("checkpoints"), &json!({})).await?;
+    Ok(Observation::text(format!("checkpoint {}", created.number)))
 }
 
 pub async fn history(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
@@ -65,7 +65,7 @@ pub async fn history(toolbox: &Toolbox, arguments: Value) -> Result<Observation,
     }
     let lines = timeline.checkpoints.iter().map(|checkpoint| {
         let Checkpoint { number, at, cause, text } = checkpoint;
-        let here = if timeline.current == Some(*number) { "  (the sandbox has come from here)" } else { "" };
+        let here = if timeline.current == Some(*number) { "  (the sandbox continues from here)" } else { "" };
         let step = shorten(&text.replace('\n', " "), SHOWN);
         format!("{number}  {at}  before {cause}: {step}{here}")
     });
@@ -73,14 +73,14 @@ pub async fn history(toolbox: &Toolbox, arguments: Value) -> Result<Observation,
 }
 
 pub async fn rewind(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
-    let RewindWish { to } = read_arguments(arguments)?;
+    let RewindRequest { to } = read_arguments(arguments)?;
     let done: Rewound = toolbox.client().post(&toolbox.path("rewind"), &json!({ "to": to })).await?;
-    let back = done.was.map(|was| format!("; rewind to {was} takes it back")).unwrap_or_default();
+    let back = done.was.map(|was| format!("; rewind to {was} to undo this")).unwrap_or_default();
     Ok(Observation::text(format!("the sandbox is as it was at checkpoint {}{back}", done.to)))
 }
 
 pub async fn diff(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
-    let DiffWish { from, to, path: directory } = read_arguments(arguments)?;
+    let DiffRequest { from, to, path: directory } = read_arguments(arguments)?;
     let settings = toolbox.settings();
     let asked = query(&[
         ("from", Some(from.to_string())),

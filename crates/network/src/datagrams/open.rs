@@ -1,24 +1,23 @@
-//! What becomes of a datagram: it belongs to an exchange, begins one, or is refused.
+//! Handles a datagram: it belongs to an exchange, starts one, or is refused.
 
 use std::sync::Arc;
 
-use super::exchange::{Exchange, event};
-use super::far::Far;
-use super::{judge, table};
-use crate::destination::{Destination, End, Refused};
+use super::carry::{event, send, start, still_allowed};
+use crate::destination::{Destination, End, Refused, failure};
 use crate::event::{Event, EventKind, Verdict};
 use crate::flow::Flow;
 use crate::frame::{self, Datagram};
 use crate::policy::{Refusal, Shown};
 use crate::shared::Shared;
-use crate::tcp::failure;
+use crate::tcp::host_buffer;
+use crate::udp::{Exchange, RemoteEnd, judge};
 
-/// Takes in a datagram of the guest's. Answers whether it was of use to an exchange that there is.
+/// Handles a datagram of the guest. Returns whether it was useful to an existing exchange.
 pub(crate) fn datagram(shared: &Arc<Shared>, datagram: &Datagram<'_>) -> bool {
     let flow = Flow::from(datagram);
     if let Some(exchange) = shared.exchanges.find(&flow) {
-        if exchange.still_allowed(shared) {
-            return exchange.send(shared, datagram.data);
+        if still_allowed(shared, &exchange) {
+            return send(shared, &exchange, datagram.data);
         }
         shared.exchanges.end(&exchange, End::Refused(Refusal::PolicyChanged));
     }
@@ -32,7 +31,7 @@ pub(crate) fn datagram(shared: &Arc<Shared>, datagram: &Datagram<'_>) -> bool {
 fn refuse(shared: &Shared, (why, name): Refused, datagram: &Datagram<'_>) {
     let event = Event::new(EventKind::Connect, Verdict::Refused(why)).of_datagrams().of_name(name);
     let event = event.at_address(datagram.to, Some(datagram.to_port));
-    // A guest that floods is not answered: it would only flood more.
+    // A guest that floods gets no reply, because a reply would only cause more packets.
     if why == Refusal::ConnectionRate {
         return shared.journal.sample(event);
     }
@@ -40,10 +39,10 @@ fn refuse(shared: &Shared, (why, name): Refused, datagram: &Datagram<'_>) {
     tell(shared, datagram);
 }
 
-/// Tells the guest that a datagram did not go on.
+/// Tells the guest that a datagram was not forwarded.
 fn tell(shared: &Shared, datagram: &Datagram<'_>) {
-    if let Some(frame) = frame::unreachable(&shared.ends, datagram.packet) {
-        shared.link.send(frame, &shared.journal.counters);
+    if let Some(frame) = frame::unreachable(&shared.link.ends, datagram.packet) {
+        shared.link.send(frame);
     }
 }
 
@@ -56,18 +55,18 @@ fn admit(shared: &Shared, datagram: &Datagram<'_>) -> Result<Destination, Refuse
         return Err((Refusal::ConnectionRate, None));
     }
     let (address, port) = (datagram.to, datagram.to_port);
-    if address == shared.ends.gateway_address {
+    if address == shared.link.ends.gateway_address {
         return Err((Refusal::Udp, None));
     }
-    Destination::judged(shared, address, port, |rules, names| {
+    shared.destination(address, port, |rules, names| {
         judge::address(rules, address, port, names)?;
         judge::first(datagram.data)
     })
 }
 
 fn begin(shared: &Arc<Shared>, flow: Flow, to: Destination, datagram: &Datagram<'_>) {
-    let far = match Far::open(shared, &to) {
-        Ok(far) => far,
+    let remote = match RemoteEnd::open(&shared.peers, &to, host_buffer(shared.open())) {
+        Ok(remote) => remote,
         Err(error) => {
             shared.journal.write(event(EventKind::Connect, Verdict::Failed(failure(&error)), &to));
             return tell(shared, datagram);
@@ -77,8 +76,8 @@ fn begin(shared: &Arc<Shared>, flow: Flow, to: Destination, datagram: &Datagram<
     if to.peer.is_none() {
         shared.learn(&to, Shown::OtherProtocol);
     }
-    let exchange = Arc::new(Exchange::new(shared, flow, far, Some(to)));
-    if table::keep(shared, &exchange) {
-        exchange.send(shared, datagram.data);
+    let exchange = Arc::new(Exchange::new(flow, remote, Some(to), shared.traffic(), shared.rules.subscribe()));
+    if start(shared, &exchange) {
+        send(shared, &exchange, datagram.data);
     }
 }

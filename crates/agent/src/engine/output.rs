@@ -1,4 +1,4 @@
-//! What a command line printed so far: shown, written down, and its answer kept.
+//! Collects the output of a command line: shows it, writes it to the transcript, and keeps the answer.
 
 use sandling_client::Stream;
 use serde_json::{Value, json};
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 use super::report::{Reader, Report};
 use crate::events::Event;
 use crate::job::Job;
-use crate::model::Usage;
+use crate::usage::Usage;
 
-/// What is kept of an answer, and of a line that has not ended.
-const KEPT: usize = 4 * 1024 * 1024;
-/// What is written down of what it prints.
-const WRITTEN: usize = 64 * 1024 * 1024;
+/// The most bytes that are kept of an answer, or of an unfinished line.
+const MAX_ANSWER: usize = 4 * 1024 * 1024;
+/// The most bytes of output that are written to the transcript.
+const MAX_TRANSCRIBED: usize = 64 * 1024 * 1024;
 
-pub(super) struct Heard<'a> {
-    /// Absent if what it prints is its answer.
+pub(super) struct Output<'a> {
+    /// Absent if the output is the answer itself.
     reader: Option<Reader>,
     job: &'a Job<'a>,
-    /// The answer; or with a reader, a line that has not ended.
+    /// The answer or, with a reader, an unfinished line.
     pending: Vec<u8>,
     written: usize,
     answer: String,
@@ -25,12 +25,12 @@ pub(super) struct Heard<'a> {
     usage: Usage,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> Output<'a> {
     pub(super) fn new(reader: Option<Reader>, job: &'a Job<'a>) -> Self {
         Self { reader, job, pending: Vec::new(), written: 0, answer: String::new(), steps: 0, usage: Usage::default() }
     }
 
-    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn push(&mut self, stream: Stream, bytes: &[u8]) {
         let is_report = stream == Stream::Stdout && self.reader.is_some();
         if !is_report {
             self.write_down(stream, bytes);
@@ -41,7 +41,7 @@ impl<'a> Heard<'a> {
             if let Some(reader) = self.reader {
                 self.read_lines(reader);
             }
-            let over = self.pending.len().saturating_sub(KEPT);
+            let over = self.pending.len().saturating_sub(MAX_ANSWER);
             self.pending.drain(..over);
         }
     }
@@ -50,9 +50,9 @@ impl<'a> Heard<'a> {
         let name = if stream == Stream::Stdout { "stdout" } else { "stderr" };
         let before = self.written;
         self.written = before.saturating_add(bytes.len());
-        if self.written <= WRITTEN {
+        if self.written <= MAX_TRANSCRIBED {
             self.job.transcript.write("output", json!({ "stream": name, "text": String::from_utf8_lossy(bytes) }));
-        } else if before <= WRITTEN {
+        } else if before <= MAX_TRANSCRIBED {
             self.job.transcript.write("output", json!({ "stream": name, "text": "[more was printed than is kept]" }));
         }
     }
@@ -89,7 +89,7 @@ impl<'a> Heard<'a> {
         }
     }
 
-    /// The answer, and what it says to have used.
+    /// The answer, and the usage that was reported.
     pub(super) fn end(mut self) -> (String, u32, Usage) {
         match self.reader {
             Some(reader) => {

@@ -1,23 +1,23 @@
-//! Into a sandbox and back.
+//! Copies a project into a sandbox, and its changes back.
 
 use std::path::{Path, PathBuf};
 
 use http_body_util::{BodyExt, Limited};
 use ignore::gitignore::Gitignore;
 use sandling_client::{ClientError, query};
-use sandling_tools::{Doing, ToolError, Toolbox};
+use sandling_tools::{CallControl, ToolError, Toolbox};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::diff::{Diff, LEFT_BEHIND};
+use super::diff::{BY_PRODUCTS, Diff};
 use super::error::ProjectError;
 use super::tree::{MAX_BYTES, ProjectTree};
 
 const ARCHIVE: &str = "/tmp/.sandling-project.tar";
-/// An archive is somewhat larger than what is in it.
+/// An archive is somewhat larger than its content.
 const MAX_ARCHIVE: usize = 2 * MAX_BYTES as usize;
 
-/// A project here, as it was when it was read.
+/// A project on this host, as it was when it was read.
 pub struct Project {
     root: PathBuf,
     before: ProjectTree,
@@ -41,31 +41,31 @@ impl Project {
         self.before.0.len()
     }
 
-    /// Copies the project into a sandbox's working directory.
+    /// Copies the project into the sandbox's working directory.
     pub async fn send(&self, toolbox: &Toolbox) -> Result<(), ProjectError> {
         let archive = self.before.to_archive().map_err(ProjectError::Archive)?;
         toolbox.store(ARCHIVE, archive).await?;
         run(toolbox, &format!("tar -xf {ARCHIVE} --no-same-owner && rm -f {ARCHIVE}")).await
     }
 
-    /// What the sandbox has changed.
+    /// The changes that the sandbox has made.
     pub async fn diff(&self, toolbox: &Toolbox) -> Result<Diff, ProjectError> {
-        let left_behind = LEFT_BEHIND.into_iter().filter(|name| !self.before.has_component(name));
-        let excluded: String = left_behind.chain([".git"]).map(|name| format!(" --exclude={name}")).collect();
-        // A file that changes while it is packed is no failure: tar says so with 1.
+        let by_products = BY_PRODUCTS.into_iter().filter(|name| !self.before.has_component(name));
+        let excluded: String = by_products.chain([".git"]).map(|name| format!(" --exclude={name}")).collect();
+        // tar exits with 1 if a file changes while it is packed, which is not a failure.
         run(toolbox, &format!("tar -cf {ARCHIVE}{excluded} . || [ $? = 1 ]")).await?;
         let bytes = fetch(toolbox).await?;
         let after = tokio::task::spawn_blocking(move || ProjectTree::of_archive(bytes.as_slice()));
         let after = after.await.map_err(|error| ProjectError::Unpacking(std::io::Error::other(error)))??;
         let (ignored, _) = Gitignore::new(self.root.join(".gitignore"));
-        // Its paths are relative, as those of the tree.
+        // The paths in the tree are relative, as the matcher expects.
         Ok(Diff::between(&self.before, after, &ignored))
     }
 }
 
 async fn run(toolbox: &Toolbox, command: &str) -> Result<(), ProjectError> {
-    let doing = Doing { cancelled: CancellationToken::new(), watch: &|_, _| {} };
-    let ran = toolbox.call("run_command", json!({ "command": command }), &doing).await?;
+    let control = CallControl { cancelled: CancellationToken::new(), watch: &|_, _| {} };
+    let ran = toolbox.call("run_command", json!({ "command": command }), &control).await?;
     if ran.exit_code == Some(0) { Ok(()) } else { Err(ProjectError::Packing(ran.text)) }
 }
 

@@ -1,39 +1,39 @@
-//! What becomes of a TCP segment: it belongs to a connection, asks for one, or is answered with a reset.
+//! Handles a TCP segment: it belongs to a connection, opens one, or is answered with a reset.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use super::connection::Connection;
 use super::guest_dns;
-use super::session::{Session, Upstream};
-use super::table::{Place, Slot, host_buffer};
-use crate::destination::{Destination, Refused};
+use super::serve::{Upstream, run};
+use crate::destination::{Destination, Refused, failure};
 use crate::event::{Event, EventKind, Failure, Verdict};
 use crate::flow::Flow;
 use crate::frame::{self, Segment};
 use crate::policy::Refusal;
+use crate::session::Session;
 use crate::shared::Shared;
+use crate::tcp::{Connection, Place, Slot, host_buffer};
 
 const DNS: u16 = 53;
 
-/// Takes in a TCP segment of the guest's; `packet` is the whole IPv4 packet. Answers whether it was of use to a
-/// connection that there is.
+/// Handles a TCP segment of the guest. `packet` is the whole IPv4 packet. Returns whether it was useful to an existing
+/// connection.
 pub(crate) fn segment(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) -> bool {
     let flow = Flow::from(&segment);
     match shared.table.find(flow) {
-        // The cable keeps the order, so this is no late twin of the first SYN: the guest was put back to a moment before
-        // that connection, and its port is used anew.
+        // The cable keeps the order of frames, so this is not a late copy of the first SYN. The guest was restored to a
+        // moment before that connection, and uses its port again.
         Some(Some(connection)) if segment.opens && connection.is_established() => {
             shared.table.replace(flow, &connection);
             open(shared, segment, packet);
         }
         Some(Some(connection)) => return connection.feed(packet),
         Some(None) if segment.resets => shared.table.cancel(flow),
-        // The guest asks again because the host's side takes its time.
+        // The guest repeats its SYN because the host has not answered yet.
         Some(None) => {}
         None if segment.opens => open(shared, segment, packet),
         None => reset(shared, packet),
@@ -42,8 +42,8 @@ pub(crate) fn segment(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) -> 
 }
 
 fn reset(shared: &Shared, packet: &[u8]) {
-    if let Some(frame) = frame::reset(&shared.ends, packet) {
-        shared.link.send(frame, &shared.journal.counters);
+    if let Some(frame) = frame::reset(&shared.link.ends, packet) {
+        shared.link.send(frame);
     }
 }
 
@@ -54,7 +54,7 @@ fn open(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) {
     };
     let event = Event::new(EventKind::Connect, Verdict::Refused(why)).of_name(name);
     let event = event.at_address(segment.to, Some(segment.to_port));
-    // A guest that floods is not answered: it would only flood more.
+    // A guest that floods gets no reply, because a reply would only cause more packets.
     if why == Refusal::ConnectionRate {
         return shared.journal.sample(event);
     }
@@ -72,24 +72,24 @@ fn admit(shared: &Shared, segment: &Segment) -> Result<Destination, Refused> {
         return Err((Refusal::ConnectionRate, None));
     }
     let (address, port) = (segment.to, segment.to_port);
-    if address == shared.ends.gateway_address && port == DNS {
+    if address == shared.link.ends.gateway_address && port == DNS {
         return Ok(Destination { address, port, names: Vec::new(), peer: None });
     }
-    Destination::judged(shared, address, port, |rules, names| rules.address(address, port, names).map(drop))
+    shared.destination(address, port, |rules, names| rules.address(address, port, names).map(drop))
 }
 
 fn start(shared: &Arc<Shared>, segment: &Segment, packet: &[u8], destination: Destination) {
     let Some(place) = shared.table.insert(segment.into(), Slot::Opening(None)) else { return };
-    let removed = Removed(shared.clone(), place);
+    let removed = RemoveOnDrop(shared.clone(), place);
     let packet = packet.to_vec();
     let task = tokio::spawn(async move { connect_and_run(&removed.0, place, &packet, destination).await });
     shared.table.opening(place, task.abort_handle());
 }
 
-/// Takes the connection out of the table however its task ends.
-struct Removed(Arc<Shared>, Place);
+/// Removes the connection from the table, however its task ends.
+struct RemoveOnDrop(Arc<Shared>, Place);
 
-impl Drop for Removed {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         self.0.table.remove(self.1);
     }
@@ -105,7 +105,9 @@ async fn connect_and_run(shared: &Arc<Shared>, place: Place, syn: &[u8], destina
             return reset(shared, syn);
         }
     };
-    let Some(connection) = Connection::accepting(shared, destination.address, destination.port) else {
+    let Some(connection) =
+        Connection::accepting(&shared.link, destination.address, destination.port, shared.table.buffer())
+    else {
         return reset(shared, syn);
     };
     let connection = Arc::new(connection);
@@ -114,15 +116,15 @@ async fn connect_and_run(shared: &Arc<Shared>, place: Place, syn: &[u8], destina
     }
     let _ = connection.feed(syn);
     match upstream {
-        Some(upstream) => Session::new(shared, connection, destination).run(upstream).await,
+        Some(upstream) => run(Session::new(shared, connection, destination), upstream).await,
         None => guest_dns::serve(shared, connection).await,
     }
 }
 
-/// The host's side of a connection; nothing, if the gateway itself is meant.
+/// Connects to the host. None if the destination is the gateway itself.
 async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Upstream>, Failure> {
     let (address, port) = (destination.address, destination.port);
-    if address == shared.ends.gateway_address {
+    if address == shared.link.ends.gateway_address {
         return Ok(None);
     }
     if let Some(peer) = &destination.peer {
@@ -137,20 +139,10 @@ async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Up
 
 async fn dial_host(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
-    // The kernel would give each of a thousand connections megabytes, if the guest reads none of them.
+    // The kernel would give each of a thousand connections megabytes if the guest reads from none of them.
     if let Some(size) = host_buffer(shared.open()) {
         socket.set_recv_buffer_size(size)?;
         socket.set_send_buffer_size(size)?;
     }
     socket.connect(address).await
-}
-
-/// What an error of a socket means.
-pub(crate) fn failure(error: &io::Error) -> Failure {
-    match error.kind() {
-        ErrorKind::ConnectionRefused => Failure::ConnectionRefused,
-        ErrorKind::TimedOut => Failure::TimedOut,
-        ErrorKind::ConnectionReset => Failure::Reset,
-        _ => Failure::Unreachable,
-    }
 }

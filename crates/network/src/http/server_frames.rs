@@ -1,7 +1,7 @@
-//! A WebSocket whose server was sent secrets: what comes from there is searched for them, message by message.
+//! WebSocket frames from a server that was sent secrets. They are searched for secrets, message by message.
 //!
-//! Messages are cut into frames anew, because a secret may lie across two of them, and control frames may come between.
-//! What cannot be read, because it is masked or compressed, ends the connection. Pure; the bytes are hostile.
+//! Messages are split into new frames, because a secret may span two frames, and control frames may come in between.
+//! The connection ends if a frame cannot be read, because it is masked or compressed. No I/O. The bytes are hostile.
 
 use super::scrub::Scrubber;
 use crate::policy::Refusal;
@@ -15,14 +15,14 @@ pub const MASKED: u8 = 0x80;
 /// The longest control frame.
 const LONGEST_CONTROL: u64 = 125;
 
-/// Frames from a server, scrubbed.
-pub struct Frames {
+/// WebSocket frames from a server, with secrets masked.
+pub struct ServerFrames {
     scrubber: Scrubber,
-    /// What came of a header or of a control frame that is not yet whole.
+    /// The bytes of an incomplete header or control frame.
     begun: Vec<u8>,
-    /// The frame whose payload comes now.
+    /// The frame whose payload comes next.
     frame: Option<Header>,
-    /// What the next frame of the message is to be called; nothing between messages.
+    /// The opcode of the message's next frame. None between messages.
     message: Option<u8>,
 }
 
@@ -30,16 +30,16 @@ pub struct Frames {
 struct Header {
     opcode: u8,
     last: bool,
-    /// Bytes of its payload that are still to come.
+    /// Payload bytes that are still to come.
     left: u64,
 }
 
-impl Frames {
-    pub fn new(scrubber: Scrubber) -> Frames {
-        Frames { scrubber, begun: Vec::new(), frame: None, message: None }
+impl ServerFrames {
+    pub fn new(scrubber: Scrubber) -> ServerFrames {
+        ServerFrames { scrubber, begun: Vec::new(), frame: None, message: None }
     }
 
-    /// Takes in bytes, and gives back those that are certain.
+    /// Takes bytes, and returns those that are final.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
         let mut out = Vec::new();
         loop {
@@ -79,7 +79,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Takes in more of the payload; `frame` says what is left after it.
+    /// Takes more payload. `frame` says how much is left after it.
     fn payload(&mut self, frame: Header, bytes: &[u8], out: &mut Vec<u8>) {
         let ended = frame.left == 0;
         self.frame = (!ended).then_some(frame);
@@ -106,7 +106,7 @@ impl Frames {
     }
 }
 
-/// Reads a frame's header; nothing, if it is not yet whole.
+/// Parses a frame's header. None if it is incomplete.
 fn header(bytes: &[u8]) -> Result<Option<Header>, Refusal> {
     let [first, second, length @ ..] = bytes else { return Ok(None) };
     if first & RESERVED != 0 || second & MASKED != 0 {
@@ -120,7 +120,7 @@ fn header(bytes: &[u8]) -> Result<Option<Header>, Refusal> {
     Ok(Some(header))
 }
 
-/// How long a frame's payload is, and what comes after that in its header; nothing, if it is not yet whole.
+/// The length of a frame's payload, and the rest of its header. None if the header is incomplete.
 pub fn payload_length(second: u8, after: &[u8]) -> Option<(u64, &[u8])> {
     match second & !MASKED {
         126 => after.split_first_chunk().map(|(length, rest)| (u16::from_be_bytes(*length).into(), rest)),
@@ -152,8 +152,8 @@ mod tests {
 
     use super::*;
 
-    fn frames() -> Frames {
-        Frames::new(Scrubber::new(vec![Zeroizing::new(b"hunter2".to_vec())]))
+    fn frames() -> ServerFrames {
+        ServerFrames::new(Scrubber::new(vec![Zeroizing::new(b"hunter2".to_vec())]))
     }
 
     fn through(bytes: &[u8], cut: usize) -> Vec<u8> {
@@ -161,7 +161,7 @@ mod tests {
         bytes.chunks(cut).flat_map(|chunk| frames.push(chunk).unwrap()).collect()
     }
 
-    /// What a client makes of it: messages, and what control frames hold.
+    /// The messages and the control frames that a client reads.
     fn read(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
         let mut read = Vec::new();
         let mut message: Option<(u8, Vec<u8>)> = None;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_secret_passes_as_it_came() {
+    fn messages_without_secrets_pass_unchanged() {
         for payload in [&b""[..], b"hello", b"hunter", &[7; 125], &[7; 126], &[7; 70_000]] {
             let message = frame(LAST | 1, payload);
             assert_eq!(frames().push(&message).unwrap(), message, "{} bytes", payload.len());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_across_frames_is_found_and_control_frames_pass_between() {
+    fn a_secret_across_frames_is_masked_and_control_frames_pass_in_between() {
         let parts = [frame(1, b"say hun"), frame(LAST | 9, b"ping hunter2"), frame(0, b"ter"), frame(LAST, b"2 now")];
         for cut in 1..40 {
             let found = read(&through(&parts.concat(), cut));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn unreadable_frames_are_refused() {
         for bytes in [&[0xc1, 1, 7][..], &[0x81, 0x81, 0, 0, 0, 0, 7], &[0x80, 0], &[0x89, 126, 0, 126], &[0x09, 0]] {
             assert_eq!(frames().push(bytes), Err(Refusal::AnswerEncoded), "{bytes:?}");
         }
@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_else_passes_however_it_is_cut(
+        fn other_messages_pass_wherever_they_are_split(
             payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..6),
             cut in 1usize..50,
         ) {
@@ -232,7 +232,7 @@ mod tests {
         }
 
         #[test]
-        fn rubbish_breaks_nothing(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 1usize..50) {
+        fn random_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 1usize..50) {
             let mut frames = frames();
             for chunk in bytes.chunks(cut) {
                 if frames.push(chunk).is_err() {

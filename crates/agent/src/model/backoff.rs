@@ -1,4 +1,4 @@
-//! How often a model that is busy or broken is asked again, and when.
+//! When and how often a failed request to a model is retried.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ const TRIES: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-pub struct Patience {
+pub struct Backoff {
     tries: u32,
     wait: Duration,
 }
 
-impl Default for Patience {
+impl Default for Backoff {
     fn default() -> Self {
         Self { tries: 0, wait: FIRST_WAIT }
     }
 }
 
-impl Patience {
-    /// After how long to ask again; if that makes no sense, the error that is left.
+impl Backoff {
+    /// The time to wait before the next try. Returns the error if a retry is pointless.
     pub fn after(&mut self, error: ModelError, deadline: Instant) -> Result<Duration, ModelError> {
         if !error.is_passing() {
             return Err(error);
@@ -45,15 +45,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_server_is_waited_for_past_the_deadline() {
+    fn retries_never_wait_past_the_deadline() {
         let deadline = Instant::now() + Duration::from_secs(60);
         let busy = |retry_after| ModelError::Refused { status: 429, message: String::new(), retry_after };
-        let mut patience = Patience::default();
-        assert_eq!(patience.after(busy(None), deadline).unwrap(), FIRST_WAIT);
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.after(busy(None), deadline).unwrap(), FIRST_WAIT);
         let soon = Duration::from_secs(5);
-        assert_eq!(patience.after(busy(Some(soon)), deadline).unwrap(), soon);
+        assert_eq!(backoff.after(busy(Some(soon)), deadline).unwrap(), soon);
         for late in [Duration::from_secs(61), Duration::MAX] {
-            assert!(matches!(patience.after(busy(Some(late)), deadline), Err(ModelError::OutOfTime)));
+            assert!(matches!(backoff.after(busy(Some(late)), deadline), Err(ModelError::OutOfTime)));
         }
     }
 }
