@@ -159,18 +159,18 @@ def answered(items: List[Dict[str, Any]]) -> Set[str]:
 def endless_loops_end() -> None:
     with model(lambda body, number: [("run_command", {"command": "true"})]) as server:
         ran = agent(server, "Loop.")
-        assert ran.code == 1 and "again and again" in ran.end()["why"] and len(server.asked) == 6, ran
+        assert ran.code == 1 and "repeated the same call" in ran.end()["why"] and len(server.asked) == 6, ran
         assert "3 times in a row" in strings(server.asked[3])
     with model(lambda body, number: [("run_command", {"command": f"echo {number}"})]) as server:
         ran = agent(server, "--max-steps", "5", "Loop.")
         assert ran.code == 1 and "steps" in ran.end()["why"] and len(server.asked) == 5, ran
     with model(lambda body, number: "") as server:
         ran = agent(server, "Say nothing.", api="chat")
-        assert ran.code == 1 and "says nothing" in ran.end()["why"], ran
+        assert ran.code == 1 and "empty answers" in ran.end()["why"], ran
 
 
 def size(body: Dict[str, Any]) -> int:
-    """The tokens of a request, as a server may count them."""
+    """The number of tokens of a request, as a server might count it."""
     return len(strings(body)) // 4
 
 
@@ -188,7 +188,7 @@ def budgets_hold() -> None:
         assert ran.end()["input_tokens"] + ran.end()["output_tokens"] == before <= 30_000
     with model(verbose) as server:
         ran = agent(server, "--max-cost", "0.3", "--price", "10,20", "Go on.")
-        assert "money" in ran.end()["why"] and 1 < len(server.asked) and 0.05 < ran.end()["cost"] <= 0.3, ran
+        assert "cost budget" in ran.end()["why"] and 1 < len(server.asked) and 0.05 < ran.end()["cost"] <= 0.3, ran
     with model(verbose) as server:
         ran = agent(server, "--max-tokens", "60", "Go on.")
         assert "tokens" in ran.end()["why"] and server.asked == [], "the first request alone is too large"
@@ -218,7 +218,7 @@ def stripped(value: Any) -> Any:
 
 
 def silent(event: str) -> str:
-    """An event of a server that does not count."""
+    """An event of a server that reports no token counts."""
     name, _, data = event.rpartition("data: ")
     return event if data.startswith("[DONE]") else f"{name}data: {json.dumps(stripped(json.loads(data)))}\n\n"
 
@@ -250,7 +250,7 @@ def sandboxes() -> List[Dict[str, Any]]:
 
 
 def signalled(asked: signal.Signals) -> int:
-    """How an agent ends that is sent a signal in the middle of a command."""
+    """Sends an agent a signal during a command, and returns how it ends."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "OPENAI"))}
     with model([[("run_command", {"command": "sleep 300"})], "never"]) as server, tempfile.TemporaryDirectory() as at:
         environment.update(ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_MODEL="scripted")
@@ -319,7 +319,7 @@ def project(directory: Path) -> None:
     (directory / ".git" / "config").write_text("[core]\n")
 
 
-#: Mends the project, and tries to do harm.
+#: Fixes the project, and tries to do harm.
 MEND = (
     "ls -A; sed -i 's/a - b/a + b/' src/add.py && rm old.txt && echo new >new.txt && mkdir -p .git/hooks && "
     "echo evil >.git/hooks/pre-commit && ln -s /etc/passwd link && mkdir __pycache__ && touch __pycache__/x.pyc"
@@ -375,7 +375,7 @@ def the_best_of_three_is_taken() -> None:
 
 @contextmanager
 def fewer_forks() -> Iterator[str]:
-    """The address of a way to the server on which a wish for three forks becomes one for two."""
+    """The URL of a proxy that turns a request for three forks into one for two."""
     there = urllib.parse.urlsplit(os.environ["SANDLING_API"])
 
     def carry(source: socket.socket, target: socket.socket) -> None:

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use sandling_engine::{Cause, Collected, Execution, Output, RunError, Sandbox};
 use sandling_protocol::{Exit, ExitReason, Part};
+use sandling_service::ProcessDefaults;
+use sandling_wire::{Detached, ExecRequest};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::build::Start;
+use crate::convert::IntoWire;
+use crate::convert::exec::run_spec;
 use crate::error::ApiError;
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
 use crate::sse::{Events, Gone};
 use crate::text::{Decoder, lossy};
-use crate::wire::exec::{Detached, Ended, ExecRequest};
 
 /// Reads a command's output until it ends. If the guest dies, what it had printed is in the error.
 pub(crate) async fn gather(mut execution: Execution, mut recorder: Recorder) -> Result<Collected, ApiError> {
@@ -66,8 +68,8 @@ async fn drain(mut execution: Execution, mut recorder: Recorder) {
 pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRequest) -> Result<Execution, ApiError> {
     let input = request.stdin.as_mut().map(std::mem::take);
     let text = request.text();
-    let mut spec = request.into_spec()?;
-    Start::of(&sandbox.info()).fill(&mut spec);
+    let mut spec = run_spec(request)?;
+    ProcessDefaults::of(&sandbox.info()).fill(&mut spec);
     app.engine.before(sandbox, Cause::Exec, &text).await?;
     let execution = sandbox.run(spec)?;
     if let Some(input) = input {
@@ -169,7 +171,7 @@ impl Relay {
             let seconds = self.timeout_seconds.unwrap_or(exit.duration_ms as f64 / 1e3);
             self.complain(&ApiError::command_timeout(seconds)).await?;
         }
-        self.events.send("exit", &Ended::from(exit)).await
+        self.events.send("exit", &exit.into_wire()).await
     }
 
     async fn failed(mut self, position: u64, error: RunError) -> Result<(), Gone> {

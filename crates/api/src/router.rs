@@ -15,14 +15,14 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::{e2b, request, routes, wire};
+use crate::{e2b, request, routes};
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Sandling", description = "A disposable computer for every AI agent."),
     components(schemas(
-        wire::error::ErrorBody, wire::files::WriteName, crate::flag::Flag, routes::logs::StreamName,
-        wire::diff::DiffFormat
+        sandling_wire::ErrorBody, sandling_wire::WriteName, sandling_wire::Flag, routes::logs::StreamName,
+        sandling_wire::DiffFormat
     )),
     modifiers(&BearerTokens),
     tags(

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
-use sandling_api::{SessionStart, WindowSize};
+use sandling_wire::{SessionStart, WindowSize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 

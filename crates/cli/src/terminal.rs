@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{self, OptionalActions, Termios};
-use sandling_api::WindowSize;
+use sandling_wire::WindowSize;
 
 /// A terminal that passes every key on. Dropped, it is as it was.
 pub struct RawMode {

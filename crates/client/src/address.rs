@@ -1,8 +1,7 @@
 //! Which server to talk to, and the token to show it.
 
 use hyper::Uri;
-use sandling_engine::Home;
-use sandling_service::{TOKEN_VARIABLE, read_local_token};
+use sandling_wire::{Home, TOKEN_VARIABLE, read_local_token};
 
 use super::error::ClientError;
 use crate::announce;

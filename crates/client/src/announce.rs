@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use sandling_engine::Home;
+use sandling_wire::Home;
 
 const FILE: &str = "server";
 /// How long a server may take to end: twice what its last requests are given.

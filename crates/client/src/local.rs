@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use sandling_engine::Home;
+use sandling_wire::Home;
 
 use crate::announce;
 use crate::error::ClientError;

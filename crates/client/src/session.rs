@@ -1,7 +1,7 @@
 //! One command on a server, with live input: its messages, as the CLI thinks of them.
 
 use hyper::body::Bytes;
-use sandling_api::{SessionInput, SessionStart, WindowSize};
+use sandling_wire::{SessionInput, SessionStart, WindowSize};
 use serde::Deserialize;
 use tokio_tungstenite::tungstenite::Message;
 

@@ -17,7 +17,6 @@ mod files;
 mod fork;
 mod format;
 mod hibernate;
-mod home;
 mod identify;
 mod keep;
 mod lifecycle;
@@ -27,6 +26,7 @@ mod memory;
 pub mod network;
 pub mod owner;
 mod ports;
+mod process_cache;
 mod recover;
 mod sandbox;
 pub mod scan;
@@ -40,7 +40,6 @@ mod ticks;
 mod timeline;
 mod unreadable;
 mod volume;
-mod warm;
 
 pub use bake::BakeError;
 pub use checkpoint::{CheckpointError, Rewound};
@@ -55,7 +54,6 @@ pub use exec::{Collected, Execution, Output, RunError, RunSpec};
 pub use expiry::{Lifetime, LifetimeChange, Sleep};
 pub use files::{Download, Upload, Watch};
 pub use fork::{FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, Receipt};
-pub use home::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use identify::IdentifyError;
 pub use lifecycle::{Refused, State};
 pub use link::{LinkError, StreamSender};
@@ -64,7 +62,9 @@ pub use network::{
     NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefault, NetworkDefaultChange, NetworkError,
     NetworkSettings, NetworkWish,
 };
+pub use process_cache::Fallback as ProcessCacheFallback;
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
+pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };

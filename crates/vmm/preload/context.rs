@@ -1,26 +1,28 @@
-//! What is written down of a process and its threads so that both can be made again: shared by the two ends.
+//! The state of a process and its threads that the preloaded library records and `resume.rs` restores.
 
-#![allow(dead_code)] // each end uses its half
+#![allow(dead_code)] // each program that includes this file uses a part of it
 
 use core::arch::{asm, naked_asm};
 
-pub const MOST_THREADS: usize = 64;
+use crate::plan::MOST_THREADS;
+
 const SIGNALS: usize = 64;
 
-/// Where glibc has a thread's number, counted from the base of its storage. Looked at before it is relied on.
+/// Where glibc has a thread's id, counted from the base of its storage. The library checks this before it relies on it.
 const TID_OFFSET: usize = 720;
 
-/// What a call must keep, the base of the thread's own storage, and its number.
+/// The registers that a function call preserves, the bases of the thread's segments, and its id.
 #[repr(C)]
 pub struct Context {
-    kept: [u64; 6],
+    preserved: [u64; 6],
     stack: u64,
     next: u64,
     pub base: u64,
     pub tid: u64,
+    pub gs_base: u64,
 }
 
-/// A signal's handler, as the kernel has it.
+/// A signal's handler, in the kernel's layout.
 #[repr(C)]
 pub struct Action {
     pub handler: usize,
@@ -29,7 +31,7 @@ pub struct Action {
     pub mask: u64,
 }
 
-/// The first thread is the one that makes copies, the second the process's own.
+/// The first thread is the library's, which makes copies; the second is the process's main thread.
 #[repr(C)]
 pub struct Table {
     pub count: u64,
@@ -39,20 +41,26 @@ pub struct Table {
 
 impl Table {
     pub const EMPTY: Self = {
-        const CONTEXT: Context = Context { kept: [0; 6], stack: 0, next: 0, base: 0, tid: 0 };
+        const CONTEXT: Context = Context { preserved: [0; 6], stack: 0, next: 0, base: 0, tid: 0, gs_base: 0 };
         const ACTION: Action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
         Self { count: 0, contexts: [CONTEXT; MOST_THREADS], actions: [ACTION; SIGNALS] }
     };
 }
 
 impl Context {
-    /// Where the thread's own storage has its number.
+    /// Where the C library has the thread's id.
     pub fn tid_place(&self) -> *mut u32 {
         (self.base as usize + TID_OFFSET) as *mut u32
     }
+
+    /// Whether the thread can be made again: its id is where we expect it, and it does not use the `gs` segment.
+    pub fn is_known(&self) -> bool {
+        // SAFETY: the thread is alive and recorded its storage itself.
+        self.gs_base == 0 && unsafe { *self.tid_place() } == self.tid as u32
+    }
 }
 
-/// Writes down where the caller is and returns 0; returns 1 where [`go_on`] was told to go on from there.
+/// Records where the caller is and returns 0. It returns a second time, with 1, when [`go_on`] continues from there.
 #[unsafe(naked)]
 pub unsafe extern "C" fn save(context: *mut Context) -> u64 {
     naked_asm!(
@@ -73,7 +81,7 @@ pub unsafe extern "C" fn save(context: *mut Context) -> u64 {
     )
 }
 
-/// Goes on where [`save`] was called.
+/// Continues where [`save`] was called.
 #[unsafe(naked)]
 pub unsafe extern "C" fn go_on(context: *const Context) -> ! {
     naked_asm!(
@@ -89,7 +97,7 @@ pub unsafe extern "C" fn go_on(context: *const Context) -> ! {
     )
 }
 
-/// A system call without the C library: its `errno` belongs to the thread that was interrupted.
+/// A system call that does not touch `errno`, which belongs to the code that was interrupted.
 pub unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;
     let answer;

@@ -1,31 +1,33 @@
-//! Preloaded into a restored QEMU: lays saved pages over the base of guest memory, and copies the process on request.
+//! Preloaded into a restored QEMU: maps saved pages over the base of guest memory, and copies the process on request.
 //!
-//! QEMU maps one file as guest memory and knows nothing of layers, and no QEMU of today can leave a copy of itself
-//! behind; both take a few lines inside its process. There is no standard library here, no allocation and nothing
-//! that can panic: a failure ends QEMU before its guest has run, with a line in its log.
+//! QEMU maps one file as guest memory and has no notion of layers, and it cannot leave a copy of itself behind. Both
+//! take a few lines inside its process. There is no standard library here, no allocation and nothing that can panic: a
+//! failure ends QEMU before its guest has run, with a line in its log.
 //!
-//! - The mapping that is guest memory is the private one of `SANDLING_MEMORY` bytes. Each record of
-//!   `/layers/memory.map` (guest offset, length, layer, offset in the layer; four little-endian `u64`) is mapped
-//!   over it from `/layers/memory.LAYER`, private as well, so all machines share what none has written.
-//! - Whoever connects to the socket `SANDLING_COPY_FD` and sends how many threads are to be remembered, and which
-//!   (all `u32`), gets a copy of the process: one thread that says where guest memory is and where the threads'
-//!   [`Table`] is (address, length, table; three `u64`) and stands still until the connection is closed. The caller has
-//!   stopped the guest, reads the copy's memory from outside, and lets the original go on meanwhile.
-//! - A thread is remembered by a signal: its handler writes down what a call must keep and waits until the copy is
-//!   made. `thaw.rs` makes the same threads again in another process with this memory; there the handlers return, and
-//!   the threads go on as after any signal.
+//! - Guest memory is the private mapping of `SANDLING_MEMORY` bytes. The library maps each record of
+//!   `/layers/memory.map` (guest offset, length, layer, offset in the layer; four little-endian `u64`) over it from
+//!   `/layers/memory.LAYER`, privately, so that all machines share the pages that none has written.
+//! - A caller connects to the socket `SANDLING_COPY_FD` and sends how many threads to record, and their ids (all
+//!   `u32`). The library then forks. The copy sends the address and the length of guest memory and the address of the
+//!   threads' [`Table`] (three `u64`), and waits until the caller closes the connection. The caller has stopped the
+//!   guest, reads the copy's memory from outside, and lets the original continue meanwhile.
+//! - A signal makes a thread record itself: the handler stores the registers that a call preserves, and waits until the
+//!   copy is made. `resume.rs` makes the same threads in another process with this memory; there the handlers return, and
+//!   the threads continue as after any signal.
 
 #![no_std]
 #![crate_type = "cdylib"]
 
 mod context;
+mod plan;
 
 use core::arch::naked_asm;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
-use context::{Action, Context, MOST_THREADS, Table, call, save};
+use context::{Action, Context, Table, call, save};
+use plan::MOST_THREADS;
 
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
@@ -49,14 +51,17 @@ const SYS_MADVISE: c_long = 28;
 const SYS_CLONE: c_long = 56;
 const SYS_GETPID: c_long = 39;
 const SYS_WAIT4: c_long = 61;
+const SYS_ARCH_PRCTL: c_long = 158;
 const SYS_GETTID: c_long = 186;
 const SYS_FUTEX: c_long = 202;
 const SYS_EXIT_GROUP: c_long = 231;
 const SYS_TGKILL: c_long = 234;
 const SYS_OPENAT: c_long = 257;
 const SYS_ACCEPT4: c_long = 288;
+const SYS_GETRANDOM: c_long = 318;
 
 const AT_FDCWD: c_int = -100;
+const ARCH_GET_GS: usize = 0x1004;
 const O_CLOEXEC: c_int = 0o2_000_000;
 const SOCK_CLOEXEC: c_int = 0o2_000_000;
 const MAP_PRIVATE: c_int = 0x02;
@@ -73,8 +78,9 @@ const M_TRIM_THRESHOLD: c_int = -1;
 const NEVER: c_int = -1;
 const FUTEX_WAIT: usize = 128;
 const FUTEX_WAKE: usize = 129;
+const GNUTLS_E_RANDOM_FAILED: c_int = -206;
 
-/// The C library's own, for calls that QEMU cannot make: no thread blocks it.
+/// A signal of the C library's own, which no thread blocks. It is for calls such as `setuid`, which QEMU cannot make.
 const PARKING_SIGNAL: c_long = 33;
 const PARKING_TRIES: u32 = 200;
 const PARKING_PATIENCE_NS: usize = 10_000_000;
@@ -84,7 +90,7 @@ const RECORD_BYTES: usize = 32;
 const RECORDS_AT_ONCE: usize = 128;
 const STACKED_LAYERS: usize = 64;
 
-/// Where guest memory is, once QEMU has mapped it, and how large it is to be.
+/// The address of guest memory, once QEMU has mapped it, and its size.
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 static COPY_FD: AtomicUsize = AtomicUsize::new(0);
@@ -96,19 +102,35 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     BYTES.store(number(c"SANDLING_MEMORY"), SeqCst);
     COPY_FD.store(number(c"SANDLING_COPY_FD"), SeqCst);
+    // A resumed process cannot give parts of its heap back to the kernel; see `malloc_trim`.
     // SAFETY: two numbers, before QEMU has any thread.
     unsafe { mallopt(M_TRIM_THRESHOLD, NEVER) };
     let mut thread = 0;
     // SAFETY: a function that runs for as long as the process, without an argument.
     if unsafe { pthread_create(&mut thread, core::ptr::null(), serve, core::ptr::null_mut()) } != 0 {
-        fail(c"sandling: no thread for copies\n");
+        fail(c"sandling: cannot start the thread that makes copies\n");
     }
 }
 
-/// Nothing is given back to the kernel: in a process that was made again the heap is no longer the kernel's, and the C
-/// library would lose count of it.
+/// Gives nothing back to the kernel: in a resumed process the kernel does not know of this heap, and the C library
+/// would lose count of it.
 #[unsafe(no_mangle)]
 extern "C" fn malloc_trim(_: usize) -> c_int {
+    0
+}
+
+/// Gives QEMU random bytes for its guest (`rdrand`) from the kernel. The TLS library's own generator would return the
+/// same bytes in every process that is resumed from one copy.
+#[unsafe(no_mangle)]
+extern "C" fn gnutls_rnd(_level: c_int, bytes: *mut u8, length: usize) -> c_int {
+    let mut filled = 0;
+    while filled < length {
+        // SAFETY: the caller's buffer, from the first byte that is not filled yet.
+        match unsafe { syscall(SYS_GETRANDOM, bytes.add(filled), length - filled, 0usize) } {
+            count if count > 0 => filled += count as usize,
+            _ => return GNUTLS_E_RANDOM_FAILED,
+        }
+    }
     0
 }
 
@@ -128,7 +150,7 @@ extern "C" fn mmap64(place: *mut c_void, bytes: usize, prot: c_int, flags: c_int
     mapped as *mut c_void
 }
 
-/// Maps what the map file lists. Without one, the base is all there is.
+/// Maps what the map file lists. Without a map file there are no layers.
 fn lay_layers(memory: usize, bytes: usize, prot: c_int, flags: c_int) {
     let map = open(MAP_FILE);
     if map < 0 {
@@ -143,14 +165,14 @@ fn lay_layers(memory: usize, bytes: usize, prot: c_int, flags: c_int) {
             let fd = layer_file(&mut layers, layer as usize);
             let fits = guest.checked_add(extent).is_some_and(|end| end <= bytes as u64);
             if fd < 0 || !fits {
-                fail(c"sandling: a record of the memory map makes no sense\n");
+                fail(c"sandling: the memory map has an invalid record\n");
             }
             let place = memory + guest as usize;
             let flags = (MAP_PRIVATE | MAP_FIXED | flags) as c_long;
-            // SAFETY: replaces a part of guest memory, which nothing has touched yet, by the same part of a layer.
+            // SAFETY: replaces a part of guest memory, which nothing has used yet, by the same part of a layer.
             let laid = unsafe { syscall(SYS_MMAP, place, extent, prot as c_long, flags, fd as c_long, at) };
             if laid == -1 {
-                fail(c"sandling: a layer of memory cannot be mapped\n");
+                fail(c"sandling: cannot map a layer of guest memory\n");
             }
         }
         if length < buffer.len() {
@@ -189,10 +211,10 @@ fn layer_file(layers: &mut [c_int; STACKED_LAYERS], layer: usize) -> c_int {
     *fd
 }
 
-/// Copies the process for whoever asks, one after the other.
+/// Copies the process for each caller, one after the other.
 extern "C" fn serve(_: *mut c_void) -> *mut c_void {
     let all: u64 = !0;
-    // SAFETY: a live mask of the size the kernel knows. QEMU's signals are for QEMU's threads.
+    // SAFETY: a live mask of the size that the kernel expects. QEMU's signals are for QEMU's threads.
     unsafe { syscall(SYS_RT_SIGPROCMASK, SIG_BLOCK as c_long, &raw const all, 0usize, 8usize) };
     loop {
         let listener = COPY_FD.load(SeqCst) as c_long;
@@ -211,26 +233,27 @@ extern "C" fn serve(_: *mut c_void) -> *mut c_void {
     }
 }
 
-/// The threads that are remembered. Written by this thread while the others stand still, and by each of them its own.
-struct Remembered(UnsafeCell<Table>);
-// SAFETY: see above; who may write what is decided by `PARKED` and `ROUND`.
-unsafe impl Sync for Remembered {}
-static TABLE: Remembered = Remembered(UnsafeCell::new(Table::EMPTY));
+/// The recorded threads. Each thread writes its own entry; the library's thread writes the rest while the others wait.
+struct Recorded(UnsafeCell<Table>);
+// SAFETY: see above; `PARKED` and `ROUND` decide which thread may write what.
+unsafe impl Sync for Recorded {}
+static TABLE: Recorded = Recorded(UnsafeCell::new(Table::EMPTY));
 
-/// How many threads stand still.
+/// How many threads are parked.
 static PARKED: AtomicU32 = AtomicU32::new(0);
-/// Counted up when they may go on.
+/// Raised when the parked threads may continue.
 static ROUND: AtomicU32 = AtomicU32::new(0);
-/// In which round they were asked: one that hears of it too late does not wait for the next.
+/// The round in which the threads were signalled: a thread that runs its handler too late must not wait for the next
+/// one.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
 fn copy(caller: c_int, tids: &[u8]) {
     let (address, bytes) = (ADDRESS.load(SeqCst), BYTES.load(SeqCst));
     let table = TABLE.0.get();
     let parked = park_all(tids);
-    // SAFETY: QEMU keeps guest memory out of copies of the process; here that is what is wanted. The clone is a plain
-    // fork; it touches nothing that another thread could have held, and ends without running anything of QEMU's. A
-    // process that was made again from it goes on after `save`, and is asked for copies like any other.
+    // SAFETY: QEMU keeps guest memory out of forks; this copy needs it. The clone is a plain fork; it touches nothing
+    // that another thread could have held, and ends without running any of QEMU's code. A process that is resumed from
+    // it continues after `save`, and makes copies like any other.
     unsafe {
         while syscall(SYS_WAIT4, ANY_CHILD as c_long, 0usize, WNOHANG as c_long, 0usize) > 0 {}
         syscall(SYS_MADVISE, address, bytes, MADV_DOFORK as c_long);
@@ -238,8 +261,7 @@ fn copy(caller: c_int, tids: &[u8]) {
         if save(&raw mut (*table).contexts[0]) == 0 {
             if syscall(SYS_CLONE, SIGCHLD as c_long, 0usize, 0usize, 0usize, 0usize) == 0 {
                 let own = &(*table).contexts[0];
-                let whole = parked && *own.tid_place() == own.tid as u32;
-                let place = [address, bytes, if whole { table as usize } else { 0 }];
+                let place = [address, bytes, if parked && own.is_known() { table as usize } else { 0 }];
                 syscall(SYS_WRITE, caller as c_long, &raw const place, size_of_val(&place));
                 let mut word = [0u8];
                 syscall(SYS_READ, caller as c_long, &raw mut word, 1usize);
@@ -248,16 +270,16 @@ fn copy(caller: c_int, tids: &[u8]) {
         }
     }
     ROUND.fetch_add(1, SeqCst);
-    // SAFETY: wakes whoever waits for this number to change.
+    // SAFETY: wakes the threads that wait for this number to change.
     unsafe { call(SYS_FUTEX as usize, [ROUND.as_ptr() as usize, FUTEX_WAKE, usize::MAX >> 33, 0, 0, 0]) };
 }
 
-/// Writes down how signals are handled and lets each of these threads write itself down. Whether all of them did.
+/// Records the signal handlers and parks each of these threads. Returns whether all of them could be recorded.
 fn park_all(tids: &[u8]) -> bool {
     let table = TABLE.0.get();
     PARKED.store(0, SeqCst);
     ASKED.store(ROUND.load(SeqCst), SeqCst);
-    // SAFETY: nobody else looks at the table before the signals are sent; each structure is as large as the kernel's.
+    // SAFETY: no other thread uses the table before the signals are sent; each structure is as large as the kernel's.
     unsafe {
         (*table).count = 1;
         for (signal, action) in (*table).actions.iter_mut().enumerate() {
@@ -286,9 +308,8 @@ fn park_all(tids: &[u8]) -> bool {
         for _ in 0..PARKING_TRIES {
             let so_far = PARKED.load(SeqCst);
             if so_far == wanted {
-                let whole = |context: &Context| *context.tid_place() == context.tid as u32;
                 let contexts = &(*table).contexts;
-                return contexts[1..=wanted as usize].iter().all(whole);
+                return contexts[1..=wanted as usize].iter().all(Context::is_known);
             }
             let limit = [0usize, PARKING_PATIENCE_NS];
             call(
@@ -300,20 +321,21 @@ fn park_all(tids: &[u8]) -> bool {
     false
 }
 
-/// A thread that is to be remembered: it stands still until the copy is made.
+/// The signal handler of a thread that is to be recorded: it returns when the copy is made.
 extern "C" fn park(_: c_int) {
     let round = ASKED.load(SeqCst);
     if ROUND.load(SeqCst) != round {
         return;
     }
     let table = TABLE.0.get();
-    // SAFETY: each thread writes to its own entry, and the others wait for it to be done. No call here touches `errno`.
+    // SAFETY: each thread writes to its own entry, and the library's thread waits for it. No call here touches `errno`.
     unsafe {
         let tid = call(SYS_GETTID as usize, [0; 6]) as u64;
         let count = ((*table).count as usize).min(MOST_THREADS);
         for slot in 1..count {
             let context = &raw mut (*table).contexts[slot];
             if (*context).tid == tid {
+                call(SYS_ARCH_PRCTL as usize, [ARCH_GET_GS, &raw mut (*context).gs_base as usize, 0, 0, 0, 0]);
                 if save(context) != 0 {
                     return;
                 }
@@ -337,7 +359,7 @@ fn number(name: &CStr) -> usize {
     // SAFETY: the environment is not changed while QEMU starts.
     let text = unsafe { getenv(name.as_ptr()) };
     if text.is_null() {
-        fail(c"sandling: preloaded without its variables\n");
+        fail(c"sandling: the preloaded library needs SANDLING_MEMORY and SANDLING_COPY_FD\n");
     }
     // SAFETY: a NUL-terminated string of the environment.
     let digits = unsafe { CStr::from_ptr(text) }.to_bytes();
@@ -354,7 +376,7 @@ fn close(fd: c_int) {
     unsafe { syscall(SYS_CLOSE, fd as c_long) };
 }
 
-/// Reads until the buffer is full or there is no more; returns how much that was.
+/// Reads until the buffer is full or the file ends; returns the number of bytes read.
 fn fill(fd: c_int, buffer: &mut [u8]) -> usize {
     let mut length = 0;
     while length < buffer.len() {
@@ -379,5 +401,5 @@ fn fail(why: &CStr) -> ! {
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    fail(c"sandling: the preloaded library failed\n")
+    fail(c"sandling: the preloaded library panicked\n")
 }

@@ -1,7 +1,7 @@
-//! Which accelerator runs the virtual machines of this host: KVM where it works, QEMU's emulation where not.
+//! The accelerator of this host's virtual machines: KVM where it works, otherwise QEMU's emulation.
 //!
-//! `/dev/kvm` may be absent, forbidden, or present and unable to run a stock kernel; only running guest code
-//! tells, so [`probe`] does. The answer holds until the host reboots: ask once and remember it.
+//! `/dev/kvm` may be absent, forbidden, or present and unable to run a stock kernel. The only way to find out is to run
+//! guest code, so [`probe`] does. The answer is valid until the host reboots, so cache it.
 
 mod guest_code;
 
@@ -20,14 +20,14 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// The CPU model to use unless the caller knows better.
+    /// The default CPU model.
     pub fn default_cpu_model(self) -> &'static str {
         match self {
             Self::Kvm => "host",
-            // Five-level paging only makes emulated page walks longer. The extended level must be said: without SVM,
-            // QEMU drops it below the leaf that has the address sizes, and the kernel then takes its own memory for
-            // out of range. A processor that boasts of fast string instructions has kernel and C library copy byte by
-            // byte, each of which is a turn of an emulated loop.
+            // Five-level paging only makes emulated page walks longer. The extended level is explicit: without SVM,
+            // QEMU lowers it below the leaf that has the address sizes, and the kernel then treats its own memory as
+            // out of range. With "fast string instructions", kernel and C library would copy byte by byte, and each
+            // byte is one iteration of an emulated loop.
             Self::Tcg => "max,la57=off,xlevel=0x80000008,erms=off",
         }
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Accelerator {
     }
 }
 
-/// What a person asked for.
+/// The user's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AcceleratorChoice {
@@ -53,7 +53,7 @@ pub enum AcceleratorChoice {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an accelerator: use auto, kvm or tcg")]
+#[error("{0:?} is not an accelerator; use auto, kvm or tcg")]
 pub struct UnknownAccelerator(String);
 
 impl FromStr for AcceleratorChoice {
@@ -69,7 +69,7 @@ impl FromStr for AcceleratorChoice {
     }
 }
 
-/// An accelerator, and why it is this one, in words for a person.
+/// An accelerator, and the reason for it, for humans.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     pub accelerator: Accelerator,
@@ -79,12 +79,12 @@ pub struct Probe {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    #[error("KVM was asked for, but does not work here: {reason}")]
+    #[error("KVM was requested but does not work on this host: {reason}; use auto or tcg")]
     KvmDoesNotWork { reason: String },
 }
 
-/// Runs a few instructions of guest code and says what this host can do. Takes milliseconds, and never more than
-/// two seconds, even if KVM hangs.
+/// Runs a few instructions of guest code to find out whether KVM works. It takes milliseconds, and a few seconds at
+/// most if KVM hangs.
 pub fn probe() -> Probe {
     let begun = Instant::now();
     let (accelerator, reason) = match guest_code::run(guest_code::TIME_LIMIT) {
@@ -94,10 +94,11 @@ pub fn probe() -> Probe {
     Probe { accelerator, reason, took: begun.elapsed() }
 }
 
-/// Turns a choice into an accelerator. A KVM that was asked for and does not work is an error, never a silent TCG.
+/// Turns a choice into an accelerator. If KVM is chosen and does not work, that is an error, and never a silent
+/// fallback.
 pub fn resolve(choice: AcceleratorChoice) -> Result<Probe, ResolveError> {
     if choice == AcceleratorChoice::Tcg {
-        return Ok(Probe { accelerator: Accelerator::Tcg, reason: "asked for".to_owned(), took: Duration::ZERO });
+        return Ok(Probe { accelerator: Accelerator::Tcg, reason: "requested".to_owned(), took: Duration::ZERO });
     }
     let probe = probe();
     if choice == AcceleratorChoice::Kvm && probe.accelerator != Accelerator::Kvm {
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_read_from_its_name_only() {
+    fn a_choice_is_parsed_from_its_exact_name() {
         assert_eq!("auto".parse(), Ok(AcceleratorChoice::Auto));
         assert_eq!("kvm".parse(), Ok(AcceleratorChoice::Kvm));
         assert_eq!("tcg".parse(), Ok(AcceleratorChoice::Tcg));
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn kvm_that_was_asked_for_is_given_or_refused_but_never_replaced() {
+    fn requested_kvm_is_used_or_refused_but_never_replaced() {
         match resolve(AcceleratorChoice::Kvm) {
             Ok(probe) => assert_eq!(probe.accelerator, Accelerator::Kvm),
             Err(ResolveError::KvmDoesNotWork { reason }) => assert!(!reason.is_empty()),
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn tcg_is_taken_without_probing() {
+    fn requested_tcg_is_used_without_a_probe() {
         let probe = resolve(AcceleratorChoice::Tcg).unwrap();
         assert_eq!((probe.accelerator, probe.took), (Accelerator::Tcg, Duration::ZERO));
     }

@@ -1,4 +1,4 @@
-//! What stands between a guest and the host: each layer as it was seen on the live process, not as it was meant.
+//! The boundary: the layers between a guest and the host, as observed on the running process rather than as configured.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,14 +11,14 @@ use crate::cgroup::Cgroup;
 pub use crate::cgroup::{CgroupLimits, CgroupVersion};
 use crate::jail::{Landlock, Requirement};
 
-/// The control group that limits a machine, and what it limits.
+/// The control group that limits a machine, and its controllers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupBoundary {
     pub version: CgroupVersion,
     pub controllers: Vec<String>,
 }
 
-/// The layers around one machine. A field is true only if the layer was seen in force.
+/// The layers around one machine. A field is true only if the layer was observed in effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boundary {
     pub accelerator: Accelerator,
@@ -36,7 +36,7 @@ pub struct Boundary {
 }
 
 impl Boundary {
-    /// Looks at a running program from outside.
+    /// Observes a running program from outside.
     pub(crate) fn observe(
         pid: i32,
         accelerator: Accelerator,
@@ -63,8 +63,7 @@ impl Boundary {
         })
     }
 
-    /// The layers without which no machine may run, and which are not there. Landlock and control groups are welcome
-    /// but not demanded.
+    /// The required layers that are missing. Landlock and control groups are optional.
     pub fn missing(&self, user_namespace: Requirement) -> Vec<&'static str> {
         let layers = [
             ("user namespace", self.user_namespace || user_namespace == Requirement::IfAvailable),
@@ -77,7 +76,7 @@ impl Boundary {
             ("no_new_privs", self.no_new_privs),
             ("seccomp", self.seccomp),
         ];
-        layers.into_iter().filter(|(_, in_force)| !in_force).map(|(name, _)| name).collect()
+        layers.into_iter().filter(|(_, present)| !present).map(|(name, _)| name).collect()
     }
 }
 
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn one_root_id_or_one_capability_is_enough_to_say_no() {
+    fn one_root_id_or_one_capability_makes_a_process_privileged() {
         assert!(!Status::parse(&JAILED.replace("Uid:\t700001\t700001", "Uid:\t700001\t0")).is_unprivileged());
         assert!(!Status::parse(&JAILED.replace("Bnd:\t0", "Bnd:\t1")).has_no_capabilities());
         assert!(!Status::parse("").is_unprivileged());
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn this_very_process_is_in_no_jail() {
+    fn this_process_is_not_jailed() {
         let pid = std::process::id() as i32;
         let seen = Boundary::observe(pid, Accelerator::Tcg, Landlock::Absent, None).unwrap();
         let missing = seen.missing(Requirement::Required);

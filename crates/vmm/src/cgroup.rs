@@ -1,7 +1,7 @@
-//! Limits that the kernel holds for keeper and QEMU together: memory, CPU and number of tasks.
+//! Control groups: the kernel limits memory, CPU and tasks of the supervisor and QEMU together.
 //!
-//! Best effort: where the host lets this user make a group, one is made beside the caller's own; elsewhere there is
-//! none and the boundary says so. The caller's own processes are never moved.
+//! Best effort: where the host lets this user create a group, it is created beside the caller's own. Elsewhere there is
+//! none, and the boundary reports that. The caller's own processes are never moved.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 const CONTROLLERS: [&str; 3] = ["memory", "cpu", "pids"];
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// Which generation of control groups holds the limits.
+/// The version of control groups that enforces the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupVersion {
@@ -21,7 +21,7 @@ pub enum CgroupVersion {
     V2,
 }
 
-/// What a group may use; `None` is no limit.
+/// What a group may use; `None` means unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupLimits {
     pub memory_bytes: Option<u64>,
@@ -35,17 +35,17 @@ pub struct CgroupLimits {
 pub(crate) struct Cgroup {
     pub version: CgroupVersion,
     pub directories: Vec<PathBuf>,
-    /// What is limited: some of `memory`, `cpu`, `pids`.
+    /// The controllers in use: some of `memory`, `cpu`, `pids`.
     pub controllers: Vec<String>,
 }
 
 impl Cgroup {
-    /// Makes the group of the machine that lives in `machine_dir`, or nothing where the host does not let us.
+    /// Creates the group of the machine in `machine_dir`, or none where the host does not allow it.
     pub fn create(machine_dir: &Path, limits: &CgroupLimits) -> io::Result<Option<Self>> {
         Self::create_named(&name_of(machine_dir)?, limits)
     }
 
-    /// The group that a caller left who died before it could record the machine in `machine_dir`.
+    /// The group that is left if a caller died before it could record the machine in `machine_dir`.
     pub fn left_behind(machine_dir: &Path) -> io::Result<Option<Self>> {
         let name = name_of(machine_dir)?;
         let hierarchies = Hierarchies::of_this_process()?;
@@ -56,7 +56,7 @@ impl Cgroup {
         Ok((!group.directories.is_empty()).then_some(group))
     }
 
-    /// Makes a group, removes it again, and says what it would have been.
+    /// Creates a group, removes it again, and returns its description.
     pub fn create_probe(limits: &CgroupLimits) -> io::Result<Option<Self>> {
         let group = Self::create_named(&format!("sandling-probe-{}", std::process::id()), limits)?;
         if let Some(group) = &group {
@@ -70,7 +70,7 @@ impl Cgroup {
         Ok(create_v2(&hierarchies, name, limits).or_else(|| create_v1(&hierarchies, name, limits)))
     }
 
-    /// Removes the group. The kernel refuses while a process is in it, and lets go of the dead a moment late.
+    /// Removes the group. The kernel refuses this while a process is in it, and for a moment after the process's end.
     pub fn remove(&self) -> io::Result<()> {
         for directory in &self.directories {
             match fs::remove_dir(directory) {
@@ -82,13 +82,13 @@ impl Cgroup {
     }
 }
 
-/// The same directory gets the same name again, so that a group left by a caller that died is reused, not leaked.
+/// The same directory always gets the same name, so that a group of a caller that died is reused and not leaked.
 fn name_of(machine_dir: &Path) -> io::Result<String> {
     let metadata = fs::metadata(machine_dir)?;
     Ok(format!("sandling-{:x}-{:x}", metadata.dev(), metadata.ino()))
 }
 
-/// Where this process stands in the host's hierarchies.
+/// This process's place in the host's hierarchies.
 struct Hierarchies {
     v2: Option<Place>,
     v1: Vec<(&'static str, Place)>,
@@ -137,9 +137,9 @@ fn mount_point(mounts: &str, kind: &str, option: Option<&str>) -> Option<PathBuf
     })
 }
 
-/// The nearest ancestor of our own group that hands controllers to its children and lets us make one.
+/// Creates a group in the nearest ancestor of our own group that delegates controllers to its children and is writable.
 ///
-/// Not our own group: a group with processes in it cannot have limited children in version 2.
+/// Our own group is not used: in version 2, a group with processes in it cannot have limited children.
 fn create_v2(hierarchies: &Hierarchies, name: &str, limits: &CgroupLimits) -> Option<Cgroup> {
     let place = hierarchies.v2.as_ref()?;
     let ancestors = place.group.ancestors().take_while(|group| group.starts_with(&place.mount));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_uses_the_nearest_ancestor_that_hands_out_controllers() {
+    fn version_2_uses_the_nearest_ancestor_that_delegates_controllers() {
         let mount = tempfile::tempdir().unwrap();
         let own = mount.path().join("user/session");
         fs::create_dir_all(&own).unwrap();
@@ -245,7 +245,7 @@ mod tests {
         let directory = mount.path().join("user/sandling-test");
         assert_eq!(group.directories, std::slice::from_ref(&directory));
         assert_eq!(fs::read_to_string(directory.join("memory.max")).unwrap(), "1048576");
-        assert_eq!(group.controllers, ["memory", "pids"], "cpu was not on offer");
+        assert_eq!(group.controllers, ["memory", "pids"], "cpu is not delegated");
         assert_eq!(fs::read_to_string(directory.join("pids.max")).unwrap(), "64");
     }
 

@@ -1,4 +1,4 @@
-//! Disk layers: qcow2 overlays whose backing names are valid inside the jail, not on the host.
+//! Disk layers: qcow2 overlays whose backing file names are valid in the jail, not on the host.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// How the bytes of a backing layer are laid out.
+/// The format of a backing layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFormat {
     Raw,
@@ -24,7 +24,7 @@ impl DiskFormat {
 
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    #[error("cannot start qemu-img (Debian: apt install qemu-utils)")]
+    #[error("cannot start qemu-img; install it (Debian: apt install qemu-utils)")]
     NoQemuImg(#[source] io::Error),
     #[error("cannot create the overlay {path}: {reason}")]
     Refused { path: PathBuf, reason: String },
@@ -32,8 +32,8 @@ pub enum DiskError {
 
 /// Creates an empty overlay of `virtual_bytes` over `backing`, a name as QEMU will see it (`/layers/NAME`).
 ///
-/// The backing file is not opened (`-u`): under that name it exists only inside the jail. Starting qemu-img takes
-/// some 10 ms; who is in a hurry copies an overlay made earlier.
+/// qemu-img does not open the backing file (`-u`), because that name exists only in the jail. Starting qemu-img takes
+/// some 10 ms; to avoid that, copy an overlay that was created earlier.
 pub async fn create_overlay(
     path: &Path,
     backing: &str,
@@ -56,8 +56,7 @@ pub async fn create_overlay(
     Err(DiskError::Refused { path: path.to_owned(), reason })
 }
 
-/// Copies a file that is mostly holes to a new one, at the cost of what is in it; of nothing where the file system can
-/// share blocks.
+/// Copies a sparse file to a new one, and skips its holes. Where the file system can share blocks, it copies nothing.
 pub fn copy_sparse(from: &Path, to: &Path) -> io::Result<()> {
     let source = File::open(from)?;
     let target = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to)?;
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_that_is_not_there_is_refused_with_a_reason() {
+    async fn an_overlay_in_a_missing_directory_is_refused_with_a_reason() {
         let path = Path::new("/nonexistent/overlay.qcow2");
         let refusal = create_overlay(path, "/layers/root", DiskFormat::Qcow2, 1 << 20).await.unwrap_err();
         assert!(refusal.to_string().contains("No such file"), "{refusal}");

@@ -1,22 +1,24 @@
-//! One virtual machine: which accelerator runs it, the jail around it, QEMU itself and the way to talk to it.
+//! One virtual machine: its accelerator, the jail around it, QEMU itself and the connection to it.
 //!
-//! This crate knows no sandboxes, no templates and nothing of what is said over the control channel. A
-//! [`machine::Machine`] is started from a [`machine::MachineConfig`], outlives the process that started it, and
-//! can be taken over by a later one.
+//! This crate knows neither sandboxes nor templates, nor the protocol of the control channel. A [`machine::Machine`] is
+//! started from a [`machine::MachineConfig`], outlives the process that started it, and can be adopted by a later one.
 //!
 //! ```text
-//!   caller ──spec──▶ launcher __jail = keeper ──fork──▶ QEMU   (pid 1 of its own namespaces)
-//!      │                        │ deadline, logs, exit.json       ▲
-//!      └────────────────────────┴──────────── QMP, control ───────┘
+//!   caller ──spec──▶ launcher __jail = supervisor ──fork──▶ QEMU   (pid 1 of its own namespaces)
+//!      │                          │ deadline, logs, exit.json     ▲
+//!      └──────────────────────────┴────────── QMP, control ───────┘
 //! ```
 
 pub mod accelerator;
 pub mod boundary;
 mod cgroup;
 pub mod disk;
+mod inherited;
 pub mod jail;
 pub mod machine;
 pub mod memory;
+#[path = "../preload/plan.rs"]
+mod plan;
 mod process;
+pub mod process_cache;
 pub mod qmp;
-pub mod thaw;

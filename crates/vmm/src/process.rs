@@ -1,4 +1,4 @@
-//! A process that cannot be mistaken for another: a pid is recycled, a pid with its start time is not.
+//! A process that cannot be mistaken for another: the kernel reuses pids, but not a pid with its start time.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// What is written down about a process so that a later caller finds that process or none.
+/// The record of a process by which a later caller finds that same process, or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub pid: i32,
@@ -23,7 +23,7 @@ impl Identity {
         Ok(Self { pid, start_ticks: start_ticks(pid)?, boot_id: boot_id()? })
     }
 
-    /// A handle on this very process, or `None` if it is gone (whatever has its pid now).
+    /// A handle on this process, or `None` if it has ended, even if another process has its pid now.
     pub fn open(&self) -> io::Result<Option<Process>> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
         let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -31,7 +31,8 @@ impl Identity {
             Err(rustix::io::Errno::SRCH) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        // Compared after the handle was taken: from here on the pid cannot change hands unseen.
+        // Compared after the handle was opened: from then on, another process that gets this pid is not the one of the
+        // handle.
         match Self::of(self.pid) {
             Ok(now) if now == *self => Ok(Some(Process { identity: now, pidfd })),
             Ok(_) => Ok(None),
@@ -49,7 +50,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A handle on a process that is known to be alive, or not yet waited for, under this pid.
+    /// A handle on the process with this pid, which must be alive or not reaped yet.
     pub fn open(pid: i32) -> io::Result<Self> {
         Identity::of(pid)?.open()?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -62,7 +63,7 @@ impl Process {
         self.identity.pid
     }
 
-    /// Sends SIGKILL; a process that is already gone is as good as killed.
+    /// Sends SIGKILL. It is no error if the process has ended already.
     pub fn kill(&self) -> io::Result<()> {
         match pidfd_send_signal(&self.pidfd, Signal::KILL) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
@@ -83,7 +84,7 @@ impl Process {
         Ok(())
     }
 
-    /// Takes the exit status if the process is our child, so that no zombie stays; others have their own parent.
+    /// Reaps the process if it is our child, so that it does not stay a zombie.
     pub fn reap(&self) {
         let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
     }
@@ -126,7 +127,7 @@ mod tests {
         child.wait().unwrap();
         assert!(process.has_ended());
         assert!(identity.open().unwrap().is_none());
-        process.kill().expect("killing the dead is no error");
+        process.kill().expect("killing a process that has ended is no error");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! A client of QEMU's machine protocol over a Unix socket: commands with a deadline, events for whoever listens.
+//! A client of QEMU's machine protocol (QMP) over a Unix socket: commands with a deadline, and events for subscribers.
 //!
-//! Written by hand because the `qapi` crate brings generated types for thousands of commands of one QEMU version,
-//! while this crate sends a dozen, and because the peer is not trusted: a QEMU that was taken over from inside may
-//! send anything. Lines are bounded, unknown or malformed input ends the connection, and nothing waits for ever.
+//! Written by hand for two reasons. The `qapi` crate has generated types for thousands of commands of one QEMU version,
+//! and this crate sends a dozen. And the peer is not trusted: a compromised QEMU may send anything. Lines are bounded,
+//! malformed input ends the connection, and nothing waits forever.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -22,13 +22,13 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
 
-/// The longest line QEMU may send; the largest honest answers (the block graph) are far smaller.
+/// The longest line that QEMU may send; its largest legitimate answers (the block graph) are far smaller.
 const MAX_LINE: u64 = 1024 * 1024;
-const KEPT_EVENTS: usize = 256;
+const BUFFERED_EVENTS: usize = 256;
 
 #[derive(Debug, thiserror::Error)]
 pub enum QmpError {
-    #[error("cannot talk to QEMU")]
+    #[error("the connection to QEMU failed")]
     Io(#[source] io::Error),
     #[error("QEMU did not answer {command} within {} ms", .limit.as_millis())]
     TimedOut { command: String, limit: Duration },
@@ -38,7 +38,7 @@ pub enum QmpError {
     Refused { command: String, class: String, description: String },
 }
 
-/// Something QEMU says unasked.
+/// A message that QEMU sends on its own.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Event {
     #[serde(rename = "event")]
@@ -58,7 +58,7 @@ struct Refusal {
 type Answer = Result<Value, Refusal>;
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
-/// One connection to one QEMU. QEMU serves one client at a time; dropping this lets the next one in.
+/// One connection to one QEMU. QEMU serves one client at a time; dropping this lets the next one connect.
 #[derive(Debug)]
 pub struct Qmp {
     writer: tokio::sync::Mutex<OwnedWriteHalf>,
@@ -69,7 +69,7 @@ pub struct Qmp {
 }
 
 impl Qmp {
-    /// Waits for the greeting and leaves negotiation mode.
+    /// Waits for the greeting, and ends negotiation mode.
     pub async fn negotiate(stream: UnixStream, limit: Duration) -> Result<Self, QmpError> {
         let (read, write) = stream.into_split();
         let mut lines = Lines { reader: BufReader::new(read), line: Vec::new() };
@@ -81,14 +81,14 @@ impl Qmp {
             return Err(QmpError::Closed { command: "the greeting".to_owned() });
         }
         let pending = Pending::default();
-        let events = broadcast::Sender::new(KEPT_EVENTS);
+        let events = broadcast::Sender::new(BUFFERED_EVENTS);
         let reader = tokio::spawn(read_answers(lines, pending.clone(), events.clone()));
         let qmp = Self { writer: tokio::sync::Mutex::new(write), pending, next_id: AtomicU64::new(1), events, reader };
         qmp.execute("qmp_capabilities", json!({}), limit).await?;
         Ok(qmp)
     }
 
-    /// Events from now on. Who listens too slowly loses the oldest.
+    /// Subscribes to events from now on. A subscriber that is too slow misses the oldest.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
@@ -98,7 +98,7 @@ impl Qmp {
         self.execute_with(command, arguments, None, limit).await
     }
 
-    /// The same with a descriptor, which QEMU takes a copy of.
+    /// Sends a command with a descriptor, which QEMU duplicates.
     pub async fn execute_with(
         &self,
         command: &str,
@@ -131,7 +131,7 @@ impl Qmp {
         };
         writer.write_all(&line.as_bytes()[sent..]).await.map_err(QmpError::Io)?;
         drop(writer);
-        // Checked after our entry was made: a reader that ended earlier could no longer clear it.
+        // Checked after the entry was inserted: a reader that ended before that cannot remove it.
         if self.reader.is_finished() {
             locked(&self.pending).remove(&id);
         }
@@ -178,14 +178,14 @@ async fn read_answers(mut lines: Lines, pending: Pending, events: broadcast::Sen
     while let Ok(Some(line)) = lines.next().await {
         dispatch(line, &pending, &events);
     }
-    // Whoever still waits learns that no answer will come.
+    // Dropping the senders tells the callers that still wait that no answer will come.
     locked(&pending).clear();
 }
 
 fn dispatch(mut line: Value, pending: &Pending, events: &broadcast::Sender<Event>) {
     if line.get("event").is_some() {
         if let Ok(event) = serde_json::from_value(line) {
-            // No listener, no loss.
+            // This fails if there is no subscriber.
             let _ = events.send(event);
         }
         return;
@@ -198,7 +198,7 @@ fn dispatch(mut line: Value, pending: &Pending, events: &broadcast::Sender<Event
         None => Err(serde_json::from_value(line["error"].take())
             .unwrap_or(Refusal { class: String::new(), desc: "no reason given".to_owned() })),
     };
-    // The caller may have run out of time.
+    // This fails if the caller's deadline has passed.
     let _ = waiting.send(answer);
 }
 
@@ -208,7 +208,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The next line as JSON; `None` at the end. A line that is too long or no JSON object is an error.
+    /// The next line as JSON, or `None` at the end. A line that is too long or not a JSON object is an error.
     async fn next(&mut self) -> io::Result<Option<Value>> {
         self.line.clear();
         let read = (&mut self.reader).take(MAX_LINE).read_until(b'\n', &mut self.line).await?;
@@ -216,11 +216,11 @@ impl Lines {
             return Ok(None);
         }
         if self.line.last() != Some(&b'\n') {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "QEMU sent a line that is too long or incomplete"));
         }
         let value: Value = serde_json::from_slice(&self.line)?;
         if !value.is_object() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a line that is no object"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "QEMU sent a line that is not a JSON object"));
         }
         Ok(Some(value))
     }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use sandling_service::AuditQuery;
+use sandling_wire::{AuditList, AuditParams, RecordingView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Admin, Caller};
+use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 use crate::routes::workspaces::managed;
-use crate::wire::access::{AuditList, AuditParams, AuditView, RecordingView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(recording))
@@ -43,8 +44,8 @@ async fn list(
         after: params.after,
         limit: params.limit.unwrap_or(100),
     };
-    let entries = app.access.audit_log(&query)?;
-    Ok(Json(AuditList { items: entries.into_iter().map(AuditView::from).collect() }))
+    let entries = app.service.audit.entries(&query)?;
+    Ok(Json(AuditList { items: entries.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
 /// What was run and what it printed
@@ -59,7 +60,7 @@ async fn recording(
     caller: Caller<Admin>,
     Parts(number): Parts<i64>,
 ) -> Result<Json<RecordingView>, ApiError> {
-    let recording = app.access.audit_recording(caller.workspace(), number)?;
+    let recording = app.service.audit.recording(caller.workspace(), number)?;
     let recording = recording.ok_or_else(|| ApiError::not_found("recording"))?;
     Ok(Json(RecordingView {
         code: recording.code,

@@ -7,14 +7,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::{EndReason, Fork};
 use sandling_protocol::ContextInfo;
+use sandling_wire::{ContextForkView, ForkRequest};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::convert::fork::{Usual, context_fork_view, fork_spec};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::forks::children;
-use crate::wire::fork::{ContextForkView, ForkRequest, Usual};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(fork)).routes(routes!(fork_session))
@@ -64,14 +64,14 @@ async fn make(
 ) -> Result<(StatusCode, Json<ContextForkView>), ApiError> {
     app.engine.settled().await;
     let parent = caller.sandbox(app, id).await?;
-    let spec = request.into_spec(Usual::One)?;
+    let spec = fork_spec(request, Usual::One)?;
     let known = parent.list_contexts().await?;
     if !known.iter().any(|known| known.id == context) {
         return Err(ApiError::not_found("session"));
     }
-    let forks = children(app, caller, &parent, spec).await?;
+    let forks = app.service.sandboxes.fork(caller.workspace(), &parent, spec).await?;
     match contexts(&forks, context).await {
-        Ok(contexts) => Ok((StatusCode::CREATED, Json(ContextForkView::new(&forks, contexts)))),
+        Ok(contexts) => Ok((StatusCode::CREATED, Json(context_fork_view(&forks, contexts)))),
         Err(error) => {
             for fork in &forks {
                 // It was promised to nobody; one that does not end says so in the log.

@@ -8,13 +8,14 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use sandling_engine::{Diff, DiffError, Point, TarStream};
+use sandling_wire::{AnyDiffParams, DiffFormat, DiffParams, DiffView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read};
+use crate::convert::diff::diff_view;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
-use crate::wire::diff::{AnyDiffParams, DiffFormat, DiffParams, DiffView};
 
 /// So much text of diffs goes into one answer.
 const MOST_TEXT: usize = 16 << 20;
@@ -83,7 +84,7 @@ struct Wish {
 
 async fn answer(app: &Arc<App>, [from, to]: [Point; 2], wish: Wish) -> Result<Response, ApiError> {
     let path = wish.path.unwrap_or_else(|| "/".to_owned());
-    let turn = app.turns.take().await?;
+    let turn = app.service.create_limiter.acquire().await?;
     let diff = app.engine.diff(&from, &to, &path).await?;
     drop(turn);
     let kind = |kind| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
@@ -96,7 +97,7 @@ async fn answer(app: &Arc<App>, [from, to]: [Point; 2], wish: Wish) -> Result<Re
 
 async fn view(diff: &Diff, [from, to]: [String; 2], path: String) -> Result<DiffView, ApiError> {
     let texts = diff.texts(MOST_TEXT).await?;
-    Ok(DiffView::new(from, to, path, diff.changes(), texts))
+    Ok(diff_view(from, to, path, diff.changes(), texts))
 }
 
 /// A tar that breaks off breaks the connection off, so that nobody takes a part for the whole.

@@ -7,15 +7,16 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use sandling_engine::{Event, SandboxId};
+use sandling_wire::{EventList, EventParams};
 use tokio::sync::broadcast;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read};
+use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 use crate::sse::{self, Events, Gone};
-use crate::wire::events::{EventList, EventParams, EventView};
 
 /// How far back a client that was cut off can go on.
 const MOST_REPLAYED: u32 = 10_000;
@@ -94,7 +95,7 @@ fn answer(app: &Arc<App>, scope: Scope, params: &EventParams, headers: &HeaderMa
         None => scope.newest(app, params.tail())?,
     };
     if !params.follows() {
-        return Ok(Json(EventList { events: old.into_iter().map(EventView::from).collect() }).into_response());
+        return Ok(Json(EventList { events: old.into_iter().map(IntoWire::into_wire).collect() }).into_response());
     }
     Ok(sse::endless(app.closing(), move |events| follow(scope, old, live, events)))
 }
@@ -123,6 +124,6 @@ async fn follow(
 }
 
 async fn send(events: &Events, event: Event) -> Result<(), Gone> {
-    let view = EventView::from(event);
+    let view = event.into_wire();
     events.send_with_id(view.number.unsigned_abs(), "event", &view).await
 }

@@ -8,18 +8,18 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use sandling_engine::Sandbox;
 use sandling_protocol::ExitReason;
+use sandling_wire::{Detached, ErrorBody, ExecRequest, ExecResult};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::convert::exec::exec_result;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::follow;
 use crate::once::{Answer, Once};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
-use crate::wire::error::ErrorBody;
-use crate::wire::exec::{Detached, ExecRequest, ExecResult};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(run))
@@ -76,7 +76,7 @@ async fn wait(app: &App, sandbox: &Arc<Sandbox>, request: ExecRequest, recorder:
     let id = execution.id().to_owned();
     let collected = follow::gather(execution, recorder).await?;
     let timed_out = collected.exit.reason == ExitReason::Timeout;
-    let result = ExecResult::new(&id, collected);
+    let result = exec_result(&id, collected);
     if timed_out {
         return Err(ApiError::command_timeout(timeout.unwrap_or_default()).with_fields(&result));
     }

@@ -21,22 +21,22 @@ use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use sandling_engine::{Cause, Execution, Output, RunError, RunSpec, Sandbox, StreamSender, scan};
-use sandling_protocol::{Part, Program, Stdin, TerminalSize};
+use sandling_protocol::{Part, Program, Stdin};
+use sandling_service::ProcessDefaults;
+use sandling_wire::{SessionInput, SessionStart};
 use serde_json::{Value, json};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::{App, Closing};
-use crate::audit;
 use crate::auth::{Caller, Run};
-use crate::build::Start;
+use crate::convert::exec::run_spec;
+use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::Parts;
-use crate::follow;
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
-use crate::wire::exec::Ended;
-use crate::wire::session::{SessionInput, SessionStart};
+use crate::{audit, follow};
 
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// The first message must have come by then.
@@ -94,12 +94,12 @@ impl Session {
     async fn start(&self, start: SessionStart) -> Result<Running, ApiError> {
         let text = start.run.text();
         let recorder = Recorder::new(&self.app, &self.context, self.sandbox.id(), text.clone());
-        let terminal = start.terminal.map(TerminalSize::from);
+        let terminal = start.terminal.map(IntoEngine::into_engine);
         // Nothing is gathered here, so no output is too much.
         let (mut request, advise) = (start.run, start.scan.unwrap_or_default());
         let (output_limit, stdin) = (request.output_limit.take(), request.stdin.take());
-        let mut spec = request.into_spec()?;
-        Start::of(&self.sandbox.info()).fill(&mut spec);
+        let mut spec = run_spec(request)?;
+        ProcessDefaults::of(&self.sandbox.info()).fill(&mut spec);
         let output_limit = output_limit.unwrap_or(spec.output_limit);
         let closed = start.closed_stdin.unwrap_or_default() && stdin.is_none();
         let spec = RunSpec { stdin: if closed { Stdin::Closed } else { Stdin::Open }, terminal, output_limit, ..spec };
@@ -231,7 +231,7 @@ fn message(output: Result<Output, RunError>, recorder: &mut Recorder) -> Option<
             Some((Message::Binary(framed.into()), None))
         }
         Ok(Output::Dropped(bytes)) => Some((socket::json(&json!({ "dropped": bytes })), None)),
-        Ok(Output::Exited(exit)) => Some((socket::json(&json!({ "exit": Ended::from(&exit) })), Some(Over::Ended))),
+        Ok(Output::Exited(exit)) => Some((socket::json(&json!({ "exit": (&exit).into_wire() })), Some(Over::Ended))),
         Err(error) => Some((socket::json(&refusal(&error.into())), Some(Over::Ended))),
     }
 }
@@ -264,7 +264,7 @@ impl Input {
         // What cannot be understood is left alone: other clients know other words.
         let Ok(input) = serde_json::from_str::<SessionInput>(text) else { return };
         if let Some(size) = input.resize {
-            let _ = self.sandbox.resize(&self.exec, size.into()).await;
+            let _ = self.sandbox.resize(&self.exec, size.into_engine()).await;
         }
         if input.eof.unwrap_or_default() {
             let _ = self.stdin.finish();

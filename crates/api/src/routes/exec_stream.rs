@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use sandling_engine::{Execution, Sandbox};
+use sandling_wire::ExecRequest;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::execs;
@@ -19,7 +20,6 @@ use crate::once::{Begun, Once, replayed};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::sse;
-use crate::wire::exec::ExecRequest;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(run))
@@ -49,7 +49,7 @@ async fn run(
     let (app, context, workspace) = (&app, &context, caller.workspace());
     let once = Once { app, context, workspace, headers: &headers, route: &route, body: &bytes };
     let timeout_seconds = request.timeout_seconds;
-    let exec = request.id.get_or_insert_with(crate::random::hex::<16>).clone();
+    let exec = request.id.get_or_insert_with(sandling_service::random::hex::<16>).clone();
     let begun = once.begin(&exec, || async move {
         let recorder = Recorder::new(app, context, sandbox.id(), request.text());
         let running = Running::of(follow::start(app, sandbox, request).await?).await?;

@@ -13,22 +13,21 @@ use axum::extract::ws::{Message, WebSocket};
 use axum::response::Response;
 use sandling_engine::{Execution, Output, Sandbox};
 use sandling_protocol::{ExitReason, Part};
+use sandling_wire::ExecRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::{App, Closing};
-use crate::audit;
 use crate::auth::{Caller, Run};
 use crate::error::{ApiError, command_timeout_text};
 use crate::extract::Parts;
-use crate::follow;
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
 use crate::text::Decoder;
-use crate::wire::exec::ExecRequest;
+use crate::{audit, follow};
 
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// Commands under way on one socket.

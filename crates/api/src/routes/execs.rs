@@ -8,16 +8,18 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use sandling_engine::Sandbox;
 use sandling_protocol::{ExecInfo, ExecState};
+use sandling_wire::{AttachParams, ExecList, ExecResult, ExecView, ResultParams, SignalRequest};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::IntoWire;
+use crate::convert::exec::{checked_id, exec_result, signal_number};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::follow::{self, Relay};
 use crate::recorder::Recorder;
 use crate::sse;
-use crate::wire::exec::{AttachParams, ExecList, ExecResult, ExecView, ResultParams, SignalRequest, checked_id};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -41,7 +43,7 @@ async fn list(
     Parts(id): Parts<String>,
 ) -> Result<Json<ExecList>, ApiError> {
     let execs = caller.sandbox(&app, &id).await?.list_execs().await?;
-    Ok(Json(ExecList { execs: execs.into_iter().map(ExecView::from).collect() }))
+    Ok(Json(ExecList { execs: execs.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
 /// Look at one command
@@ -56,7 +58,7 @@ async fn get(
     Parts((id, exec)): Parts<(String, String)>,
 ) -> Result<Json<ExecView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    Ok(Json(find(&sandbox, &exec).await?.into()))
+    Ok(Json(find(&sandbox, &exec).await?.into_wire()))
 }
 
 /// Drop a command's record and output
@@ -118,7 +120,7 @@ async fn result(
         return Err(ApiError::conflict("exec_running", "the command still runs"));
     }
     let collected = follow::gather(sandbox.attach(&info.id, 0)?, Recorder::off()).await?;
-    Ok(Json(ExecResult::new(&info.id, collected)))
+    Ok(Json(exec_result(&info.id, collected)))
 }
 
 /// Send a signal to a command
@@ -136,7 +138,7 @@ async fn signal(
     body: JsonBody<SignalRequest>,
 ) -> Result<StatusCode, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    sandbox.signal(&checked_id(exec)?, body.value.number()?).await?;
+    sandbox.signal(&checked_id(exec)?, signal_number(&body.value)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

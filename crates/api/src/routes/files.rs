@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
+use sandling_wire::{DirParams, EntryView, Listing, PathParams, WatchParams};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read};
+use crate::convert::IntoWire;
+use crate::convert::files::{checked, checked_dir};
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 use crate::sse;
-use crate::wire::files::{ChangeView, DirParams, EntryView, Listing, PathParams, WatchParams, checked};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(stat)).routes(routes!(watch))
@@ -29,9 +31,9 @@ async fn list(
     Parts(id): Parts<String>,
     Params(params): Params<DirParams>,
 ) -> Result<Json<Listing>, ApiError> {
-    let (path, depth) = params.checked()?;
+    let (path, depth) = checked_dir(params)?;
     let entries = caller.sandbox(&app, &id).await?.list_dir(&path, depth).await?;
-    Ok(Json(Listing { path, entries: entries.into_iter().map(EntryView::from).collect() }))
+    Ok(Json(Listing { path, entries: entries.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
 /// Look at one file, directory or link
@@ -46,7 +48,7 @@ async fn stat(
     Params(params): Params<PathParams>,
 ) -> Result<Json<EntryView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    Ok(Json(sandbox.stat(&checked(params.path)?).await?.into()))
+    Ok(Json(sandbox.stat(&checked(params.path)?).await?.into_wire()))
 }
 
 /// Follow changes under a path
@@ -70,7 +72,7 @@ async fn watch(
     Ok(sse::endless(app.closing(), move |events| async move {
         loop {
             match watch.next().await {
-                Ok(change) => events.send("change", &ChangeView::from(change)).await?,
+                Ok(change) => events.send("change", &change.into_wire()).await?,
                 Err(error) => {
                     let error = ApiError::from(error);
                     return events

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::Cause;
+use sandling_wire::{ChmodRequest, MakeDirRequest, MoveRequest, RemoveParams};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::convert::files::{checked, permissions};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::wire::files::{ChmodRequest, MakeDirRequest, MoveRequest, RemoveParams, checked, permissions};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()

@@ -12,14 +12,16 @@ use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use sandling_engine::{Cause, Download, Sandbox, Upload, UseError};
 use sandling_protocol::{EntryKind, WriteMode};
+use sandling_wire::{PathParams, WriteParams, Written};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::IntoEngine;
+use crate::convert::files::{checked, permissions};
 use crate::error::ApiError;
 use crate::extract::{Params, Parts, too_slow};
 use crate::range::{self, Wanted};
-use crate::wire::files::{PathParams, WriteParams, Written, checked, permissions};
 
 /// An upload that stands still for so long is dropped, and leaves no trace.
 const STILL_FOR: Duration = Duration::from_secs(60);
@@ -37,7 +39,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     responses(
         (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
         (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 416, body = crate::wire::error::ErrorBody),
+        (status = 416, body = sandling_wire::ErrorBody),
     ),
 )]
 async fn read(
@@ -108,7 +110,7 @@ async fn write(
     let sandbox = caller.sandbox(&app, &id).await?;
     let path = checked(params.path)?;
     let mode = params.mode.as_deref().map(permissions).transpose()?;
-    let write = params.write.map_or(WriteMode::Replace, WriteMode::from);
+    let write = params.write.map_or(WriteMode::Replace, IntoEngine::into_engine);
     app.engine.before(&sandbox, Cause::Files, &format!("write {path}")).await?;
     let upload = sandbox.write_file(&path, write, mode, params.user)?;
     send(&upload, request.into_body()).await?;

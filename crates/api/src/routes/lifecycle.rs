@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use sandling_wire::{LifecyclePatch, LifecycleView, StatusView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::sandbox::{lifecycle_view, lifetime_change};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::sandbox::{LifecyclePatch, LifecycleView, StatusView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -33,7 +34,7 @@ async fn get(
     Parts(id): Parts<String>,
 ) -> Result<Json<LifecycleView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
+    Ok(Json(lifecycle_view(&sandbox.info().lifetime, sandbox.idle_for())))
 }
 
 /// Change how long a sandbox may live
@@ -49,8 +50,8 @@ async fn patch(
     body: JsonBody<LifecyclePatch>,
 ) -> Result<Json<LifecycleView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    sandbox.set_lifetime(body.value.into_change()?).await?;
-    Ok(Json(LifecycleView::new(&sandbox.info().lifetime, sandbox.idle_for())))
+    sandbox.set_lifetime(lifetime_change(body.value)?).await?;
+    Ok(Json(lifecycle_view(&sandbox.info().lifetime, sandbox.idle_for())))
 }
 
 /// Stop a sandbox's virtual CPUs

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use sandling_engine::Sandbox;
+use sandling_wire::Flag;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -15,7 +16,6 @@ use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
-use crate::flag::Flag;
 use crate::sse::{self, Events, Gone};
 use crate::text::{Decoder, lossy};
 

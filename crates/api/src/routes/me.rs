@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
+use sandling_wire::MeView;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read};
-use crate::wire::access::MeView;
+use crate::convert::IntoWire;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(me))
@@ -16,5 +17,5 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Who the token stands for
 #[utoipa::path(get, path = "/v1/me", tag = "access", responses((status = 200, body = MeView)))]
 async fn me(caller: Caller<Read>) -> Json<MeView> {
-    Json(caller.principal.into())
+    Json(caller.principal.into_wire())
 }

@@ -6,13 +6,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use sandling_wire::SandboxMetrics;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Operator, Read};
+use crate::convert::metrics::sandbox_metrics;
 use crate::error::ApiError;
 use crate::extract::Parts;
-use crate::wire::metrics::SandboxMetrics;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(of_sandbox)).routes(routes!(of_server))
@@ -30,7 +31,7 @@ async fn of_sandbox(
 ) -> Result<Json<SandboxMetrics>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let usage = sandbox.usage().await?;
-    Ok(Json(SandboxMetrics::new(&sandbox.info(), usage)))
+    Ok(Json(sandbox_metrics(&sandbox.info(), usage)))
 }
 
 /// Figures of the server, for Prometheus

@@ -8,18 +8,18 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sandling_engine::network::{Before, NetworkEvent};
 use sandling_engine::{NetworkChange, Sandbox};
+use sandling_wire::{EventParams, NetworkEventList, NetworkRequest, NetworkView};
 use tokio::sync::broadcast;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::IntoWire;
+use crate::convert::network::network_change;
+use crate::convert::network_view::network_view;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::sse::{self, Events, Gone};
-use crate::wire::events::EventParams;
-use crate::wire::network::NetworkRequest;
-use crate::wire::network_events::{NetworkEventList, NetworkEventView};
-use crate::wire::network_view::NetworkView;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(get, set, clear)).routes(routes!(events))
@@ -38,7 +38,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(id): Parts<String>,
 ) -> Result<Json<NetworkView>, ApiError> {
-    Ok(Json(NetworkView::of(&*caller.sandbox(&app, &id).await?)))
+    Ok(Json(network_view(&*caller.sandbox(&app, &id).await?)))
 }
 
 /// Change what a sandbox may reach
@@ -61,8 +61,8 @@ async fn set(
     body: JsonBody<NetworkRequest>,
 ) -> Result<Json<NetworkView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    sandbox.change_network(body.value.into_change()?).await?;
-    Ok(Json(NetworkView::of(&sandbox)))
+    sandbox.change_network(network_change(body.value)?).await?;
+    Ok(Json(network_view(&sandbox)))
 }
 
 /// Let a sandbox follow the defaults again
@@ -104,7 +104,7 @@ async fn events(
     let most = if seen.is_some() { usize::MAX } else { params.tail() as usize };
     let old = sandbox.network_events(seen.unwrap_or_default(), most);
     if !params.follows() {
-        let events = old.into_iter().map(NetworkEventView::from).collect();
+        let events = old.into_iter().map(IntoWire::into_wire).collect();
         return Ok(Json(NetworkEventList { events }).into_response());
     }
     Ok(sse::endless(app.closing(), move |events| follow(sandbox, old, live, events)))
@@ -138,6 +138,6 @@ async fn follow(
 }
 
 async fn send(events: &Events, event: NetworkEvent) -> Result<(), Gone> {
-    let view = NetworkEventView::from(event);
+    let view = event.into_wire();
     events.send_with_id(view.number, "event", &view).await
 }

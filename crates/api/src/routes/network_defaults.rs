@@ -5,15 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use sandling_wire::{NetworkDefaultView, NetworkRequest};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::templates::find;
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read};
+use crate::convert::IntoWire;
+use crate::convert::network::network_default;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::network::NetworkRequest;
-use crate::wire::network_view::NetworkDefaultView;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(of_workspace, set_of_workspace, remove_of_workspace)).routes(routes!(
@@ -29,7 +30,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// the most.
 #[utoipa::path(get, path = "/v1/network", tag = "network", responses((status = 200, body = NetworkDefaultView)))]
 async fn of_workspace(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<NetworkDefaultView>, ApiError> {
-    Ok(Json(app.engine.network_default(caller.workspace().as_str(), None)?.into()))
+    Ok(Json(app.engine.network_default(caller.workspace().as_str(), None)?.into_wire()))
 }
 
 /// Set what the workspace's sandboxes may reach
@@ -72,7 +73,7 @@ async fn of_template(
 ) -> Result<Json<NetworkDefaultView>, ApiError> {
     let workspace = caller.workspace().as_str();
     find(&app, workspace, &name)?;
-    Ok(Json(app.engine.network_default(workspace, Some(&name))?.into()))
+    Ok(Json(app.engine.network_default(workspace, Some(&name))?.into_wire()))
 }
 
 /// Set what a template's sandboxes may reach
@@ -117,6 +118,6 @@ fn set(
     template: Option<&str>,
     request: NetworkRequest,
 ) -> Result<Json<NetworkDefaultView>, ApiError> {
-    let change = request.into_default()?;
-    Ok(Json(app.engine.change_network_default(workspace, template, change)?.into()))
+    let change = network_default(request)?;
+    Ok(Json(app.engine.change_network_default(workspace, template, change)?.into_wire()))
 }

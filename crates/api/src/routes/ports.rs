@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use sandling_wire::{PortList, PortView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
@@ -12,7 +13,6 @@ use crate::auth::{Caller, Read};
 use crate::error::ApiError;
 use crate::extract::Parts;
 use crate::preview::host;
-use crate::wire::preview::{PortList, PortView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list))

@@ -9,22 +9,22 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::{Cause, Cell, CellOutput, LinkError, Sandbox, UseError};
 use sandling_protocol::{CellStatus, ContextSpec, FailureKind};
+use sandling_service::ProcessDefaults;
+use sandling_wire::{CellResult, CreateSession, ErrorBody, OnceResult, RunCell, RunOnce, SessionView};
 use serde_json::json;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::Start;
+use crate::convert::exec::{checked_id, language_name, output_limit};
+use crate::convert::repl::{cell_result, context_spec, session_view};
+use crate::convert::{IntoEngine, seconds};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::recorder::Recorder;
 use crate::request::RequestContext;
 use crate::sse::{self, Events};
 use crate::text::{Decoder, lossy};
-use crate::wire::error::ErrorBody;
-use crate::wire::exec::{checked_id, language_name, output_limit};
-use crate::wire::repl::{CellResult, CreateSession, OnceResult, RunCell, RunOnce, SessionView};
-use crate::wire::seconds;
 
 /// A cell's deadline if nobody says otherwise.
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
@@ -53,7 +53,7 @@ async fn list(
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let contexts = sandbox.list_contexts().await?;
-    Ok(Json(contexts.into_iter().map(|info| SessionView::new(sandbox.id().as_str(), info)).collect()))
+    Ok(Json(contexts.into_iter().map(|info| session_view(sandbox.id().as_str(), info)).collect()))
 }
 
 /// Start a REPL session
@@ -72,11 +72,11 @@ async fn create(
     body: JsonBody<CreateSession>,
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    let mut spec = body.value.into_spec()?;
-    Start::of(&sandbox.info()).fill_context(&mut spec);
+    let mut spec = context_spec(body.value)?;
+    ProcessDefaults::of(&sandbox.info()).fill_context(&mut spec);
     let info = sandbox.create_context(spec).await?;
     context.made(&info.id);
-    Ok((StatusCode::CREATED, Json(SessionView::new(sandbox.id().as_str(), info))))
+    Ok((StatusCode::CREATED, Json(session_view(sandbox.id().as_str(), info))))
 }
 
 /// Run a cell
@@ -198,7 +198,7 @@ async fn gather(
             Ok(CellOutput::Done(report)) => {
                 recorder.heard_end(&report);
                 let status = report.status;
-                return Ok((CellResult::new(lossy(stdout), lossy(stderr), results, report), status));
+                return Ok((cell_result(lossy(stdout), lossy(stderr), results, report), status));
             }
             Err(error) => {
                 return Err(refused(error).with("stdout", lossy(stdout)).with("stderr", lossy(stderr)));
@@ -239,7 +239,7 @@ async fn interrupt(Session { sandbox, id }: Session) -> Result<StatusCode, ApiEr
 )]
 async fn restart(Session { sandbox, id }: Session) -> Result<Json<SessionView>, ApiError> {
     let info = sandbox.restart_context(&id).await.map_err(refused)?;
-    Ok(Json(SessionView::new(sandbox.id().as_str(), info)))
+    Ok(Json(session_view(sandbox.id().as_str(), info)))
 }
 
 /// Run code in an interpreter of its own
@@ -259,10 +259,10 @@ async fn run_once(
 ) -> Result<Json<OnceResult>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let RunOnce { language, code, timeout_ms } = body.value;
-    let language = language.unwrap_or_default().into();
-    let id = crate::random::hex::<8>();
+    let language = language.unwrap_or_default().into_engine();
+    let id = sandling_service::random::hex::<8>();
     let mut spec = ContextSpec { id, language, cwd: None, env: Default::default(), user: None };
-    Start::of(&sandbox.info()).fill_context(&mut spec);
+    ProcessDefaults::of(&sandbox.info()).fill_context(&mut spec);
     let session = sandbox.create_context(spec).await?.id;
     let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());
     let result = cell(&app, &sandbox, &session, RunCell { code, timeout_ms, output_limit: None }, recorder).await;

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use sandling_wire::{SecretList, SecretView, SetSecret};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use zeroize::Zeroizing;
 
 use crate::app::App;
 use crate::auth::{Admin, Caller, Read};
+use crate::convert::IntoWire;
+use crate::convert::secrets::hosts;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::secrets::{SecretList, SecretView, SetSecret};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(set, remove))
@@ -24,7 +26,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 #[utoipa::path(get, path = "/v1/secrets", tag = "network", responses((status = 200, body = SecretList)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<SecretList>, ApiError> {
     let secrets = app.engine.secrets(caller.workspace().as_str())?;
-    Ok(Json(SecretList { secrets: secrets.into_iter().map(SecretView::from).collect() }))
+    Ok(Json(SecretList { secrets: secrets.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
 /// Store a secret
@@ -42,9 +44,9 @@ async fn set(
     Parts(name): Parts<String>,
     body: JsonBody<SetSecret>,
 ) -> Result<Json<SecretView>, ApiError> {
-    let hosts = body.value.hosts()?;
+    let hosts = hosts(&body.value)?;
     let value = Zeroizing::new(body.value.value);
-    Ok(Json(app.engine.set_secret(caller.workspace().as_str(), &name, value, hosts)?.into()))
+    Ok(Json(app.engine.set_secret(caller.workspace().as_str(), &name, value, hosts)?.into_wire()))
 }
 
 /// Remove a secret

@@ -11,16 +11,17 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
+use sandling_wire::{ImportParams, SnapshotView, TemplateRequest, TemplateView};
 use tokio::sync::mpsc;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Operator, Run};
+use crate::convert::IntoWire;
+use crate::convert::template::template_view;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::snapshots::{check_name, find, room_for};
-use crate::wire::snapshot::{ImportParams, SnapshotView, TemplateRequest};
-use crate::wire::template::TemplateView;
+use crate::routes::snapshots::{check_name, find};
 
 /// Parts of a file that are under way.
 const UNDER_WAY: usize = 8;
@@ -92,7 +93,10 @@ async fn import(
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
     let name = check_name(params.name)?;
     // What it holds is compressed, so it is this at least.
-    let place = room_for(&app, caller.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))?;
+    let place = app
+        .service
+        .sandboxes
+        .reserve_disk(caller.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))?;
     let (parts, receiving) = mpsc::channel(UNDER_WAY);
     let (engine, workspace) = (app.engine.clone(), caller.workspace().to_string());
     let reading = tokio::task::spawn_blocking(move || {
@@ -102,7 +106,7 @@ async fn import(
     feed(request.into_body(), parts).await;
     let imported = reading.await.map_err(|error| ApiError::internal(&error))??;
     drop(place);
-    Ok((StatusCode::CREATED, Json(imported.into())))
+    Ok((StatusCode::CREATED, Json(imported.into_wire())))
 }
 
 /// Hands a body on for as long as somebody takes it. One that breaks off has no end mark, which is noticed.
@@ -176,5 +180,5 @@ async fn template(
     let workspace = caller.workspace().as_str();
     let description = check_name(body.value.description)?.unwrap_or_default();
     let made = app.engine.template_from_snapshot(workspace, &snapshot, &body.value.name, &description)?;
-    Ok((StatusCode::CREATED, Json(TemplateView::new(workspace, made))))
+    Ok((StatusCode::CREATED, Json(template_view(workspace, made))))
 }

@@ -10,19 +10,20 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::{TemplateError, stored_name};
 use sandling_image::{Recipe, RecipeError, TemplateName};
+use sandling_service::{Build, BuildSpec, SaveAs, parse_dockerfile};
+use sandling_wire::{BuildRequest, BuildView, Flag};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::{self, Build, Keeps, Order};
+use crate::convert::template::build_view;
 use crate::error::ApiError;
 use crate::extract::{self, Params, Parts, too_slow};
-use crate::flag::Flag;
 use crate::request::RequestContext;
+use crate::service_refusals::explain;
 use crate::sse::{self, Events, Gone};
-use crate::wire::template::{BuildRequest, BuildView};
 
 /// What a Dockerfile and its files may have together.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
@@ -83,11 +84,11 @@ async fn start(
         Some(text) => from_dockerfile(&app, workspace, &wish, &text, files).await?,
         None => {
             let name = wish.name.clone();
-            build::begin_packages(&app, workspace, &name, recipe(workspace, wish)?)?
+            app.service.builds.start_packages(workspace, &name, recipe(workspace, wish)?, explain)?
         }
     };
     context.made(&build.id);
-    Ok((StatusCode::ACCEPTED, Json(BuildView::new(&build))))
+    Ok((StatusCode::ACCEPTED, Json(build_view(&build))))
 }
 
 /// The Dockerfile that is meant, if one is.
@@ -113,26 +114,27 @@ async fn from_dockerfile(
 ) -> Result<Arc<Build>, ApiError> {
     let replaces = wish.replace.unwrap_or_default();
     free_name(app, workspace, &wish.name, replaces)?;
-    let file = build::parse_dockerfile(text)?;
-    let (base, note) = build::find_base(app, workspace, &file.from)?;
-    let env = base.start().unwrap_or_default().env;
-    let context = if files.is_empty() { None } else { Some(build::keep_files(app, workspace, files).await?) };
-    let begun = file.plan(&env, context.as_deref()).and_then(|plan| {
-        let build = app.builds.ask(workspace, &wish.name)?;
-        let keeps = Keeps::Template { name: wish.name.clone(), replaces };
+    let file = parse_dockerfile(text)?;
+    let (base, note) = app.service.builds.find_base(workspace, &file.from)?;
+    let env = base.process_defaults().env;
+    let context = if files.is_empty() { None } else { Some(app.service.builds.store_files(workspace, files).await?) };
+    let begun = file.plan(&env, context.as_deref()).map_err(ApiError::from).and_then(|plan| {
+        let build = app.service.builds.register(workspace, &wish.name)?;
+        let save_as = SaveAs::Template { name: wish.name.clone(), replace: replaces };
         let (vcpus, memory_mib, disk_mib) = (wish.cpu, wish.memory_mb, wish.disk_mb);
-        build::begin(app, build.clone(), Order { base, note, plan, vcpus, memory_mib, disk_mib, keeps })?;
+        let spec = BuildSpec { base, note, plan, vcpus, memory_mib, disk_mib, save_as };
+        app.service.builds.start(build.clone(), spec, explain)?;
         Ok(build)
     });
     if let (Err(_), Some(hash)) = (&begun, &context) {
-        build::forget(app, workspace, hash);
+        app.service.builds.forget_files(workspace, hash);
     }
     begun
 }
 
 /// Refuses a name that the template could not have in the end.
 fn free_name(app: &App, workspace: &str, name: &str, replaces: bool) -> Result<(), ApiError> {
-    let name: TemplateName = name.parse()?;
+    let name: TemplateName = name.parse().map_err(RecipeError::from)?;
     if sandling_image::resolve(name.as_str()).is_ok() {
         return Err(TemplateError::Exists(name.to_string()).into());
     }
@@ -233,7 +235,7 @@ fn form(bytes: &[u8]) -> Result<BuildRequest, ApiError> {
 
 fn recipe(workspace: &str, wish: BuildRequest) -> Result<Recipe, ApiError> {
     let from = sandling_image::resolve(wish.from.as_deref().unwrap_or("base"))?.recipe;
-    let name: TemplateName = wish.name.parse()?;
+    let name: TemplateName = wish.name.parse().map_err(RecipeError::from)?;
     let stored = stored_name(workspace, name.as_str())?;
     let recipe = Recipe::custom(stored.as_str(), &from, wish.packages.iter().map(String::as_str))?;
     let mut recipe = recipe.with_npm(wish.npm.iter().map(String::as_str))?;
@@ -258,12 +260,17 @@ impl From<RecipeError> for ApiError {
     }
 }
 
+/// A build of a workspace.
+pub(crate) fn find_build(app: &App, workspace: &str, id: &str) -> Result<Arc<Build>, ApiError> {
+    app.service.builds.find(workspace, id).ok_or_else(|| ApiError::not_found("build"))
+}
+
 /// List builds
 ///
 /// The latest of the workspace, newest first.
 #[utoipa::path(get, path = "/v1/templates/builds", tag = "templates", responses((status = 200, body = Vec<BuildView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<BuildView>> {
-    Json(app.builds.list(caller.workspace().as_str()).iter().map(|build| BuildView::new(build)).collect())
+    Json(app.service.builds.list(caller.workspace().as_str()).iter().map(|build| build_view(build)).collect())
 }
 
 /// Look at a build
@@ -276,7 +283,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(build): Parts<String>,
 ) -> Result<Json<BuildView>, ApiError> {
-    Ok(Json(BuildView::new(&*app.builds.find(caller.workspace().as_str(), &build)?)))
+    Ok(Json(build_view(&*find_build(&app, caller.workspace().as_str(), &build)?)))
 }
 
 /// A build's log
@@ -292,7 +299,7 @@ async fn logs(
     Parts(build): Parts<String>,
     Params(params): Params<LogParams>,
 ) -> Result<Response, ApiError> {
-    let build = app.builds.find(caller.workspace().as_str(), &build)?;
+    let build = find_build(&app, caller.workspace().as_str(), &build)?;
     let follows = params.follow.is_none_or(Flag::is_set);
     Ok(sse::endless(app.closing(), move |events| relay(build, follows, events)))
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use sandling_wire::{CheckpointRequest, CheckpointView, RewindRequest, RewindView, TimelineView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run, awake};
+use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::snapshots::room;
-use crate::wire::timeline::{CheckpointRequest, CheckpointView, RewindRequest, RewindView, TimelineView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(timeline)).routes(routes!(make)).routes(routes!(name)).routes(routes!(rewind))
@@ -32,7 +32,7 @@ async fn timeline(
     Parts(id): Parts<String>,
 ) -> Result<Json<TimelineView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    Ok(Json(app.engine.timeline(&sandbox).await.into()))
+    Ok(Json(app.engine.timeline(&sandbox).await.into_wire()))
 }
 
 /// Make a checkpoint
@@ -51,10 +51,10 @@ async fn make(
 ) -> Result<(StatusCode, Json<CheckpointView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     awake(&sandbox).await?;
-    let place = room(&app, caller.workspace(), &sandbox)?;
+    let place = app.service.sandboxes.reserve_snapshot(caller.workspace(), &sandbox)?;
     let made = app.engine.checkpoint(&sandbox, body.value.name).await?;
     drop(place);
-    Ok((StatusCode::CREATED, Json((&made).into())))
+    Ok((StatusCode::CREATED, Json((&made).into_wire())))
 }
 
 /// Name a checkpoint, or take its name away
@@ -73,7 +73,7 @@ async fn name(
 ) -> Result<Json<CheckpointView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let named = app.engine.name_checkpoint(&sandbox, &checkpoint, body.value.name).await?;
-    Ok(Json((&named).into()))
+    Ok(Json((&named).into_wire()))
 }
 
 /// Put a sandbox back to a checkpoint
@@ -91,7 +91,7 @@ async fn rewind(
     body: JsonBody<RewindRequest>,
 ) -> Result<Json<RewindView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    let turn = app.turns.take().await?;
+    let turn = app.service.create_limiter.acquire().await?;
     let rewound = app.engine.rewind(&sandbox, &body.value.to).await?;
     drop(turn);
     Ok(Json(RewindView { id: sandbox.id().to_string(), to: rewound.to.number, was: rewound.was, status: "running" }))

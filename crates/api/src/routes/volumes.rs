@@ -7,15 +7,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use sandling_engine::{VolumeError, VolumeKind, VolumeView as Volume};
 use sandling_service::WorkspaceName;
+use sandling_wire::{CopyVolume, CreateVolume, VolumeView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::convert::IntoWire;
+use crate::convert::volume::USUAL_MB;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::snapshots::room_for;
-use crate::volume_files;
-use crate::wire::volume::{CopyVolume, CreateVolume, USUAL_MB, VolumeView};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -40,12 +40,12 @@ async fn create(
 ) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
     let size_mib = body.value.size_mb.filter(|size| *size > 0).unwrap_or(USUAL_MB);
     let made = make(&app, caller.workspace(), &body.value.name, size_mib).await?;
-    Ok((StatusCode::CREATED, Json(made.into())))
+    Ok((StatusCode::CREATED, Json(made.into_wire())))
 }
 
 /// Makes a volume, if the workspace's quota has room for it.
 pub(crate) async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Result<Volume, ApiError> {
-    let place = room_for(app, workspace, mib.into())?;
+    let place = app.service.sandboxes.reserve_disk(workspace, mib.into())?;
     let made = app.engine.create_volume(workspace.as_str(), name, mib).await?;
     drop(place);
     Ok(made)
@@ -57,7 +57,7 @@ pub(crate) async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: 
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", responses((status = 200, body = Vec<VolumeView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<VolumeView>>, ApiError> {
     let own = app.engine.list_volumes(caller.workspace().as_str())?;
-    Ok(Json(own.into_iter().map(VolumeView::from).collect()))
+    Ok(Json(own.into_iter().map(IntoWire::into_wire).collect()))
 }
 
 /// Look at a volume
@@ -71,7 +71,7 @@ async fn get(
     Parts(name): Parts<String>,
 ) -> Result<Json<VolumeView>, ApiError> {
     let found = app.engine.find_volume(caller.workspace().as_str(), &name)?;
-    Ok(Json(found.ok_or(VolumeError::Unknown(name))?.into()))
+    Ok(Json(found.ok_or(VolumeError::Unknown(name))?.into_wire()))
 }
 
 /// Delete a volume
@@ -86,8 +86,8 @@ async fn delete(
     caller: Caller<Run>,
     Parts(name): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
+    app.service.sandboxes.release_volume(caller.workspace(), &name).await?;
     let workspace = caller.workspace().as_str();
-    volume_files::close(&app, workspace, &name).await?;
     app.engine.delete_volume(workspace, &name)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -135,8 +135,8 @@ async fn copy(
     let workspace = caller.workspace();
     let found = app.engine.find_volume(workspace.as_str(), name)?;
     let size_mib = found.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?.info.size_mib;
-    let place = room_for(app, workspace, size_mib.into())?;
+    let place = app.service.sandboxes.reserve_disk(workspace, size_mib.into())?;
     let made = app.engine.copy_volume(workspace.as_str(), name, copy, kind).await?;
     drop(place);
-    Ok((StatusCode::CREATED, Json(made.into())))
+    Ok((StatusCode::CREATED, Json(made.into_wire())))
 }

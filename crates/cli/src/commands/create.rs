@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use sandling_api::{CheckpointsName, CreateSandbox};
+use sandling_wire::{CheckpointsName, CreateSandbox};
 use serde_json::Value;
 
 use crate::client::{Client, ClientError};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use sandling_api::{ExecRequest, OnLimitName, SessionStart};
+use sandling_wire::{ExecRequest, OnLimitName, SessionStart};
 use serde_json::Value;
 
 use crate::client::{Client, Started, read};

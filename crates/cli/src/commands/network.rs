@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use sandling_api::{NetworkRequest, TlsName};
+use sandling_wire::{NetworkRequest, TlsName};
 use serde::Deserialize;
 use serde_json::Value;
 

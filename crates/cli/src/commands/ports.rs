@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use sandling_api::CreatePreview;
+use sandling_wire::CreatePreview;
 use serde_json::Value;
 
 use crate::client::{Client, Port, Preview, read};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use sandling_api::Limits;
+use sandling_wire::Limits;
 use serde::Deserialize;
 use serde_json::Value;
 

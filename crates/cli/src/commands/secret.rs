@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use sandling_api::{SecretList, SecretView, SetSecret};
+use sandling_api::IntoWire;
 use sandling_engine::DEFAULT_WORKSPACE;
+use sandling_wire::{SecretList, SetSecret};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -51,7 +52,7 @@ async fn here(common: &Common, command: &SecretCommand) -> anyhow::Result<()> {
             Ok(())
         }
         SecretCommand::Ls { json } => {
-            let secrets = engine.secrets(DEFAULT_WORKSPACE)?.into_iter().map(SecretView::from).collect();
+            let secrets = engine.secrets(DEFAULT_WORKSPACE)?.into_iter().map(IntoWire::into_wire).collect();
             list(serde_json::to_value(SecretList { secrets })?, *json)
         }
         SecretCommand::Rm { name } => {

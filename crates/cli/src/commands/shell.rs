@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use sandling_api::ExecRequest;
+use sandling_wire::ExecRequest;
 
 use crate::client::Client;
 use crate::commands::exec::in_terminal;

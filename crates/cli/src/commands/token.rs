@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use sandling_api::CreateToken;
+use sandling_wire::CreateToken;
 use serde_json::Value;
 
 use crate::client::{Client, NewToken, Token as ListedToken, read, segment};

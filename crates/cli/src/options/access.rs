@@ -1,7 +1,7 @@
 //! Commands about who may do what.
 
 use clap::{Args, Subcommand, ValueEnum};
-use sandling_api::ScopeName;
+use sandling_wire::ScopeName;
 
 use super::parse;
 

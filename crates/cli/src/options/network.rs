@@ -4,10 +4,11 @@ use std::net::{AddrParseError, SocketAddr};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ipnet::Ipv4Net;
-use sandling_api::{ModeName, NetworkLimits, NetworkRequest, TlsName};
+use sandling_api::IntoWire;
 use sandling_engine::NetworkConfig;
-use sandling_engine::network::{BadLimit, LimitWish};
+use sandling_engine::network::{BadLimit, LimitRequest};
 use sandling_network::policy::{BadEntry, Entry, Mode, NoPreset, Policy, Target};
+use sandling_wire::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 
 const DNS_PORT: u16 = 53;
 
@@ -103,11 +104,11 @@ fn single_name(word: &str) -> Option<&str> {
 /// Limits as they are written, if there are any.
 pub fn limits(texts: &[String]) -> Result<Option<NetworkLimits>, BadLimit> {
     let wish = wish(texts)?;
-    Ok((!texts.is_empty()).then(|| wish.into()))
+    Ok((!texts.is_empty()).then(|| wish.into_wire()))
 }
 
-fn wish(texts: &[String]) -> Result<LimitWish, BadLimit> {
-    let mut wish = LimitWish::default();
+fn wish(texts: &[String]) -> Result<LimitRequest, BadLimit> {
+    let mut wish = LimitRequest::default();
     texts.iter().try_for_each(|text| wish.add(text))?;
     Ok(wish)
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use sandling_api::VolumeMount;
 use sandling_protocol::Language;
+use sandling_wire::VolumeMount;
 
 use super::network::{Outside, Reach};
 use super::parse;

@@ -1,7 +1,7 @@
 //! Commands about sandboxes as a whole.
 
 use clap::Args;
-use sandling_api::VolumeMount;
+use sandling_wire::VolumeMount;
 
 use super::network::Reach;
 use super::parse;

@@ -1,7 +1,7 @@
 //! Commands about volumes, and how a sandbox is given one.
 
 use clap::{Args, Subcommand, ValueEnum};
-use sandling_api::VolumeMount;
+use sandling_wire::VolumeMount;
 
 #[derive(Debug, Args)]
 pub struct Volume {

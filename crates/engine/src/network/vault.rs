@@ -13,9 +13,8 @@ use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
 use rustix::fs::{FlockOperation, flock};
 use rustix::rand::{GetRandomFlags, getrandom};
+use sandling_wire::Home;
 use zeroize::Zeroizing;
-
-use crate::home::Home;
 
 const FILE: &str = "secrets.key";
 const KEY_BYTES: usize = 32;

@@ -1,7 +1,7 @@
 //! The probe's guest: a few instructions in 64-bit mode that a stock kernel needs and that a broken KVM gets wrong.
 //!
-//! The vCPU runs on a thread of its own. Whoever waits for it never waits longer than the limit: the thread is
-//! kicked out of the kernel with a signal, and left behind if even that does not help.
+//! The vCPU runs on its own thread. The probe never waits for it longer than the limit: a signal interrupts the thread
+//! in the kernel, and if even that does not help, the probe abandons it.
 
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
@@ -16,8 +16,8 @@ use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_segment, kvm_userspace_memory_regi
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Milliseconds on hardware; KVM inside an emulated machine, on a busy host, was seen to need more than a second. Only a
-/// KVM that hangs takes all of it.
+/// Milliseconds on hardware; KVM inside an emulated machine, on a busy host, was seen to need more than a second. Only
+/// a KVM that hangs takes all of it.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(4);
 
 const MEMORY_BYTES: usize = 2 * 1024 * 1024;
@@ -111,7 +111,7 @@ pub(super) fn run(limit: Duration) -> Result<(), Unusable> {
     let vcpu = std::thread::Builder::new()
         .name("kvm-probe".to_owned())
         .spawn(move || {
-            // The waiting side may have given up; then nobody wants the answer.
+            // The probe may have given up by now.
             let _ = tell.send(run_vcpu(&kvm, &vcpu_stop, limit));
         })
         .map_err(refused("starting a thread"))?;

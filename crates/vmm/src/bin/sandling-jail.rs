@@ -1,4 +1,4 @@
-//! The launcher on its own, for callers whose own binary cannot play that part (this crate's tests).
+//! The launcher as a separate binary, for callers whose own binary cannot be the launcher (this crate's tests).
 
 use std::process::ExitCode;
 

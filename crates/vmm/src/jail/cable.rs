@@ -1,8 +1,8 @@
-//! The program's network: one end of a pair of datagram sockets, and nothing else.
+//! The cable, which is the program's whole network: a pair of datagram sockets.
 //!
-//! The program is born with one end. The keeper holds the other, and hands a descriptor of it to whoever connects to a
-//! socket in its directory. So the cable outlives the caller, it has no name that the program could put something else
-//! under, and the program needs no system call to make or bind a socket. Frames that nobody takes fill the socket and
+//! The program inherits one end. The supervisor holds the other, and sends a descriptor of it to each client that
+//! connects to a socket in its directory. So the cable outlives the caller, has no name that the program could take
+//! over, and the program needs no system call to make or bind a socket. Frames that no client reads fill the socket and
 //! then wait in the guest.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -15,14 +15,14 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, accept_with, recvmsg, sendmsg, socketpair,
 };
 
-/// The keeper's end, and where it is asked for.
+/// The supervisor's end, and the socket at which clients get it.
 pub(super) struct Cable {
     listener: OwnedFd,
     end: OwnedFd,
 }
 
 impl Cable {
-    /// A cable that is handed out at `listener`, and the program's end of it.
+    /// A cable that clients get at `listener`, and the program's end of it.
     pub fn new(listener: OwnedFd) -> io::Result<(Self, OwnedFd)> {
         rustix::io::ioctl_fionbio(&listener, true)?;
         let (end, programs) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -33,7 +33,7 @@ impl Cable {
         self.listener.as_fd()
     }
 
-    /// Hands our end to somebody who has connected. One that has gone again, or takes nothing, is forgotten.
+    /// Sends our end to the next client. If the client has gone or does not read, this does nothing.
     pub fn hand_out(&self) {
         let Ok(asking) = accept_with(&self.listener, SocketFlags::CLOEXEC) else { return };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -45,12 +45,12 @@ impl Cable {
     }
 }
 
-/// Takes the keeper's end from it.
-pub(crate) fn receive(keeper: &UnixStream) -> io::Result<UnixDatagram> {
+/// Receives the supervisor's end.
+pub(crate) fn receive(supervisor: &UnixStream) -> io::Result<UnixDatagram> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(keeper, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(supervisor, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     let end = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,

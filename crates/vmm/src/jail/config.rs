@@ -1,4 +1,4 @@
-//! What a caller may choose about the jail.
+//! The jail's settings.
 
 use std::path::PathBuf;
 
@@ -6,27 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::CgroupLimits;
 
-/// Whether a start fails without a layer of the jail.
+/// Whether a machine may start without a layer of the jail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requirement {
     Required,
     IfAvailable,
 }
 
-/// How programs are jailed. The program itself, and what it may see, is said elsewhere.
+/// How programs are jailed. [`super::Program`] describes the program itself and what it can see.
 #[derive(Debug, Clone)]
 pub struct JailConfig {
     /// The binary that calls [`super::main`] when its first argument is [`super::ARGUMENT`].
     pub launcher: PathBuf,
-    /// The unprivileged user and group id that is this machine's own. Used, and needed, only if the caller is root.
+    /// The machine's own unprivileged user and group id. Required if the caller is root, otherwise ignored.
     pub uid: Option<u32>,
     pub limits: Limits,
-    /// Some hosts forbid user namespaces. Root can do without (the uid is unprivileged anyway), others cannot.
+    /// Some hosts forbid user namespaces. Root can do without, because the uid is unprivileged anyway; other users
+    /// cannot.
     pub user_namespace: Requirement,
 }
 
 impl JailConfig {
-    /// A jail started by this very binary.
+    /// A jail whose launcher is the running binary.
     pub fn new(uid: Option<u32>) -> std::io::Result<Self> {
         Ok(Self {
             launcher: std::env::current_exe()?,
@@ -40,14 +41,14 @@ impl JailConfig {
 /// What the jailed program may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The largest file it may write: at least the guest's memory and its disk.
+    /// The largest file that it may write: at least as large as the guest's memory and its disk.
     pub file_bytes: u64,
-    /// Open descriptors; at most [`super::program::EXEC_FD`], which is what makes its one exec the last.
+    /// Open descriptors; at most [`super::program::EXEC_FD`], so that the program cannot exec again.
     pub open_files: u64,
-    /// Processes and threads of the machine's user in its own user namespace.
+    /// Processes and threads of the machine's user, counted in its own user namespace.
     pub tasks: u64,
     pub address_space_bytes: Option<u64>,
-    /// Held by control groups where the host has them for us.
+    /// Enforced by control groups where the host lets us create them.
     pub cgroup: CgroupLimits,
 }
 

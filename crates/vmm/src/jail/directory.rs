@@ -1,27 +1,28 @@
-//! The directory of one machine, and who may touch what in it.
+//! The directory of one machine, and which process can reach what in it.
 //!
 //! ```text
-//! DIR/machine.json   the caller's record; out of reach of keeper and program
-//! DIR/keeper/        sockets, deadline, logs, exit.json; out of reach of the program
-//! DIR/vm/            the program's own files, its /vm; whatever is in there may be hostile
+//! DIR/machine.json   the caller's record; out of reach of the supervisor and the program
+//! DIR/keeper/        the supervisor's: sockets, deadline, logs, exit.json; out of reach of the program
+//! DIR/vm/            the program's own files, its /vm; anything in there may be hostile
 //! ```
 //!
-//! The split matters: a QEMU that was taken over must not be able to name the process that the caller will kill, to
-//! move its own deadline, or to put a link where the caller expects a socket.
+//! The split matters: a compromised QEMU must not be able to name the process that the caller will kill, to move its
+//! own deadline, or to put a link where the caller expects a socket.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-const NAMES: [&str; 2] = [MachineDir::KEEPER, MachineDir::FILES];
+const NAMES: [&str; 2] = [MachineDir::SUPERVISOR, MachineDir::FILES];
 
 /// A machine's directory on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineDir(PathBuf);
 
 impl MachineDir {
-    pub(super) const KEEPER: &'static str = "keeper";
+    /// Running machines have this name on disk, so it stays.
+    pub(super) const SUPERVISOR: &'static str = "keeper";
     pub(super) const FILES: &'static str = "vm";
     pub(super) const DEADLINE: &'static str = "deadline";
     pub(super) const EXIT: &'static str = "exit.json";
@@ -32,7 +33,7 @@ impl MachineDir {
         Self(path.into())
     }
 
-    /// Makes what is missing. Idempotent; the caller puts the disk overlay into [`Self::files`] afterwards.
+    /// Creates the directories. Idempotent; the caller puts the disk overlay into [`Self::files`] afterwards.
     pub fn create(&self) -> io::Result<()> {
         for name in NAMES {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(self.0.join(name))?;
@@ -49,8 +50,8 @@ impl MachineDir {
         self.0.join(Self::FILES)
     }
 
-    pub fn keeper(&self) -> PathBuf {
-        self.0.join(Self::KEEPER)
+    pub fn supervisor(&self) -> PathBuf {
+        self.0.join(Self::SUPERVISOR)
     }
 
     pub fn record(&self) -> PathBuf {
@@ -58,24 +59,24 @@ impl MachineDir {
     }
 
     pub fn deadline(&self) -> PathBuf {
-        self.keeper().join(Self::DEADLINE)
+        self.supervisor().join(Self::DEADLINE)
     }
 
     pub fn exit_report(&self) -> PathBuf {
-        self.keeper().join(Self::EXIT)
+        self.supervisor().join(Self::EXIT)
     }
 
-    /// The newest part of what the guest printed; the part before it, if any, is in `console.log.1`.
+    /// The newest part of the guest's console output; the part before it, if any, is in `console.log.1`.
     pub fn console_log(&self) -> PathBuf {
-        self.keeper().join(Self::CONSOLE_LOG)
+        self.supervisor().join(Self::CONSOLE_LOG)
     }
 
-    /// What the program itself printed.
+    /// The program's own output.
     pub fn program_log(&self) -> PathBuf {
-        self.keeper().join(Self::PROGRAM_LOG)
+        self.supervisor().join(Self::PROGRAM_LOG)
     }
 
-    /// Replaces a file in one step, so that a reader sees the old text or the new one.
+    /// Replaces a file atomically: a reader sees the old text or the new one.
     pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
         let mut fresh = path.as_os_str().to_owned();
         fresh.push(".new");

@@ -1,4 +1,4 @@
-//! The launcher: the steps from a fresh process to a jailed program and its keeper.
+//! The launcher: the steps from a fresh process to a jailed program and its supervisor.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,32 +10,32 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid, umask};
 
-use super::keeper::Keeper;
 use super::landlock_rules::Landlock;
 use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::program::{self, Message};
 use super::resources::{ABOVE_INHERITED, Resources};
 use super::spec::{Report, Spec, Step, StepError};
+use super::supervisor::Supervisor;
 use super::{LAYERS, MachineDir, filesystem, identity, limits, seccomp};
 
-/// Killed first when the host runs out of memory, before whoever started us.
+/// When the host runs out of memory, the kernel kills the machine before its caller.
 const OOM_SCORE_ADJUSTMENT: &str = "500";
 
 /// What a binary does when its first argument is [`super::ARGUMENT`], before it starts any thread.
 pub fn main() -> ExitCode {
-    let keeper = match set_up() {
-        Ok((keeper, landlock)) => {
-            let _ = report(&Report::Started { pid: keeper.pid.as_raw_pid(), landlock });
-            keeper
+    let supervisor = match set_up() {
+        Ok((supervisor, landlock)) => {
+            let _ = report(&Report::Started { pid: supervisor.pid.as_raw_pid(), landlock });
+            supervisor
         }
         Err(StepError { step, error }) => {
-            // Nobody to tell is nobody to care.
+            // This fails if the caller is dead.
             let _ = report(&Report::Failed { step, reason: error.to_string() });
             return ExitCode::FAILURE;
         }
     };
-    match let_go_of_standard_streams().and_then(|()| keeper.run()) {
+    match release_standard_streams().and_then(|()| supervisor.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -48,13 +48,13 @@ fn report(report: &Report) -> io::Result<()> {
     out.flush()
 }
 
-fn set_up() -> Result<(Keeper, Landlock), StepError> {
-    forget_caller().step("leaving the caller's session")?;
+fn set_up() -> Result<(Supervisor, Landlock), StepError> {
+    detach_from_caller().step("leaving the caller's session")?;
     let spec = read_spec().step("reading the description of the jail")?;
     for cgroup in &spec.cgroups {
         fs::write(cgroup.join("cgroup.procs"), "0").step(format!("joining {}", cgroup.display()))?;
     }
-    // Best effort: a host without /proc has no such knob.
+    // Best effort: a host without /proc does not have this setting.
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJUSTMENT);
     limits::make_room_for_executable().step("making room for the program's descriptor")?;
     let resources = Resources::open(&spec)?;
@@ -68,8 +68,8 @@ fn set_up() -> Result<(Keeper, Landlock), StepError> {
     start(&spec, resources)
 }
 
-/// Only the three standard streams stay; the caller's other descriptors are none of our business.
-fn forget_caller() -> io::Result<()> {
+/// Starts a new session and closes all descriptors except the three standard streams.
+fn detach_from_caller() -> io::Result<()> {
     // SAFETY: nothing in this process has opened a descriptor yet.
     if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
         return Err(io::Error::last_os_error());
@@ -79,21 +79,21 @@ fn forget_caller() -> io::Result<()> {
     Ok(())
 }
 
-/// One line; what follows it is for the keeper, so the reader must not read ahead past it. It does not: the caller
-/// writes nothing more until we have reported.
+/// Reads one line. The supervisor reads what follows it, so the buffer must not contain more: the caller writes nothing
+/// else until we have reported.
 fn read_spec() -> io::Result<Spec> {
     let mut line = String::new();
     BufReader::new(io::stdin()).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
 }
 
-fn start(spec: &Spec, resources: Resources) -> Result<(Keeper, Landlock), StepError> {
+fn start(spec: &Spec, resources: Resources) -> Result<(Supervisor, Landlock), StepError> {
     let (ours, low) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .step("making a connection to the program")?;
-    // What the program is given must not take this one's number.
+    // An inherited descriptor must not get this one's number.
     let childs = fcntl_dupfd_cloexec(&low, ABOVE_INHERITED).step("numbering descriptors")?;
     drop(low);
-    // SAFETY: this process has one thread, so the child may go on like any process.
+    // SAFETY: this process has one thread, so the child may run any code.
     let pid = match unsafe { libc::fork() } {
         0 => {
             drop(ours);
@@ -103,28 +103,28 @@ fn start(spec: &Spec, resources: Resources) -> Result<(Keeper, Landlock), StepEr
     };
     drop(childs);
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).step("watching the program")?;
-    rustix::io::write(&ours, b"g").step("greeting the program")?;
-    let (landlock, questions) = wait_until_it_runs(&ours)?;
-    seccomp::install_for_keeper().map_err(io::Error::other).step("installing the keeper's seccomp filter")?;
-    let keeper = make_keeper(pid, pidfd, questions, resources).step("opening logs")?;
-    Ok((keeper, landlock))
+    rustix::io::write(&ours, b"g").step("signalling the program")?;
+    let (landlock, questions) = wait_until_program_runs(&ours)?;
+    seccomp::install_for_supervisor().map_err(io::Error::other).step("installing the supervisor's seccomp filter")?;
+    let supervisor = make_supervisor(pid, pidfd, questions, resources).step("opening logs")?;
+    Ok((supervisor, landlock))
 }
 
-fn wait_until_it_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepError> {
+fn wait_until_program_runs(child: &OwnedFd) -> Result<(Landlock, OwnedFd), StepError> {
     let mut ready = None;
-    while let Some((message, fd)) = program::receive(child).step("hearing from the program")? {
+    while let Some((message, fd)) = program::receive(child).step("receiving from the program")? {
         match message {
             Message::Ready { landlock } => ready = fd.map(|questions| (landlock, questions)),
             Message::Failed { step, reason } => return Err(io::Error::other(reason)).step(step),
         }
     }
-    ready.ok_or_else(|| io::Error::other("it ended before it was ready")).step("starting the program")
+    ready.ok_or_else(|| io::Error::other("the program ended before it was ready")).step("starting the program")
 }
 
-fn make_keeper(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resources) -> io::Result<Keeper> {
-    let Resources { keeper_dir, memory, console, cable, program_output, .. } = resources;
-    let log = |fd: OwnedFd, name| Ok::<_, io::Error>((fd, BoundedLog::create(keeper_dir.try_clone()?, name)?));
-    Ok(Keeper {
+fn make_supervisor(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resources) -> io::Result<Supervisor> {
+    let Resources { supervisor_dir, memory, console, cable, program_output, .. } = resources;
+    let log = |fd: OwnedFd, name| Ok::<_, io::Error>((fd, BoundedLog::create(supervisor_dir.try_clone()?, name)?));
+    Ok(Supervisor {
         pid,
         pidfd,
         memory_open: MemoryOpen::new(questions, memory),
@@ -132,12 +132,12 @@ fn make_keeper(pid: Pid, pidfd: OwnedFd, questions: OwnedFd, resources: Resource
         console: console.map(|fd| log(fd, MachineDir::CONSOLE_LOG)).transpose()?,
         output: Some(log(program_output, MachineDir::PROGRAM_LOG)?),
         caller: Some(io::stdin().as_fd().try_clone_to_owned()?.into()),
-        directory: keeper_dir,
+        directory: supervisor_dir,
     })
 }
 
-/// The caller's pipes must not stay open for as long as the program runs.
-fn let_go_of_standard_streams() -> io::Result<()> {
+/// Closes the caller's pipes, which must not stay open while the program runs.
+fn release_standard_streams() -> io::Result<()> {
     let nowhere = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stdout(&nowhere)?;

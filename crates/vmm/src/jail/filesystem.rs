@@ -1,10 +1,10 @@
-//! The program's file system: an empty one, into which only what was named is bound.
+//! The program's file system: an empty one, with bind mounts of only what the description names.
 //!
 //! ```text
 //! /usr/bin/PROGRAM, the loader, shared libraries, the program's data   read-only
 //! /preload.so                                                          read-only, if there is one
-//! /thaw                                                                 read-only, instead of all of these
-//! /dev/{null,zero,urandom}, and kvm if asked for
+//! /PROGRAM                                                              read-only, if it is static: instead of the above
+//! /dev/{null,zero,urandom}, and kvm if requested
 //! /layers/NAME                                                          read-only
 //! /vm                                                                   the machine's own, the only place to write
 //! ```
@@ -22,8 +22,8 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, pivot_root};
 
-use super::spec::{Layer, Spec, Step, StepError};
-use super::{FILES, LAYERS, MEMORY, MachineDir, PRELOAD, THAW};
+use super::spec::{Layer, Linkage, Spec, Step, StepError};
+use super::{FILES, LAYERS, MEMORY, MachineDir, PRELOAD};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const NOT_EXECUTABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
@@ -32,17 +32,18 @@ const NOT_EXECUTABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 pub(super) fn enter(spec: &Spec) -> Result<(), StepError> {
     let directory = MachineDir::new(&spec.directory);
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).step("making mounts private")?;
-    // Over keeper/: the one directory that surely exists, is ours, and is not the source of any binding.
-    let root = directory.keeper();
+    // Over the supervisor's directory: it exists, it is ours, and nothing in it is bound.
+    let root = directory.supervisor();
     let options = c"size=256k,nr_inodes=512,mode=0755";
     mount("tmpfs", &root, "tmpfs", MountFlags::NOSUID, options).step("mounting an empty root")?;
     chdir(&root).step("entering the empty root")?;
 
-    if spec.program.thaws {
-        bind(&spec.program.path, THAW, READ_ONLY).step("binding the program")?;
-    } else {
-        for path in library_paths().iter().chain([&spec.program.path]).chain(&spec.program.data) {
-            mirror(path).step(format!("binding {}", path.display()))?;
+    match &spec.program.linkage {
+        Linkage::Static { place } => bind(&spec.program.path, place, READ_ONLY).step("binding the program")?,
+        Linkage::Dynamic => {
+            for path in library_paths().iter().chain([&spec.program.path]).chain(&spec.program.data) {
+                mirror(path).step(format!("binding {}", path.display()))?;
+            }
         }
     }
     bind_devices(spec).step("binding devices")?;
@@ -59,7 +60,7 @@ pub(super) fn enter(spec: &Spec) -> Result<(), StepError> {
     if let Some(memory) = &spec.program.memory {
         bind(memory, MEMORY, READ_ONLY | NOT_EXECUTABLE).step("binding the memory")?;
     }
-    // One level only: what is mounted on top keeps its own attributes.
+    // One level only: the mounts on top keep their own attributes.
     set_attributes(Path::new("."), libc::MOUNT_ATTR_RDONLY | NOT_EXECUTABLE, 0).step("sealing the root")?;
     pivot_root(".", ".").step("changing the root")?;
     unmount(".", UnmountFlags::DETACH).step("detaching the host's tree")?;
@@ -78,7 +79,7 @@ pub(super) fn library_paths() -> Vec<PathBuf> {
     candidates.into_iter().filter(|path| path.symlink_metadata().is_ok()).collect()
 }
 
-/// Puts a path of the host at the same place of the new root: a link as a link, anything else bound read-only.
+/// Puts a path of the host at the same place in the new root: a link as a link, anything else bound read-only.
 fn mirror(path: &Path) -> io::Result<()> {
     if path.is_symlink() {
         let place = inside(path);
@@ -127,7 +128,7 @@ fn bind(source: &Path, target: impl AsRef<Path>, attributes: u64) -> io::Result<
     set_attributes(&place, attributes, libc::AT_RECURSIVE)
 }
 
-/// Adds attributes and never removes any, which is what the kernel allows in a user namespace, too.
+/// Only adds attributes: in a user namespace the kernel allows nothing else.
 fn set_attributes(place: &Path, attributes: u64, flags: i32) -> io::Result<()> {
     let path = std::ffi::CString::new(place.as_os_str().as_encoded_bytes())?;
     let wanted = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
@@ -145,7 +146,7 @@ fn set_attributes(place: &Path, attributes: u64, flags: i32) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The working directory is the new root until it is pivoted to.
+/// The same path relative to the working directory, which is the new root until `pivot_root`.
 fn inside(path: &Path) -> PathBuf {
     path.strip_prefix("/").unwrap_or(path).to_owned()
 }

@@ -1,7 +1,7 @@
-//! Who the launcher is: new namespaces, another user, no capabilities.
+//! The launcher's identity: new namespaces, another user, no capabilities.
 //!
-//! Root makes the namespaces with its own rights, then becomes the machine's user, then enters a user namespace in
-//! which that user has nothing either. An ordinary user makes all of them at once, by way of the user namespace.
+//! Root creates the namespaces with its own rights, then becomes the machine's user, then enters a user namespace in
+//! which that user has no rights either. An ordinary user creates all of them at once, by means of the user namespace.
 
 use std::fs;
 use std::io;
@@ -22,27 +22,27 @@ const ALL_BUT_USER: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWUTS)
     .union(UnshareFlags::NEWCGROUP);
 
-/// What the process is inside its user namespace: nobody.
+/// The process's user in its user namespace.
 const NOBODY: u32 = 65534;
 
-/// Enters every namespace that has to be there before the file system can be built.
+/// Enters the namespaces in which the file system is built.
 pub(super) fn enter_namespaces(uid: Option<u32>) -> Result<(), StepError> {
     if uid.is_some() {
         return unshare(ALL_BUT_USER).step("entering namespaces as root");
     }
     let (user, group) = (getuid().as_raw(), getgid().as_raw());
     unshare(ALL_BUT_USER | UnshareFlags::NEWUSER).step("entering a user namespace and the others through it")?;
-    // Without this the kernel does not let an ordinary user map a group.
+    // The kernel lets an ordinary user map a group only after this.
     fs::write("/proc/self/setgroups", "deny").step("giving up setgroups")?;
     fs::write("/proc/self/uid_map", format!("{NOBODY} {user} 1")).step("mapping the user")?;
     fs::write("/proc/self/gid_map", format!("{NOBODY} {group} 1")).step("mapping the group")
 }
 
-/// Becomes the machine's user and gives up everything that could be given up.
+/// Becomes the machine's user and drops all privileges.
 pub(super) fn drop_privileges(uid: Option<u32>, user_namespace: Requirement) -> Result<(), StepError> {
     if let Some(uid) = uid {
         become_user(uid).step("becoming the machine's user")?;
-        // Its ids stay unmapped: inside they read as nobody, and for files they are what they were.
+        // Its ids stay unmapped: inside they are shown as nobody's, and for file access they are unchanged.
         match (unshare(UnshareFlags::NEWUSER), user_namespace) {
             (Err(_), Requirement::IfAvailable) => {}
             (entered, _) => entered.step("entering a user namespace")?,
@@ -53,7 +53,7 @@ pub(super) fn drop_privileges(uid: Option<u32>, user_namespace: Requirement) -> 
 }
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
-    // SAFETY: the launcher has one thread and shares no descriptor table, so nothing else is surprised.
+    // SAFETY: the launcher has one thread and shares no descriptor table, so no other code is affected.
     Ok(unsafe { unshare_unsafe(flags) }?)
 }
 
@@ -65,11 +65,11 @@ fn become_user(uid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// The bounding set first, as long as the user namespace still lets us; then the rest.
+/// Drops the bounding set first, which needs a capability, and then the rest.
 fn drop_capabilities() -> io::Result<()> {
     for number in 0..64 {
-        // SAFETY: takes two numbers. One that this kernel does not know, or that we may not drop for want of a user
-        // namespace, is refused; what is left then shows in the boundary.
+        // SAFETY: takes two numbers. The kernel refuses a capability that it does not know, or that we may not drop
+        // without a user namespace; the boundary reports what is left.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
     }
     let none = CapabilitySet::empty();

@@ -1,4 +1,4 @@
-//! Landlock: the same file system again, as a rule that holds even for a process that could change its mounts.
+//! Landlock: restricts the program to the same files again, even if it could change its mounts.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::filesystem::library_paths;
 use super::spec::Program;
 use super::{FILES, LAYERS, PRELOAD};
 
-/// The newest generation of Landlock whose rights are asked for; an older kernel enforces those it knows.
+/// The newest version of Landlock whose rights are requested; an older kernel enforces those that it knows.
 const WANTED: ABI = ABI::V6;
 
 /// The loader is executed by the kernel, together with the program.
@@ -39,7 +39,7 @@ impl fmt::Display for Landlock {
     }
 }
 
-/// Restricts this process to what the jail's file system is meant for. Best effort, and says how far that went.
+/// Restricts this process to the intended use of the jail's file system. Best effort: returns how much is enforced.
 pub(super) fn restrict(program: &Program) -> Result<Landlock, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let execute = AccessFs::ReadFile | AccessFs::Execute;
@@ -67,7 +67,7 @@ pub(super) fn restrict(program: &Program) -> Result<Landlock, RulesetError> {
     })
 }
 
-/// A path that is not there needs no rule.
+/// Adds a rule, unless the path does not exist.
 fn add_rule(
     ruleset: landlock::RulesetCreated,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The caller's side: starts the launcher, tells it what to build, and hears what became of it.
+//! The caller's side: starts the launcher, sends it the description of the jail, and reads its report.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,37 +15,37 @@ use super::{ARGUMENT, MachineDir};
 use crate::cgroup::Cgroup;
 use crate::process::Process;
 
-/// Building a jail takes milliseconds; a host on which it takes this long is not well.
+/// Building a jail takes milliseconds; a host on which it takes this long is broken.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long the dead may take to be gone.
+/// How long a killed process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("root must give every machine a user of its own, other than root")]
+    #[error("the caller is root, so every machine needs an unprivileged user id of its own")]
     NoUser,
-    #[error("cannot prepare the directory of the machine")]
+    #[error("cannot prepare the machine's directory")]
     Directory(#[source] io::Error),
-    #[error("cannot find out about control groups")]
+    #[error("cannot read the host's control groups")]
     Cgroup(#[source] io::Error),
     #[error("cannot start the launcher {}", launcher.display())]
     Spawn { launcher: std::path::PathBuf, source: io::Error },
     #[error("the jail could not be built: {step}: {reason}")]
     Setup { step: String, reason: String },
-    #[error("the launcher gave no answer")]
+    #[error("the launcher did not answer")]
     NoAnswer(#[source] io::Error),
 }
 
-/// The two processes behind a jailed program, and the group that limits them.
+/// A jailed program's two processes, and the control group that limits them.
 #[derive(Debug)]
 pub(crate) struct Processes {
     pub program: Process,
-    pub keeper: Process,
+    pub supervisor: Process,
     pub cgroup: Option<Cgroup>,
 }
 
-/// A jailed program, running. Dropped before [`Jailed::keep`] it is ended.
+/// A running jailed program. It ends if this is dropped before [`Jailed::keep`].
 #[derive(Debug)]
 pub struct Jailed {
     processes: Arc<Processes>,
@@ -58,8 +58,8 @@ impl Jailed {
         self.processes.program.pid()
     }
 
-    pub fn keeper_pid(&self) -> i32 {
-        self.processes.keeper.pid()
+    pub fn supervisor_pid(&self) -> i32 {
+        self.processes.supervisor.pid()
     }
 
     pub fn landlock(&self) -> Landlock {
@@ -70,10 +70,10 @@ impl Jailed {
         &self.processes
     }
 
-    /// Lets the program outlive this value, and this process. To be called when it is written down somewhere.
+    /// Lets the program outlive this value and this process. Call this after recording the program on disk.
     pub fn keep(&mut self) -> io::Result<()> {
         match self.keep.take() {
-            Some(mut keeper) => keeper.write_all(KEEP),
+            Some(mut supervisor) => supervisor.write_all(KEEP),
             None => Ok(()),
         }
     }
@@ -84,17 +84,17 @@ impl Drop for Jailed {
         if self.keep.take().is_none() {
             return;
         }
-        let Processes { program, keeper, cgroup } = &*self.processes;
+        let Processes { program, supervisor, cgroup } = &*self.processes;
         let _ = program.kill();
-        eventually(|| keeper.has_ended());
-        keeper.reap();
+        eventually(|| supervisor.has_ended());
+        supervisor.reap();
         if let Some(cgroup) = cgroup {
             eventually(|| cgroup.remove().is_ok());
         }
     }
 }
 
-/// The dead are gone in a millisecond or two; a drop has nothing better to do than to wait for that.
+/// Polls a condition. A killed process ends within a millisecond or two, so a drop can wait for that.
 fn eventually(mut done: impl FnMut() -> bool) {
     let given_up = Instant::now() + END_LIMIT;
     while !done() && Instant::now() < given_up {
@@ -102,7 +102,7 @@ fn eventually(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a program in a jail of its own. Blocks for the milliseconds that takes.
+/// Starts a program in its own jail. Blocks for some milliseconds.
 pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) -> Result<Jailed, LaunchError> {
     let uid = geteuid().is_root().then(|| config.uid.filter(|uid| *uid != 0).ok_or(LaunchError::NoUser)).transpose()?;
     directory.create().map_err(LaunchError::Directory)?;
@@ -143,9 +143,9 @@ fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jai
         .map_err(|source| LaunchError::Spawn { launcher: config.launcher.clone(), source })?;
     let started = converse(&mut child, spec).and_then(|(pid, landlock, mut keep)| {
         let program = Process::open(pid).map_err(LaunchError::NoAnswer)?;
-        let keeper = Process::open(child.id() as i32).map_err(LaunchError::NoAnswer)?;
+        let supervisor = Process::open(child.id() as i32).map_err(LaunchError::NoAnswer)?;
         keep.write_all(SEEN).map_err(LaunchError::NoAnswer)?;
-        let processes = Arc::new(Processes { program, keeper, cgroup });
+        let processes = Arc::new(Processes { program, supervisor, cgroup });
         Ok(Jailed { processes, landlock, keep: Some(keep) })
     });
     if started.is_err() {

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::config::Limits;
 use super::program::EXEC_FD;
 
-/// Makes sure that the program can be opened under [`EXEC_FD`].
+/// Raises the limit of descriptors so that the program can be opened under [`EXEC_FD`].
 pub(super) fn make_room_for_executable() -> io::Result<()> {
     let current = getrlimit(Resource::Nofile);
     let needed = EXEC_FD as u64 + 1;
@@ -17,12 +17,12 @@ pub(super) fn make_room_for_executable() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: current.maximum })?)
 }
 
-/// Sets every limit, hard and soft. None can be raised again without a capability.
+/// Sets every limit, hard and soft. Without a capability, none can be raised again.
 pub(super) fn apply(limits: &Limits) -> io::Result<()> {
     set(Resource::Core, 0)?;
     set(Resource::Fsize, limits.file_bytes)?;
     set(Resource::Nofile, limits.open_files.min(EXEC_FD as u64))?;
-    // Counted in the machine's own user namespace, so other processes of an ordinary user do not matter.
+    // The kernel counts in the machine's own user namespace, so other processes of the same user do not count.
     set(Resource::Nproc, limits.tasks)?;
     if let Some(bytes) = limits.address_space_bytes {
         set(Resource::As, bytes)?;
@@ -36,7 +36,7 @@ fn set(resource: Resource, wanted: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?)
 }
 
-/// A write beyond the limit then fails, and the guest sees a disk error instead of sudden death.
+/// Ignores SIGXFSZ: a write beyond the limit then fails and the guest sees a disk error, instead of QEMU being killed.
 fn ignore_file_size_signal() {
     // SAFETY: ignoring a signal installs no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

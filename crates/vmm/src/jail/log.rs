@@ -1,4 +1,4 @@
-//! A log that whoever writes it cannot make grow without end: the newest part, and the part before it.
+//! A log of bounded size: the newest part, and the part before it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,8 @@ impl BoundedLog {
         Ok(Self { directory, name, file, written: 0 })
     }
 
-    /// Appends, and starts a new part when this one is full. A full disk loses log lines, never the machine.
+    /// Appends, and starts a new part when this one is full. On a full disk, log lines are lost and the machine
+    /// continues.
     pub fn append(&mut self, bytes: &[u8]) {
         if self.written + bytes.len() > PART_BYTES {
             let _ = self.start_new_part();

@@ -1,8 +1,11 @@
-//! Guest memory is shared between machines, so no program may have it open for writing; QEMU 7.2 insists on doing so
-//! even where it maps it privately. The keeper, asked by seccomp, answers that one open with a read-only descriptor.
+//! Answers QEMU's open of guest memory.
 //!
-//! Whatever else is opened with the same flags goes on as if nobody had asked, under the permissions that hold
-//! anyway: a program that changes the path after it was read gains nothing.
+//! Guest memory is shared between machines, so no program may have it open for writing. QEMU 7.2 opens it for writing
+//! even if it maps it privately. Seccomp forwards that call to the supervisor, which answers with a read-only
+//! descriptor.
+//!
+//! The supervisor lets every other open with the same flags continue, under the permissions of the jail. So a program
+//! gains nothing by changing the path after the supervisor has read it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,13 +26,13 @@ impl MemoryOpen {
         self.questions.as_fd()
     }
 
-    /// Answers one question. A program that has died meanwhile needs no answer, so errors do not matter.
+    /// Answers one question. Errors are ignored: they mean that the program has died meanwhile.
     pub fn answer(&self) {
         let Ok(question) = self.receive() else { return };
         let path_address = question.data.args[1];
         match &self.memory {
             Some(memory) if names_memory(question.pid, path_address) => self.answer_with(question.id, memory),
-            _ => self.let_it_go_on(question.id),
+            _ => self.let_it_continue(question.id),
         }
     }
 
@@ -51,7 +54,7 @@ impl MemoryOpen {
         let _ = self.control(libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw mut answer);
     }
 
-    fn let_it_go_on(&self, id: u64) {
+    fn let_it_continue(&self, id: u64) {
         let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
         let mut answer = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
         let _ = self.control(libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer);
@@ -64,7 +67,7 @@ impl MemoryOpen {
     }
 }
 
-/// Whether the string at that address of the process is the memory's path. What cannot be read is not.
+/// Whether the string at that address of the process is the path of guest memory.
 fn names_memory(pid: u32, address: u64) -> bool {
     let mut path = [0u8; MEMORY.len() + 1];
     let local = libc::iovec { iov_base: path.as_mut_ptr().cast(), iov_len: path.len() };

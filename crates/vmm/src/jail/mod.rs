@@ -1,13 +1,13 @@
-//! The jail: how a program that must not be trusted is started, and who keeps watch over it.
+//! The jail: starts an untrusted program and supervises it.
 //!
-//! The caller starts a fresh process, the launcher (its own binary with [`ARGUMENT`] as first argument), and sends
-//! it a description of the jail. The launcher enters new namespaces, builds a file system that holds only what was
-//! named, gives up its identity and every capability, and forks. The child adds resource limits, Landlock and
-//! seccomp to that and becomes the program, as pid 1. The launcher stays as its *keeper*: it ends the program at its
-//! deadline, bounds its logs and writes down how it ended, whether or not the caller still lives.
+//! The caller starts a new process, the launcher (its own binary with [`ARGUMENT`] as first argument), and sends it a
+//! description of the jail. The launcher enters new namespaces, builds a file system with only what the description
+//! names, gives up its identity and every capability, and forks. The child adds resource limits, Landlock and seccomp,
+//! and becomes the program, as pid 1. The launcher stays as its *supervisor*: it ends the program at its deadline,
+//! bounds its logs and records how it ended, whether or not the caller is still alive.
 //!
-//! What always holds: the program never has a privilege, a capability, a network, a path or a descriptor that the
-//! description did not name; it dies with its keeper; it can execute nothing else.
+//! Invariants: the program has no privilege, capability, network, path or descriptor that the description does not
+//! name; it dies with its supervisor; it cannot execute another program.
 
 mod cable;
 mod config;
@@ -15,7 +15,6 @@ mod directory;
 mod entry;
 mod filesystem;
 mod identity;
-mod keeper;
 mod landlock_rules;
 mod launch;
 mod limits;
@@ -25,36 +24,34 @@ mod program;
 mod resources;
 mod seccomp;
 mod spec;
+mod supervisor;
 mod survey;
 
 pub(crate) use cable::receive as receive_cable;
 pub use config::{JailConfig, Limits, Requirement};
 pub use directory::MachineDir;
 pub use entry::main;
-pub use keeper::ExitReport;
 pub use landlock_rules::Landlock;
 pub(crate) use launch::Processes;
 pub use launch::{Jailed, LaunchError, launch};
-pub use spec::{Inherit, Layer, Program};
+pub use spec::{Inherit, Layer, Linkage, Program};
+pub use supervisor::ExitReport;
 pub use survey::{HostLayer, survey};
 
-/// The first argument that makes a binary call [`main`] instead of doing anything else.
+/// The first argument with which a binary must call [`main`].
 pub const ARGUMENT: &str = "__jail";
 
 /// The descriptor number of a program's first [`Inherit`]; the others follow.
 pub const FIRST_INHERITED: i32 = 3;
 
-/// Where the machine's own files are, for the program.
+/// Where the program finds the machine's own files.
 pub const FILES: &str = "/vm";
 
-/// Where the read-only layers are, for the program.
+/// Where the program finds the read-only layers.
 pub const LAYERS: &str = "/layers";
 
-/// Where the library is that is loaded into the program: see [`Program::preload`].
+/// Where the program finds the library that is loaded into it: see [`Program::preload`].
 pub const PRELOAD: &str = "/preload.so";
 
-/// Where the program is that becomes one that was kept: see [`Program::thaws`].
-pub const THAW: &str = "/thaw";
-
-/// The layer that is opened for writing by QEMU but never written: see [`Program::memory`].
+/// The layer that QEMU opens for writing but never writes: see [`Program::memory`].
 pub const MEMORY: &str = "/layers/memory";

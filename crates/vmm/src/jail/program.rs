@@ -1,4 +1,4 @@
-//! The child of the launcher, from its birth to the moment it becomes the program.
+//! The launcher's child, from the fork until it becomes the program.
 
 use std::convert::Infallible;
 use std::ffi::CString;
@@ -16,48 +16,48 @@ use serde::{Deserialize, Serialize};
 
 use super::landlock_rules::{self, Landlock};
 use super::resources::Resources;
-use super::spec::{Program, Spec, Step, StepError};
+use super::spec::{Linkage, Program, Spec, Step, StepError};
 use super::{FIRST_INHERITED, PRELOAD, limits, seccomp};
 
-/// The only descriptor that may ever be executed.
+/// The only descriptor that may be executed.
 ///
-/// It is close-on-exec, and above the program's limit of descriptors, which it cannot raise: once the program runs,
-/// nothing can have this number again. So the exec that starts the program is its last.
+/// It is close-on-exec, and above the program's limit of descriptors, which the program cannot raise. Once the program
+/// runs, no descriptor can have this number again, so the exec that starts the program is its last.
 pub(super) const EXEC_FD: i32 = 1000;
 
 const LARGEST_MESSAGE: usize = 4096;
 
-/// What the child tells the keeper. After `Ready` the end of the connection means that the program runs.
+/// The child's messages to the supervisor. After `Ready`, the end of the connection means that the program runs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     Ready { landlock: Landlock },
     Failed { step: String, reason: String },
 }
 
-/// Becomes the program, or tells the keeper why not.
-pub(super) fn run(spec: &Spec, resources: &Resources, keeper: &OwnedFd) -> ! {
-    let Err(failure) = become_program(spec, resources, keeper);
+/// Becomes the program, or reports to the supervisor why it could not.
+pub(super) fn run(spec: &Spec, resources: &Resources, supervisor: &OwnedFd) -> ! {
+    let Err(failure) = become_program(spec, resources, supervisor);
     let message = Message::Failed { step: failure.step, reason: failure.error.to_string() };
-    // If even this cannot be said, the keeper sees how the child ended.
-    let _ = send(keeper, &message, None);
-    // SAFETY: ends the process at once, without running what the launcher registered for its own end.
+    // If this fails, too, the supervisor still notices the child's end.
+    let _ = send(supervisor, &message, None);
+    // SAFETY: ends the process at once, without running the launcher's exit handlers.
     unsafe { libc::_exit(1) }
 }
 
-fn become_program(spec: &Spec, resources: &Resources, keeper: &OwnedFd) -> Result<Infallible, StepError> {
-    set_parent_process_death_signal(Some(Signal::KILL)).step("tying the program to its keeper")?;
-    // A keeper that died before that line would go unnoticed; one that is silent now is dead.
-    wait_for_keeper(keeper).step("hearing from the keeper")?;
+fn become_program(spec: &Spec, resources: &Resources, supervisor: &OwnedFd) -> Result<Infallible, StepError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).step("tying the program to its supervisor")?;
+    // If the supervisor died before that call, the kernel does not signal it; then this read fails.
+    wait_for_supervisor(supervisor).step("waiting for the supervisor")?;
     place_descriptors(resources).step("placing descriptors")?;
     let _executable = open_executable(&spec.program).step("opening the program")?;
     limits::apply(&spec.limits).step("setting resource limits")?;
     let landlock =
         landlock_rules::restrict(&spec.program).map_err(io::Error::other).step("restricting paths (Landlock)")?;
-    if spec.program.thaws {
-        fix_addresses().step("fixing addresses")?;
+    if let Linkage::Static { .. } = spec.program.linkage {
+        fix_addresses().step("turning off address randomization")?;
     }
     let questions = seccomp::install_answered().step("installing a seccomp filter")?;
-    send(keeper, &Message::Ready { landlock }, Some(&questions)).step("telling the keeper")?;
+    send(supervisor, &Message::Ready { landlock }, Some(&questions)).step("reporting to the supervisor")?;
     seccomp::install_final().map_err(io::Error::other).step("installing the seccomp filters")?;
     Err(execute(&spec.program)).step("executing the program")
 }
@@ -70,20 +70,20 @@ fn fix_addresses() -> io::Result<()> {
     Ok(())
 }
 
-fn wait_for_keeper(keeper: &OwnedFd) -> io::Result<()> {
+fn wait_for_supervisor(supervisor: &OwnedFd) -> io::Result<()> {
     let mut byte = [0u8; 1];
-    match rustix::io::read(keeper, &mut byte)? {
+    match rustix::io::read(supervisor, &mut byte)? {
         1 => Ok(()),
         _ => Err(io::ErrorKind::BrokenPipe.into()),
     }
 }
 
-/// Standard input from nowhere, output to the log, and the inherited ones behind them.
+/// Standard input from `/dev/null`, output to the log, and then the inherited descriptors.
 fn place_descriptors(resources: &Resources) -> io::Result<()> {
-    let nowhere = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    place(&nowhere, 0)?;
-    // Its own number may be one that is about to be given away.
-    drop(nowhere);
+    let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    place(&null, 0)?;
+    // An inherited descriptor may need its number.
+    drop(null);
     place(&resources.output, 1)?;
     place(&resources.output, 2)?;
     for (fd, number) in resources.inherit.iter().zip(FIRST_INHERITED..) {
@@ -93,7 +93,7 @@ fn place_descriptors(resources: &Resources) -> io::Result<()> {
 }
 
 fn place(fd: &OwnedFd, number: i32) -> io::Result<()> {
-    // SAFETY: two descriptor numbers; whatever had the second one is of no use to this process any more.
+    // SAFETY: two descriptor numbers; this process no longer uses the second one.
     if unsafe { libc::dup2(fd.as_raw_fd(), number) } < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -102,15 +102,15 @@ fn place(fd: &OwnedFd, number: i32) -> io::Result<()> {
 
 fn open_executable(program: &Program) -> io::Result<OwnedFd> {
     let file = open(program.place(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    // SAFETY: two descriptor numbers, the second of which is in use by nobody.
+    // SAFETY: two descriptor numbers, the second of which is not in use.
     if unsafe { libc::dup3(file.as_raw_fd(), EXEC_FD, libc::O_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just created, and owned by nobody else.
+    // SAFETY: just created, and not owned by anything else.
     Ok(unsafe { OwnedFd::from_raw_fd(EXEC_FD) })
 }
 
-/// With no environment but what was named. Returns only if it failed.
+/// Executes the program with only the described environment. Returns only if that failed.
 fn execute(program: &Program) -> io::Error {
     let path = program.place().as_os_str().as_encoded_bytes().to_vec();
     let words = std::iter::once(path).chain(program.arguments.iter().map(|word| word.clone().into_bytes()));
@@ -143,7 +143,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-fn send(keeper: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result<()> {
+fn send(supervisor: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -151,11 +151,11 @@ fn send(keeper: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result
     if !fds.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
     }
-    sendmsg(keeper, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    sendmsg(supervisor, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// The next message of the child, with the descriptor it may carry; `None` once it runs, or is dead.
+/// The child's next message and its descriptor, if it has one; `None` once the program runs or the child is dead.
 pub(super) fn receive(child: &OwnedFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
     let mut text = [0; LARGEST_MESSAGE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

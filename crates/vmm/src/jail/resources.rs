@@ -1,4 +1,4 @@
-//! Everything the launcher opens while it still has the caller's rights and the caller's view of the files.
+//! The files and sockets that the launcher opens while it still has the caller's rights and sees the host's files.
 
 use std::fs;
 use std::io;
@@ -15,15 +15,15 @@ use super::MachineDir;
 use super::cable::Cable;
 use super::spec::{Inherit, Spec, Step, StepError};
 
-/// Above every descriptor number that the program is given, so that moving one into place never closes another.
+/// Above the number of every inherited descriptor, so that moving one into place never closes another.
 pub(super) const ABOVE_INHERITED: i32 = 100;
 
 pub(super) struct Resources {
     /// For the program, in order.
     pub inherit: Vec<OwnedFd>,
     pub output: OwnedFd,
-    /// For the keeper.
-    pub keeper_dir: OwnedFd,
+    /// For the supervisor.
+    pub supervisor_dir: OwnedFd,
     pub memory: Option<OwnedFd>,
     pub console: Option<OwnedFd>,
     pub cable: Option<Cable>,
@@ -36,15 +36,15 @@ impl Resources {
         if let Some(uid) = spec.uid {
             hand_over(&directory, uid).step("giving the machine's directory to its user")?;
         }
-        let keeper_dir =
-            open(directory.keeper(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).step("opening keeper/")?;
+        let supervisor_dir = open(directory.supervisor(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .step("opening the supervisor's directory")?;
         let (mut console, mut cable) = (None, None);
         let mut inherit = Vec::new();
         for wanted in &spec.program.inherit {
             let fd = match wanted {
-                Inherit::Listen { name } => listener(&keeper_dir, name).step(format!("listening at {name}"))?,
+                Inherit::Listen { name } => listener(&supervisor_dir, name).step(format!("listening at {name}"))?,
                 Inherit::Cable { name } => {
-                    let listener = listener(&keeper_dir, name).step(format!("listening at {name}"))?;
+                    let listener = listener(&supervisor_dir, name).step(format!("listening at {name}"))?;
                     let (ours, theirs) = Cable::new(listener).step("making the cable")?;
                     cable = Some(ours);
                     theirs
@@ -67,20 +67,20 @@ impl Resources {
         let memory = memory.map(|path| read_only(path).step(format!("opening {}", path.display()))).transpose()?;
         let (program_output, output) = pipe_with(PipeFlags::CLOEXEC).step("making the log pipe")?;
         let output = fcntl_dupfd_cloexec(&output, ABOVE_INHERITED).step("numbering descriptors")?;
-        Ok(Self { inherit, output, keeper_dir, memory, console, cable, program_output })
+        Ok(Self { inherit, output, supervisor_dir, memory, console, cable, program_output })
     }
 }
 
-/// Root makes the directory; keeper and program work in it as the machine's own user.
+/// Gives the directory, which root created, to the machine's own user, as whom the supervisor and the program run.
 fn hand_over(directory: &MachineDir, uid: u32) -> io::Result<()> {
-    chown(directory.keeper(), Some(uid), Some(uid))?;
+    chown(directory.supervisor(), Some(uid), Some(uid))?;
     let files = directory.files();
     chown(&files, Some(uid), Some(uid))?;
     for entry in fs::read_dir(&files)? {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = open(entry?.path(), flags, Mode::empty()).map(fs::File::from) else { continue };
         let metadata = file.metadata()?;
-        // A second name could be a file outside this directory: that one is not ours to give away.
+        // A second link could be a file outside this directory, which must keep its owner.
         if metadata.is_file() && metadata.nlink() == 1 {
             fchown(&file, Some(uid), Some(uid))?;
         }
@@ -92,14 +92,14 @@ fn read_only(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Bound relative to its directory: the absolute path may be longer than a socket address can hold.
-fn listener(keeper_dir: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-    match unlinkat(keeper_dir, name, rustix::fs::AtFlags::empty()) {
+/// Binds a socket relative to its directory: the absolute path may be too long for a socket address.
+fn listener(supervisor_dir: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    match unlinkat(supervisor_dir, name, rustix::fs::AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }
     let before = openat(CWD, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::process::fchdir(keeper_dir)?;
+    rustix::process::fchdir(supervisor_dir)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrUnix::new(name)?)?;
     listen(&socket, 16)?;

@@ -1,14 +1,18 @@
-//! Which system calls the program may make.
+//! The system calls that the program may make.
 //!
-//! Three filters, of which the strictest answer counts: *hostile* calls, which no honest QEMU makes, end the process;
-//! everything that is not on the *allowed* list fails with EPERM, so that a QEMU with another library version
-//! stumbles instead of dying; and the *answered* filter replies to two calls in a way of its own.
+//! There are three filters, of which the strictest answer counts:
+//!
+//! - *Hostile* calls, which QEMU never makes, end the process.
+//! - All calls that are not *allowed* fail with EPERM. So a QEMU with another library version gets an error and
+//!   survives.
+//! - The *answered* filter has its own replies to two calls.
+//!
 //!
 //! The allowed list was measured with `strace -f`: boot, restore and save under TCG and under KVM, and
-//! `blockdev-snapshot-sync`, `block_resize` and hotplug. Of what QEMU asks for, io_uring and NUMA's `get_mempolicy` are
-//! refused, and it does without. No socket can be made, only those that were inherited can be used. Threads may be
-//! started, and plain copies of the process made: guest memory is saved from one (see [`crate::memory`]). None of them
-//! can execute anything.
+//! `blockdev-snapshot-sync`, `block_resize` and hotplug. QEMU also tries io_uring and `get_mempolicy`, which are
+//! refused, and works without. It cannot create sockets and can only use those that it inherits. Threads may be
+//! started, and plain copies of the process made: guest memory is saved from such a copy. None of them can execute
+//! anything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -48,9 +52,9 @@ const ALLOWED: &[i64] = &[
     // inherited sockets
     SYS_accept4, SYS_listen, SYS_getsockname, SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_sendmsg,
     SYS_recvmsg, SYS_sendto, SYS_recvfrom, SYS_shutdown,
-    // questions about the host that say nothing of interest
+    // harmless information about the host
     SYS_uname, SYS_sysinfo, SYS_getrandom, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid,
-    // answered by a filter of its own
+    // answered by its own filter
     SYS_clone3,
 ];
 
@@ -75,9 +79,9 @@ pub(super) enum SeccompError {
     Io(#[from] io::Error),
 }
 
-/// Installs the answered filter, whose questions come out of the returned descriptor.
+/// Installs the answered filter; the supervisor reads its questions from the returned descriptor.
 ///
-/// To be installed first: the others forbid the system call that installs filters.
+/// This must come first: the other filters forbid the system call that installs filters.
 pub(super) fn install_answered() -> io::Result<OwnedFd> {
     let filter = answered();
     let program = sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut().cast() };
@@ -87,19 +91,19 @@ pub(super) fn install_answered() -> io::Result<OwnedFd> {
     if listener < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just created by the kernel, close-on-exec, and owned by nobody else.
+    // SAFETY: just created by the kernel, close-on-exec, and not owned by anything else.
     Ok(unsafe { OwnedFd::from_raw_fd(listener as i32) })
 }
 
-/// Installs the other two. After this the only thing left to execute is [`EXEC_FD`].
+/// Installs the other two filters. After this, only [`EXEC_FD`] can be executed.
 pub(super) fn install_final() -> Result<(), SeccompError> {
     apply_filter(&compile(hostile()?, SeccompAction::KillProcess, SeccompAction::Allow)?)?;
     apply_filter(&compile(allowed()?, SeccompAction::Allow, SeccompAction::Errno(EPERM as u32))?)?;
     Ok(())
 }
 
-/// The keeper's filter: it needs little, and must not do what is hostile, exec included.
-pub(super) fn install_for_keeper() -> Result<(), SeccompError> {
+/// Installs the supervisor's filter: no hostile calls, and no exec.
+pub(super) fn install_for_supervisor() -> Result<(), SeccompError> {
     let mut rules = hostile()?;
     rules.insert(SYS_execveat, Vec::new());
     apply_filter(&compile(rules, SeccompAction::KillProcess, SeccompAction::Allow)?)?;
@@ -110,7 +114,7 @@ fn compile(rules: Rules, listed: SeccompAction, other: SeccompAction) -> Result<
     Ok(SeccompFilter::new(rules, other, listed, TargetArch::x86_64)?.try_into()?)
 }
 
-/// An exec of anything but the one descriptor that no program can have again: see [`EXEC_FD`].
+/// The hostile calls, and every exec except that of [`EXEC_FD`].
 fn hostile() -> Result<Rules, SeccompError> {
     let mut rules: Rules = HOSTILE.iter().map(|call| (*call, Vec::new())).collect();
     let other_file = condition(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, EXEC_FD as u64)?;
@@ -130,7 +134,7 @@ fn allowed() -> Result<Rules, SeccompError> {
     Ok(rules)
 }
 
-/// Threads, and the plain copy of the process from which its memory is saved: no flag that makes a namespace.
+/// Allows threads, and the plain copy of the process from which its memory is saved, but no new namespace.
 fn clone_rules() -> Result<Vec<SeccompRule>, SeccompError> {
     let thread = SeccompCmpOp::MaskedEq(CLONE_THREAD as u64);
     let copy = condition(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, SIGCHLD as u64)?;
@@ -157,8 +161,8 @@ fn condition(
     Ok(SeccompCondition::new(argument, length, operator, value)?)
 }
 
-/// `clone3` does not exist (its flags are behind a pointer, where no filter sees them; libraries then use `clone`),
-/// and `openat` with the bare flag O_RDWR is decided by the keeper. By hand: seccompiler cannot ask a supervisor.
+/// `clone3` returns ENOSYS, so that libraries use `clone`, whose flags a filter can see. `openat` with the bare flag
+/// O_RDWR is forwarded to the supervisor. Written by hand, because seccompiler cannot forward calls.
 fn answered() -> Vec<sock_filter> {
     const ARCH: u32 = 4;
     const NUMBER: u32 = 0;

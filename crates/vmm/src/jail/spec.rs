@@ -1,71 +1,80 @@
-//! What caller and launcher tell each other, as one line of JSON each way.
+//! The messages between caller and launcher: one line of JSON each way.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::THAW;
 use super::config::{Limits, Requirement};
 use super::landlock_rules::Landlock;
 
-/// A read-only file that the program finds at `/layers/NAME`, wherever it lies on the host.
+/// A read-only file that the program finds at `/layers/NAME`, wherever it is on the host.
 ///
-/// It must be readable by the machine's own user; its directory need not be.
+/// The machine's own user must be able to read the file, but not its directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     pub name: String,
     pub path: PathBuf,
 }
 
-/// A descriptor that the program is born with.
+/// A descriptor that the program inherits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inherit {
-    /// A listening Unix socket of that name in [`super::MachineDir::keeper`], bound before the program runs, so that
-    /// whoever connects early waits in the queue instead of finding nothing.
+    /// A listening Unix socket of that name in [`super::MachineDir::supervisor`]. It is bound before the program runs,
+    /// so a client that connects early waits in the queue.
     Listen { name: String },
     /// A file, opened for reading with the caller's rights.
     Read { path: PathBuf },
-    /// One end of a pair of datagram sockets. The keeper hands the other to whoever connects to the socket of that name
-    /// in [`super::MachineDir::keeper`].
+    /// One end of a pair of datagram sockets. The supervisor hands the other end to each client that connects to the
+    /// socket of that name in [`super::MachineDir::supervisor`].
     Cable { name: String },
     /// A file, opened for reading and writing with the caller's rights.
     ReadWrite { path: PathBuf },
     /// A stream whose other end is gone.
     Closed,
-    /// A stream whose bytes the keeper writes to `console.log`, as far as that is bounded.
+    /// A stream whose bytes the supervisor writes to `console.log`, which is bounded.
     Console,
 }
 
-/// The program to run, and all of the host that it gets to see.
+/// How a program is linked, which decides what the jail must have for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Linkage {
+    /// It is at its own path, beside the loader and the shared libraries.
+    Dynamic,
+    /// It is at `place`, without any library, and the kernel does not randomize its addresses.
+    Static { place: PathBuf },
+}
+
+/// The program to run, and all of the host that it can see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     pub path: PathBuf,
+    pub linkage: Linkage,
     pub arguments: Vec<String>,
     /// Read-only directories that keep their path.
     pub data: Vec<PathBuf>,
     pub layers: Vec<Layer>,
-    /// Layers with code in them that may be run.
+    /// Layers from which code may be executed.
     pub code: Vec<Layer>,
-    /// Guest memory, read with the caller's rights. QEMU opens it for writing although it maps it privately, so
-    /// the keeper answers that one open with a read-only descriptor.
+    /// Guest memory, opened with the caller's rights. QEMU opens it for writing although it maps it privately, so the
+    /// supervisor answers that one open with a read-only descriptor.
     pub memory: Option<PathBuf>,
     /// Numbered from [`super::FIRST_INHERITED`] on.
     pub inherit: Vec<Inherit>,
-    /// Whether `/dev/kvm` is there.
+    /// Whether the program gets `/dev/kvm`.
     pub kvm: bool,
-    /// Whether it is the one that becomes a program that was kept (`preload/thaw.rs`). It needs no library, it is found
-    /// at [`super::THAW`], and the kernel puts it, and its heap, where it always does.
-    pub thaws: bool,
     /// A shared library that is loaded into the program before its own code runs.
     pub preload: Option<PathBuf>,
-    /// All of the program's environment, but for what names the library.
+    /// The program's whole environment, except the variable that names the library.
     pub environment: Vec<(String, String)>,
 }
 
 impl Program {
-    /// Where it is, inside.
+    /// Its path in the jail.
     pub(super) fn place(&self) -> &Path {
-        if self.thaws { Path::new(THAW) } else { &self.path }
+        match &self.linkage {
+            Linkage::Dynamic => &self.path,
+            Linkage::Static { place } => place,
+        }
     }
 }
 
@@ -85,11 +94,11 @@ pub(super) enum Report {
     Failed { step: String, reason: String },
 }
 
-/// Sent by the caller when it has a handle on both processes; until then the keeper lets no dead program go, or its
-/// pid could be another's before the caller looked.
+/// The caller sends this when it has a handle on both processes. Until then the supervisor does not reap the program,
+/// or another process could have its pid before the caller opens the handle.
 pub(super) const SEEN: &[u8; 5] = b"seen\n";
 
-/// Sent by the caller when it has written down what was started; a keeper that does not get it ends the program.
+/// The caller sends this when it has recorded the machine. If it never does, the supervisor ends the program.
 pub(super) const KEEP: &[u8; 5] = b"keep\n";
 
 /// A step of the launcher that failed.

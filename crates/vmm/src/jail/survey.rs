@@ -1,4 +1,4 @@
-//! Which layers of the jail this host has, and what would mend the missing ones. For `doctor`.
+//! Which layers of the jail this host supports, and how to get the missing ones. For `sandling doctor`.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,17 +10,17 @@ use serde::Serialize;
 
 use crate::cgroup::{Cgroup, CgroupLimits};
 
-/// One layer of the jail, as this host has it.
+/// One layer of the jail, and whether this host supports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostLayer {
     pub name: &'static str,
     pub available: bool,
     pub detail: String,
-    /// What a person can do about it.
+    /// How to get it.
     pub fix: Option<String>,
 }
 
-/// Tries every layer, in processes of its own where trying would change this one.
+/// Tries every layer, in a child process where the attempt would change this one.
 pub fn survey() -> Vec<HostLayer> {
     let mut layers = vec![user_namespace()];
     layers.extend(NAMESPACES.iter().map(|(name, flag)| namespace(name, *flag)));
@@ -67,7 +67,7 @@ fn sysctl(name: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|value| value.trim().to_owned())
 }
 
-/// In a child, since there is no way back.
+/// Tries in a child, because the namespace cannot be left again.
 fn try_unshare(flags: UnshareFlags) -> Result<String, String> {
     let mut child = Command::new("true");
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -83,7 +83,7 @@ fn seccomp() -> HostLayer {
     let action = libc::SECCOMP_RET_USER_NOTIF;
     // SAFETY: the kernel reads one number from a live variable.
     let answer = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
-    let result = if answer == 0 { Ok("works, with a supervisor".to_owned()) } else { Err("not there".to_owned()) };
+    let result = if answer == 0 { Ok("works, with a supervisor".to_owned()) } else { Err("not available".to_owned()) };
     layer("seccomp", result, || "needs Linux 5.14 or newer with CONFIG_SECCOMP_FILTER".to_owned())
 }
 
@@ -100,7 +100,7 @@ fn cgroup() -> HostLayer {
     let wanted = CgroupLimits { memory_bytes: Some(1 << 40), cpu_milli: Some(1000), tasks: Some(1000) };
     let result = match Cgroup::create_probe(&wanted) {
         Ok(Some(group)) => Ok(format!("version {:?}: {}", group.version, group.controllers.join(", "))),
-        Ok(None) => Err("no group may be made by this user".to_owned()),
+        Ok(None) => Err("this user cannot create a group".to_owned()),
         Err(error) => Err(error.to_string()),
     };
     layer("cgroup", result, || "run under systemd with Delegate=yes, or as root (optional)".to_owned())

@@ -1,4 +1,4 @@
-//! Machines that an earlier caller started: taking them over, or ending them.
+//! Adopting or ending machines that an earlier caller started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,43 +15,43 @@ use crate::jail::{MachineDir, Processes};
 use crate::process::{Identity, Process};
 use crate::qmp::Qmp;
 
-/// QEMU serves one caller at a time, and may still be busy with what an earlier one asked for: on a slow disk, bringing
-/// its own up to date takes long. One that still lives would make us wait in vain.
+/// QEMU serves one client at a time, and may still be busy with an earlier one's command: on a slow disk, flushing
+/// takes long. If the earlier client is still connected, this limit ends the wait.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 impl Machine {
-    /// Takes over the machine in this directory; `None` if none runs there.
+    /// Adopts the machine in this directory; `None` if none runs there.
     pub async fn adopt(dir: MachineDir) -> Result<Option<Self>, MachineError> {
         let Some(record) = Record::read(&dir)? else { return Ok(None) };
         let Some(processes) = open(&record)? else { return Ok(None) };
         let processes = Arc::new(processes);
-        let stream = connect(&dir.keeper(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
+        let stream = connect(&dir.supervisor(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
         let qmp = Qmp::negotiate(stream, GREETING_LIMIT).await?;
         let died = death::watch(processes.clone(), dir.clone());
         Ok(Some(Self { dir, qmp, processes, boundary: record.boundary, died }))
     }
 }
 
-/// The processes of a machine that runs in this directory, whoever started it.
+/// The processes of the machine that runs in this directory, if there is one.
 pub fn find_orphan(dir: &MachineDir) -> Result<Option<Orphan>, MachineError> {
     let Some(record) = Record::read(dir)? else { return Ok(None) };
-    let running = alive(&record.qemu)?.is_some() || alive(&record.keeper)?.is_some();
-    Ok(running.then_some(Orphan { qemu_pid: record.qemu.pid, keeper_pid: record.keeper.pid }))
+    let running = alive(&record.qemu)?.is_some() || alive(&record.supervisor)?.is_some();
+    Ok(running.then_some(Orphan { qemu_pid: record.qemu.pid, supervisor_pid: record.supervisor.pid }))
 }
 
-/// Ends whatever an earlier caller left running in this directory, and says whether there was anything.
+/// Ends the machine that an earlier caller left running in this directory, and returns whether there was one.
 pub async fn kill_leftover(dir: &MachineDir) -> Result<bool, MachineError> {
     let Some(record) = Record::read(dir)? else {
-        // Without a record nothing runs, but a group without processes may be left.
+        // Without a record no process runs, but an empty control group may be left.
         if let Ok(Some(cgroup)) = Cgroup::left_behind(dir.path()) {
             death::remove(&cgroup).await;
         }
         return Ok(false);
     };
     let mut found = false;
-    // The keeper last: as long as it lives it writes down how QEMU ended.
-    for identity in [&record.qemu, &record.keeper] {
+    // The supervisor last, so that it can record how QEMU ended.
+    for identity in [&record.qemu, &record.supervisor] {
         let Some(process) = identity.open().map_err(MachineError::Process)? else { continue };
         found |= !process.has_ended();
         process.kill().map_err(MachineError::Process)?;
@@ -67,8 +67,8 @@ pub async fn kill_leftover(dir: &MachineDir) -> Result<bool, MachineError> {
 }
 
 fn open(record: &Record) -> Result<Option<Processes>, MachineError> {
-    let (Some(program), Some(keeper)) = (alive(&record.qemu)?, alive(&record.keeper)?) else { return Ok(None) };
-    Ok(Some(Processes { program, keeper, cgroup: record.cgroup.clone() }))
+    let (Some(program), Some(supervisor)) = (alive(&record.qemu)?, alive(&record.supervisor)?) else { return Ok(None) };
+    Ok(Some(Processes { program, supervisor, cgroup: record.cgroup.clone() }))
 }
 
 fn alive(identity: &Identity) -> Result<Option<Process>, MachineError> {

@@ -1,94 +1,78 @@
-//! QEMU's command line, and what of the host it gets to see.
+//! QEMU's command line, and what of the host QEMU can see.
 //!
-//! The same devices in the same order at boot and at restore: device state names them by their place.
+//! Boot and restore have the same devices in the same order, because device state refers to them by their position.
 
 use std::path::PathBuf;
 
 use super::config::{Hardware, MachineConfig, Start};
 use super::plug::{self, Plug};
 use crate::accelerator::Accelerator;
-use crate::jail::{FILES, FIRST_INHERITED, Inherit, LAYERS, Layer, MEMORY, Program};
-use crate::thaw::{PLAN, pages_name};
+use crate::inherited::{CABLE_FD, CONSOLE_FD, CONTROL_FD, COPY_FD, FIRST_PLUG_FD, QMP_FD, STATE_FD};
+use crate::jail::{FILES, Inherit, LAYERS, Layer, Linkage, MEMORY, Program};
 
 pub(super) const QMP_SOCKET: &str = "qmp.sock";
 pub(super) const CONTROL_SOCKET: &str = "control.sock";
 pub(super) const COPY_SOCKET: &str = "copy.sock";
 pub(super) const CABLE_SOCKET: &str = "cable.sock";
 
-/// The name under which QMP knows the root disk, whatever overlay is on top of it.
+/// QMP's name of the root disk, whatever overlay is on top of it.
 pub(super) const DISK: &str = "disk";
 
 /// The virtio-serial port by which the guest finds its control channel.
 const CONTROL_PORT: &str = "sandling.control";
 
-/// The address of every guest's card. Each is alone with its gateway, so they need not differ.
+/// The address of every guest's network card. Each guest is alone with its gateway, so all have the same one.
 const MAC: &str = "02:53:4c:00:00:02";
 
-/// QEMU's firmware; in Debian the second holds what the first only links to.
+/// QEMU's firmware; in Debian the first directory has links into the second.
 const DATA: [&str; 2] = ["/usr/share/qemu", "/usr/share/seabios"];
 
-/// Translated code per machine. Enough for the interpreters of a large template, and half as much again for what they
-/// run; the default, a gigabyte, would be the guest's to fill.
+/// Translated code per machine: enough for the interpreters of a large template, and half as much again for what they
+/// run. A guest could fill the default, a gigabyte.
 const TRANSLATION_MIB: u32 = 192;
-
-const QMP_FD: i32 = FIRST_INHERITED;
-const CONTROL_FD: i32 = FIRST_INHERITED + 1;
-const CONSOLE_FD: i32 = FIRST_INHERITED + 2;
-const CABLE_FD: i32 = FIRST_INHERITED + 3;
-const STATE_FD: i32 = FIRST_INHERITED + 4;
-const COPY_FD: i32 = FIRST_INHERITED + 5;
-const FIRST_PLUG_FD: i32 = FIRST_INHERITED + 6;
-
-/// What a machine that may be saved was born with, and in a thawed one a connection whose other end is gone: device
-/// state is read before anything is saved.
-pub(crate) const INHERITED: std::ops::Range<i32> = FIRST_INHERITED..FIRST_PLUG_FD;
-pub(crate) const CLOSED_FD: i32 = STATE_FD;
 
 /// The program to jail for this machine.
 pub(super) fn program(config: &MachineConfig) -> Program {
-    let mut inherit = vec![
-        Inherit::Listen { name: QMP_SOCKET.to_owned() },
-        Inherit::Listen { name: CONTROL_SOCKET.to_owned() },
-        Inherit::Console,
-        Inherit::Cable { name: CABLE_SOCKET.to_owned() },
-    ];
-    let mut layers = config.disk.backing.clone();
-    let mut environment = Vec::new();
-    let memory_bytes = u64::from(config.hardware.memory_mib) << 20;
-    let memory = match &config.start {
-        Start::Boot { kernel, initrd, .. } => {
-            layers.push(Layer { name: "kernel".to_owned(), path: kernel.clone() });
-            layers.push(Layer { name: "initrd".to_owned(), path: initrd.clone() });
-            None
-        }
-        Start::Restore { memory, state, thaw } => {
-            inherit.push(thaw.as_ref().map_or_else(|| Inherit::Read { path: state.clone() }, |_| Inherit::Closed));
-            inherit.push(Inherit::Listen { name: COPY_SOCKET.to_owned() });
-            layers.extend(memory.jail_layers());
-            if thaw.is_none() {
-                environment.push(("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()));
-                environment.push(("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()));
-            }
-            inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
-            Some(memory)
-        }
-    };
-    let thaw = config.start.thaw();
-    layers.extend(thaw.map(|thaw| Layer { name: PLAN.to_owned(), path: thaw.plan.clone() }));
-    let pages = thaw.map_or(&[][..], |thaw| &thaw.pages).iter().enumerate();
-    let code = pages.map(|(number, path)| Layer { name: pages_name(number), path: path.clone() }).collect();
-    Program {
-        path: thaw.map_or(&config.qemu, |thaw| &thaw.program).clone(),
-        arguments: if thaw.is_some() { Vec::new() } else { arguments(config) },
-        code,
-        thaws: thaw.is_some(),
-        data: if thaw.is_some() { Vec::new() } else { DATA.iter().map(PathBuf::from).collect() },
-        layers,
-        memory: memory.map(|memory| memory.base.clone()),
-        inherit,
+    let mut qemu = Program {
+        path: config.qemu.clone(),
+        linkage: Linkage::Dynamic,
+        arguments: arguments(config),
+        data: DATA.iter().map(PathBuf::from).collect(),
+        layers: config.disk.backing.clone(),
+        code: Vec::new(),
+        memory: None,
+        inherit: vec![
+            Inherit::Listen { name: QMP_SOCKET.to_owned() },
+            Inherit::Listen { name: CONTROL_SOCKET.to_owned() },
+            Inherit::Console,
+            Inherit::Cable { name: CABLE_SOCKET.to_owned() },
+        ],
         kvm: config.hardware.accelerator == Accelerator::Kvm,
-        preload: memory.filter(|_| thaw.is_none()).map(|memory| memory.library.clone()),
-        environment,
+        preload: None,
+        environment: Vec::new(),
+    };
+    match &config.start {
+        Start::Boot { kernel, initrd, .. } => {
+            qemu.layers.push(Layer { name: "kernel".to_owned(), path: kernel.clone() });
+            qemu.layers.push(Layer { name: "initrd".to_owned(), path: initrd.clone() });
+        }
+        Start::Restore { memory, state, .. } => {
+            qemu.inherit.push(Inherit::Read { path: state.clone() });
+            qemu.inherit.push(Inherit::Listen { name: COPY_SOCKET.to_owned() });
+            qemu.inherit.extend(config.plugs.iter().filter_map(Plug::inherited));
+            qemu.layers.extend(memory.jail_layers());
+            qemu.memory = Some(memory.base.clone());
+            qemu.preload = Some(memory.library.clone());
+            let memory_bytes = u64::from(config.hardware.memory_mib) << 20;
+            qemu.environment = vec![
+                ("SANDLING_MEMORY".to_owned(), memory_bytes.to_string()),
+                ("SANDLING_COPY_FD".to_owned(), COPY_FD.to_string()),
+            ];
+        }
+    }
+    match config.start.cached() {
+        Some(cached) => cached.instead_of(qemu),
+        None => qemu,
     }
 }
 
@@ -104,7 +88,7 @@ fn arguments(config: &MachineConfig) -> Vec<String> {
     let mut words: Vec<_> = options.into_iter().flat_map(|(option, value)| [format!("-{option}"), value]).collect();
     words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     if matches!(config.start, Start::Restore { .. }) {
-        // Loaded, and stopped until it is told to continue.
+        // QEMU loads the machine and leaves it stopped.
         words.push("-S".to_owned());
     }
     words
@@ -145,7 +129,7 @@ fn disks(overlay: &str) -> Options {
     ]
 }
 
-/// The network card. It ends in a socket that QEMU was born with, and it cannot make another.
+/// The network card. It is connected to a socket that QEMU inherits, and QEMU cannot make another.
 fn card() -> Options {
     vec![
         ("netdev", format!("dgram,id=cable,local.type=fd,local.str={CABLE_FD}")),
@@ -153,7 +137,7 @@ fn card() -> Options {
     ]
 }
 
-/// What was plugged in when the machine was saved, as [`Machine::plug`](super::Machine::plug) does it.
+/// The disks that were plugged in when the machine was saved, as [`Machine::plug`](super::Machine::plug) does it.
 fn plugged(plugs: &[Plug]) -> Options {
     let mut fds = FIRST_PLUG_FD..;
     let mut options = Vec::new();
@@ -176,11 +160,11 @@ fn beginning(start: &Start) -> Options {
             ("initrd", format!("{LAYERS}/initrd")),
             ("append", command_line.clone()),
         ],
-        // Device state is written without a configuration section, so none may be expected.
+        // Device state is written without a configuration section, so QEMU must not expect one.
         Start::Restore { .. } => vec![
             ("global", "migration.send-configuration=off".to_owned()),
             ("global", "migration.x-events=on".to_owned()),
-            // Nobody has to learn where the card is now, and the guest would be kept busy with it.
+            // The gateway does not need announcements of the card's address, and they would keep the guest busy.
             ("global", "migration.announce-rounds=0".to_owned()),
             ("incoming", format!("fd:{STATE_FD}")),
         ],
@@ -194,7 +178,8 @@ fn accelerator_option(accelerator: Accelerator) -> String {
     }
 }
 
-/// Shared while a machine boots, so that the file is its memory; private afterwards, so that the file never changes.
+/// Shared while a machine boots, so that the file is its memory; private when it is restored, so that the file never
+/// changes.
 fn memory_backend(start: &Start, mib: u32) -> String {
     let (path, share) = match start {
         Start::Boot { .. } => (format!("{FILES}/{}", MachineConfig::MEMORY), "on"),
@@ -203,7 +188,7 @@ fn memory_backend(start: &Start, mib: u32) -> String {
     format!("memory-backend-file,id=memory,size={mib}M,mem-path={path},share={share}")
 }
 
-/// A comma inside a value is written twice.
+/// Doubles commas, which separate QEMU's options.
 fn escape(value: &str) -> String {
     value.replace(',', ",,")
 }
@@ -233,7 +218,7 @@ mod tests {
     }
 
     fn restore() -> Start {
-        Start::Restore { memory: Memory::base("/m".into(), "/l".into()), state: "/s".into(), thaw: None }
+        Start::Restore { memory: Memory::base("/m".into(), "/l".into()), state: "/s".into(), cached: None }
     }
 
     fn devices(program: &Program) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What a machine is made of.
+//! The description of a machine.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use super::plug::Plug;
 use crate::accelerator::Accelerator;
 use crate::jail::{JailConfig, Layer, MachineDir};
 use crate::memory::Memory;
-use crate::thaw::Thaw;
+use crate::process_cache::CachedProcess;
 
 /// The virtual hardware. A machine can only be restored on the hardware it was saved on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hardware {
     pub accelerator: Accelerator,
-    /// A CPU model of QEMU's; virtualisation inside the guest is always switched off.
+    /// A CPU model of QEMU's; nested virtualization is always off.
     pub cpu_model: String,
     pub vcpus: u32,
     pub memory_mib: u32,
 }
 
-/// The root disk: an overlay of the machine's own over layers that it shares with others.
+/// The root disk: the machine's own overlay over layers that it shares with other machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
     /// The name of a qcow2 file in [`MachineDir::files`]; its backing name is `/layers/NAME`.
@@ -28,27 +28,26 @@ pub struct Disk {
     pub backing: Vec<Layer>,
 }
 
-/// Where a machine's life begins.
+/// What a machine starts from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
-    /// With its kernel. Memory goes to the file `memory` in [`MachineDir::files`], to be kept for later restores.
+    /// A kernel. Memory goes to the file `memory` in [`MachineDir::files`], from which machines can be restored later.
     Boot { kernel: PathBuf, initrd: PathBuf, command_line: String },
-    /// With the memory and the device state that another machine left. The memory is shared and never written.
-    /// With the process that it left, too, if that can be had: then device state is only what it could have been
-    /// restored from.
-    Restore { memory: Memory, state: PathBuf, thaw: Option<Thaw> },
+    /// The memory and the device state of another machine. The memory is shared and never written. With a cached
+    /// process, the machine resumes as that process, and device state is not loaded.
+    Restore { memory: Memory, state: PathBuf, cached: Option<CachedProcess> },
 }
 
 impl Start {
-    pub(super) fn thaw(&self) -> Option<&Thaw> {
+    pub(super) fn cached(&self) -> Option<&CachedProcess> {
         match self {
             Self::Boot { .. } => None,
-            Self::Restore { thaw, .. } => thaw.as_ref(),
+            Self::Restore { cached, .. } => cached.as_ref(),
         }
     }
 }
 
-/// All that is needed to start a machine.
+/// Everything that is needed to start a machine.
 #[derive(Debug, Clone)]
 pub struct MachineConfig {
     pub dir: MachineDir,
@@ -58,9 +57,9 @@ pub struct MachineConfig {
     pub jail: JailConfig,
     /// The QEMU binary.
     pub qemu: PathBuf,
-    /// Unix time in milliseconds after which the keeper ends the machine, in force from its first moment.
+    /// Unix time in milliseconds after which the supervisor ends the machine, in force from its first moment.
     pub deadline_ms: Option<u64>,
-    /// What was plugged in when the machine was saved. Only for [`Start::Restore`].
+    /// The disks that were plugged in when the machine was saved. Only for [`Start::Restore`].
     pub plugs: Vec<Plug>,
 }
 
@@ -68,6 +67,6 @@ impl MachineConfig {
     /// Where Debian puts QEMU.
     pub const QEMU: &'static str = "/usr/bin/qemu-system-x86_64";
 
-    /// The file that a booted machine's memory is in, by its name in [`MachineDir::files`].
+    /// The name in [`MachineDir::files`] of the file with a booted machine's memory.
     pub const MEMORY: &'static str = "memory";
 }

@@ -1,4 +1,4 @@
-//! Connecting to a machine's sockets, however long the path to them is.
+//! Connecting to a machine's sockets, whose paths may be too long for a socket address.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 use tokio::net::UnixStream;
 
-/// A Unix socket address holds some 100 bytes; a path through an open directory is always shorter.
+/// Connects by way of an open directory: a Unix socket address has room for some 100 bytes only.
 pub(super) async fn connect(directory: &Path, name: &str) -> io::Result<UnixStream> {
     let directory = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);

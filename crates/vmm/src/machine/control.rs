@@ -1,4 +1,4 @@
-//! The verbs of a running machine.
+//! The operations of a running machine.
 
 use std::fs;
 use std::io;
@@ -18,36 +18,36 @@ use crate::qmp::QmpError;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// How long locked disks are waited for, and how often is looked.
+/// How long `cont` waits for locked disks, and how often it tries.
 const LOCKED_LIMIT: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+const RETRY_EVERY: Duration = Duration::from_millis(25);
 
 impl Machine {
-    /// Lets the guest run. A copy of it that an earlier caller made has its disks locked until it has ended, which may
-    /// take a moment after that caller's death.
+    /// Lets the guest run. This waits for copies of the process that an earlier caller made: they keep the disks locked
+    /// until they have ended, which may take a moment after that caller's death.
     pub async fn cont(&self) -> Result<(), MachineError> {
         let deadline = Instant::now() + LOCKED_LIMIT;
         loop {
             match self.command("cont", json!({})).await {
-                Err(error) if is_locked(&error) && Instant::now() < deadline => tokio::time::sleep(LOOK_EVERY).await,
+                Err(error) if is_locked(&error) && Instant::now() < deadline => tokio::time::sleep(RETRY_EVERY).await,
                 answer => return answer.map(drop),
             }
         }
     }
 
-    /// Stops the guest's vCPUs and brings its disk up to date.
+    /// Stops the guest's vCPUs and flushes its disk.
     pub async fn stop(&self) -> Result<(), MachineError> {
         self.command("stop", json!({})).await.map(drop)
     }
 
-    /// What QEMU says it is doing: `running`, `paused`, `inmigrate`, …
+    /// QEMU's run state: `running`, `paused`, `inmigrate`, …
     pub async fn status(&self) -> Result<String, MachineError> {
         let answer = self.command("query-status", json!({})).await?;
         Ok(answer.get("status").and_then(Value::as_str).unwrap_or("unknown").to_owned())
     }
 
-    /// Writes the state of all devices, without memory, to a file in [`MachineDir::files`], and sees it to the disk.
-    /// The machine must be stopped. The memory of a machine that was booted is seen to the disk as well.
+    /// Writes the state of all devices, without memory, to a file in [`MachineDir::files`], and syncs it to disk. The
+    /// machine must be stopped. If it was booted, its memory is synced as well.
     pub async fn save_state(&self, name: &str) -> Result<(), MachineError> {
         self.write_state(name).await?;
         let files = self.dir.files();
@@ -67,32 +67,32 @@ impl Machine {
         self.command("xen-save-devices-state", json!({ "filename": format!("{FILES}/{name}") })).await.map(drop)
     }
 
-    /// Makes the root disk larger; the guest's kernel learns of it at once.
+    /// Makes the root disk larger. The guest's kernel notices at once.
     pub async fn resize_disk(&self, bytes: u64) -> Result<(), MachineError> {
         self.command("block_resize", json!({ "device": DISK, "size": bytes })).await.map(drop)
     }
 
-    /// The name, in [`MachineDir::files`], of the overlay that the root disk is written to now.
+    /// The name in [`MachineDir::files`] of the root disk's current overlay.
     pub async fn disk_overlay(&self) -> Result<Option<String>, MachineError> {
         let answer = self.command("query-block", json!({})).await?;
         let disk = answer.as_array().into_iter().flatten().find(|block| block["device"] == DISK);
         Ok(disk.and_then(|disk| overlay_name(disk["inserted"]["file"].as_str()?)))
     }
 
-    /// Sets, moves or removes the moment (Unix time in milliseconds) at which the keeper ends the machine.
+    /// Sets or removes the deadline (Unix time in milliseconds) at which the supervisor ends the machine.
     pub fn set_deadline(&self, deadline_ms: Option<u64>) -> Result<(), MachineError> {
         write_deadline(&self.dir, deadline_ms)
     }
 
-    /// Ends the machine now, waits until nothing of it runs, and clears away its sockets. Its files stay.
+    /// Kills the machine, waits for the end of its processes, and removes its sockets. Its files stay.
     pub async fn end(&self) -> Result<Death, MachineError> {
         self.processes.program.kill().map_err(MachineError::Process)?;
         self.await_end().await
     }
 
-    /// Lets QEMU close its disk properly before it ends. For a machine whose overlay is to be kept.
+    /// Ends the machine after QEMU has closed its disk properly. Use this if the overlay is needed afterwards.
     pub async fn quit(&self) -> Result<Death, MachineError> {
-        // QEMU may be gone before it has answered.
+        // QEMU may end before it answers.
         let _ = self.qmp.execute("quit", json!({}), COMMAND_LIMIT).await;
         let mut died = self.died();
         if tokio::time::timeout(END_LIMIT, died.wait_for(Option::is_some)).await.is_err() {
@@ -104,7 +104,7 @@ impl Machine {
     async fn await_end(&self) -> Result<Death, MachineError> {
         let mut died = self.died();
         let death = match tokio::time::timeout(END_LIMIT, died.wait_for(Option::is_some)).await {
-            Ok(Ok(death)) => death.clone().unwrap_or(Death::KeeperLost),
+            Ok(Ok(death)) => death.clone().unwrap_or(Death::SupervisorLost),
             _ => return Err(MachineError::WillNotEnd),
         };
         remove_sockets(&self.dir);
@@ -116,12 +116,12 @@ impl Machine {
     }
 }
 
-/// QEMU has no class of its own for it.
+/// QEMU has no error class for a locked disk, so this compares the text.
 fn is_locked(error: &MachineError) -> bool {
     matches!(error, MachineError::Qmp(QmpError::Refused { description, .. }) if description.ends_with(" lock"))
 }
 
-/// QEMU names a disk by its path, or, if it stands on another one than its header says, by a description of it all.
+/// QEMU names a disk by its path, or, if its backing file is not the one in its header, by a JSON description.
 fn overlay_name(file: &str) -> Option<String> {
     let described: Option<Value> = file.strip_prefix("json:").and_then(|text| serde_json::from_str(text).ok());
     let path = described.as_ref().map_or(Some(file), |disk| disk["file"]["filename"].as_str())?;
@@ -130,7 +130,7 @@ fn overlay_name(file: &str) -> Option<String> {
 
 pub(super) fn remove_sockets(dir: &MachineDir) {
     for name in [QMP_SOCKET, CONTROL_SOCKET, COPY_SOCKET, CABLE_SOCKET] {
-        let _ = fs::remove_file(dir.keeper().join(name));
+        let _ = fs::remove_file(dir.supervisor().join(name));
     }
 }
 
@@ -146,8 +146,8 @@ pub(super) fn write_deadline(dir: &MachineDir, deadline_ms: Option<u64>) -> Resu
     written.map_err(|source| MachineError::File { step: "write", path, source })
 }
 
-/// To the disk, and readable: a saved file becomes a layer of machines that run as other users. No link is followed,
-/// since QEMU could have put one there.
+/// Syncs a file to disk and makes it readable, because it becomes a layer of machines that run as other users. Follows
+/// no link, because QEMU could have put one there.
 fn sync(path: &Path) -> Result<(), MachineError> {
     let failed = |source| MachineError::File { step: "sync", path: path.to_owned(), source };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_known_by_its_path_or_by_what_is_said_of_it() {
+    fn a_disk_is_named_by_its_path_or_by_its_description() {
         assert_eq!(overlay_name("/vm/disk.qcow2").as_deref(), Some("disk.qcow2"));
         let described = r#"json:{"backing": {"file": {"filename": "/vm/a"}}, "file": {"filename": "/vm/b"}}"#;
         assert_eq!(overlay_name(described).as_deref(), Some("b"));

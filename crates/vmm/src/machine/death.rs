@@ -1,4 +1,4 @@
-//! Noticing, at once, that a machine has ended, and finding out why.
+//! Notices at once that a machine has ended, and finds out why.
 
 use std::fmt;
 use std::fs;
@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use crate::cgroup::Cgroup;
 use crate::jail::{ExitReport, MachineDir, Processes};
 
-/// How long the keeper may take, after QEMU's end, to write down how it ended.
-const KEEPER_LIMIT: Duration = Duration::from_secs(2);
+/// How long the supervisor may take to report QEMU's end.
+const SUPERVISOR_LIMIT: Duration = Duration::from_secs(2);
 
-/// The kernel lets go of a dead process's group a moment after the process.
-const CGROUP_PATIENCE: [Duration; 5] = [
+/// The pauses between attempts to remove a group: the kernel refuses for a moment after the end of its last process.
+const CGROUP_PAUSES: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(1),
     Duration::from_millis(5),
@@ -27,14 +27,15 @@ const CGROUP_PATIENCE: [Duration; 5] = [
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Death {
-    /// QEMU ended by itself: code 0 when the guest powered off, rebooted or panicked.
+    /// QEMU exited, with code 0 if the guest powered off, rebooted or panicked.
     Exited { code: i32 },
-    /// QEMU was killed, by whomever.
+    /// A signal killed QEMU.
     Signalled { signal: i32 },
-    /// The keeper ended it at its deadline.
+    /// The supervisor ended it at its deadline.
     Deadline,
-    /// The keeper was killed, and QEMU with it; nobody wrote down more.
-    KeeperLost,
+    /// The supervisor was killed, and QEMU with it, so there is no report.
+    #[serde(rename = "keeper_lost")]
+    SupervisorLost,
 }
 
 impl fmt::Display for Death {
@@ -43,7 +44,7 @@ impl fmt::Display for Death {
             Self::Exited { code } => write!(f, "QEMU exited with code {code}"),
             Self::Signalled { signal } => write!(f, "QEMU was killed by signal {signal}"),
             Self::Deadline => f.write_str("its deadline passed"),
-            Self::KeeperLost => f.write_str("its keeper was killed"),
+            Self::SupervisorLost => f.write_str("its supervisor was killed"),
         }
     }
 }
@@ -54,37 +55,37 @@ impl From<ExitReport> for Death {
             ExitReport::Exited { code } => Self::Exited { code },
             ExitReport::Signalled { signal } => Self::Signalled { signal },
             ExitReport::Deadline => Self::Deadline,
-            ExitReport::Abandoned => Self::KeeperLost,
+            ExitReport::Abandoned => Self::SupervisorLost,
         }
     }
 }
 
-/// Tells on the returned channel when the machine has ended and nothing of it runs any more.
+/// Reports on the returned channel when all processes of the machine have ended.
 pub(super) fn watch(processes: Arc<Processes>, dir: MachineDir) -> watch::Receiver<Option<Death>> {
     let (tell, died) = watch::channel(None);
     tokio::spawn(async move {
         let death = wait(&processes, &dir).await;
-        // Nobody may be interested any more; the processes were still ours to bury.
+        // This fails if no receiver is left; the processes had to be reaped anyway.
         let _ = tell.send(Some(death));
     });
     died
 }
 
-/// Waits for both processes, clears away what the kernel still has of them, and reads why.
+/// Waits for both processes, reaps them, removes their control group, and reads the supervisor's report.
 async fn wait(processes: &Processes, dir: &MachineDir) -> Death {
-    let Processes { program: qemu, keeper, cgroup } = processes;
+    let Processes { program: qemu, supervisor, cgroup } = processes;
     tokio::select! {
         _ = qemu.ended() => {}
-        _ = keeper.ended() => {}
+        _ = supervisor.ended() => {}
     }
-    if tokio::time::timeout(KEEPER_LIMIT, keeper.ended()).await.is_err() {
-        let _ = keeper.kill();
-        let _ = tokio::time::timeout(KEEPER_LIMIT, keeper.ended()).await;
+    if tokio::time::timeout(SUPERVISOR_LIMIT, supervisor.ended()).await.is_err() {
+        let _ = supervisor.kill();
+        let _ = tokio::time::timeout(SUPERVISOR_LIMIT, supervisor.ended()).await;
     }
-    // Usually gone already: the kernel kills it with its keeper.
+    // Usually it has ended already: the kernel kills it with its supervisor.
     let _ = qemu.kill();
-    let _ = tokio::time::timeout(KEEPER_LIMIT, qemu.ended()).await;
-    keeper.reap();
+    let _ = tokio::time::timeout(SUPERVISOR_LIMIT, qemu.ended()).await;
+    supervisor.reap();
     if let Some(cgroup) = cgroup {
         remove(cgroup).await;
     }
@@ -92,16 +93,16 @@ async fn wait(processes: &Processes, dir: &MachineDir) -> Death {
 }
 
 pub(super) async fn remove(cgroup: &Cgroup) {
-    for pause in CGROUP_PATIENCE {
+    for pause in CGROUP_PAUSES {
         tokio::time::sleep(pause).await;
         if cgroup.remove().is_ok() {
             return;
         }
     }
-    tracing::warn!(directories = ?cgroup.directories, "a control group could not be removed");
+    tracing::warn!(directories = ?cgroup.directories, "cannot remove a control group");
 }
 
 fn read_report(dir: &MachineDir) -> Death {
     let report = fs::read(dir.exit_report()).ok().and_then(|text| serde_json::from_slice::<ExitReport>(&text).ok());
-    report.map_or(Death::KeeperLost, Death::from)
+    report.map_or(Death::SupervisorLost, Death::from)
 }

@@ -1,5 +1,5 @@
-//! A disk that stands on many layers is made to stand on few, while the guest runs: what lies in the upper ones is
-//! copied into the machine's own file. The layers themselves, which others may stand on, stay as they are.
+//! Reduces the number of a disk's layers while the guest runs: QEMU copies the content of the upper layers into the
+//! machine's own file. The layers themselves do not change, because other machines may use them.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use crate::qmp::QmpError;
 
 const JOB: &str = "fold";
 const FOLD_LIMIT: Duration = Duration::from_secs(600);
-/// How long one that is given up may take to end, and how often that is looked for.
+/// How long a cancelled fold may take to end, and how often its end is checked.
 const CANCEL_LIMIT: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 impl Machine {
-    /// Makes the disk stand on `base` alone, a layer of it as QEMU knows it (`/layers/NAME`). The disk must not be
-    /// frozen meanwhile. If it fails or is cut off, the disk stands on what it stood on.
+    /// Makes `base`, one of the disk's layers by its name in the jail (`/layers/NAME`), the only layer below the disk.
+    /// The machine must not be frozen meanwhile. If this fails or is interrupted, the disk keeps its layers.
     pub async fn fold_disk(&self, base: &str) -> Result<(), MachineError> {
         let mut events = self.qmp.events();
         let arguments = json!({ "job-id": JOB, "device": DISK, "base": base, "backing-file": base });
@@ -31,8 +31,8 @@ impl Machine {
                         return outcome(&event.data);
                     }
                     Ok(_) => {}
-                    // What was missed may have been it.
-                    Err(RecvError::Lagged(_)) if !self.folds().await? => return Ok(()),
+                    // The missed events may have included the completion.
+                    Err(RecvError::Lagged(_)) if !self.is_folding().await? => return Ok(()),
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return Err(closed().into()),
                 }
@@ -40,21 +40,21 @@ impl Machine {
         });
         match limited.await {
             Ok(folded) => folded,
-            Err(_) => self.stop_folding().await,
+            Err(_) => self.cancel_fold().await,
         }
     }
 
-    /// Gives up a fold that takes too long. The disk stands on what it stood on, unless it was done just now.
-    async fn stop_folding(&self) -> Result<(), MachineError> {
+    /// Cancels a fold that takes too long. The disk keeps its layers, unless the fold completes just now.
+    async fn cancel_fold(&self) -> Result<(), MachineError> {
         self.command("block-job-cancel", json!({ "device": JOB, "force": true })).await?;
         let deadline = Instant::now() + CANCEL_LIMIT;
-        while self.folds().await? && Instant::now() < deadline {
-            tokio::time::sleep(LOOK_EVERY).await;
+        while self.is_folding().await? && Instant::now() < deadline {
+            tokio::time::sleep(CHECK_EVERY).await;
         }
         Err(QmpError::TimedOut { command: "block-stream".to_owned(), limit: FOLD_LIMIT }.into())
     }
 
-    async fn folds(&self) -> Result<bool, MachineError> {
+    async fn is_folding(&self) -> Result<bool, MachineError> {
         let jobs = self.command("query-block-jobs", json!({})).await?;
         Ok(jobs.as_array().is_some_and(|jobs| jobs.iter().any(|job| job["device"] == JOB)))
     }

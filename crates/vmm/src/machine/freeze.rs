@@ -1,5 +1,5 @@
-//! Saving a machine that goes on: it stands still for as long as it takes to write its device state, put a fresh
-//! overlay on its disk and copy its process; its memory is read from the copy afterwards.
+//! Saving a machine that continues: it is stopped while QEMU writes its device state, a new overlay is put on its disk
+//! and its process is copied. Its memory is read from the copy afterwards.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::disk::copy_sparse;
 use crate::jail::FILES;
 use crate::memory::{FreezeTimes, Frozen, connect_copy};
 
-/// How far a freeze got that failed. The guest runs again in either case.
+/// A freeze that failed, before or after the disk got its new overlay. The guest runs again in either case.
 #[derive(Debug, thiserror::Error)]
 pub enum FreezeError {
     #[error("the machine could not be saved")]
@@ -26,9 +26,9 @@ pub enum FreezeError {
 }
 
 impl Machine {
-    /// Writes device state to `state` and goes on writing its disk to `overlay`, both plain names in
-    /// [`crate::jail::MachineDir::files`]; the overlay was made by the caller, on top of the disk as it is now. The
-    /// machine must have been restored. It runs when this returns, unless it is to be [`Afterwards::Stopped`].
+    /// Writes device state to `state` and makes `overlay` the disk's new overlay. Both are plain names in
+    /// [`crate::jail::MachineDir::files`]; the caller has created the overlay on top of the current disk. The machine
+    /// must have been restored. It runs when this returns, unless `afterwards` is [`Afterwards::Stopped`].
     pub async fn freeze(
         &self,
         state: &str,
@@ -39,7 +39,7 @@ impl Machine {
         self.freeze_with(state, overlay, memory_bytes, afterwards, Vec::new()).await
     }
 
-    /// The same, with copies of files that are plugged in, from the moment at which the machine stands still.
+    /// Does the same, and copies files that are plugged in while the machine is stopped.
     pub async fn freeze_with(
         &self,
         state: &str,
@@ -48,19 +48,20 @@ impl Machine {
         afterwards: Afterwards,
         copies: Vec<(PathBuf, PathBuf)>,
     ) -> Result<Frozen, FreezeError> {
-        let connection = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect);
+        let connection = connect(&self.dir.supervisor(), COPY_SOCKET).await.map_err(MachineError::Connect);
         let connection = connection.and_then(|stream| connect_copy(stream).map_err(MachineError::Connect));
         let connection = connection.map_err(FreezeError::Before)?;
         let begun = Instant::now();
         let mut times = FreezeTimes::default();
         let frozen = self.freeze_stopped(state, overlay, connection, memory_bytes, copies, &mut times).await;
-        let went_on = match (&frozen, afterwards) {
+        let resumed = match (&frozen, afterwards) {
             (Ok(_), Afterwards::Stopped) => Ok(()),
             _ => self.cont().await,
         };
         times.pause = begun.elapsed();
-        if let Err(error) = went_on {
-            // Whether the disk has its new overlay is what the caller has to know. Its copy can be in its way, too.
+        if let Err(error) = resumed {
+            // The caller must know whether the disk has its new overlay. The copy, which may hold the lock, is dropped
+            // before the second attempt.
             let got = frozen.map(drop);
             let error = self.cont().await.err().unwrap_or(error);
             return Err(got.err().unwrap_or(FreezeError::After(error)));
@@ -70,17 +71,17 @@ impl Machine {
         Ok(frozen)
     }
 
-    /// A copy of a machine that stands still, and goes on doing so.
+    /// Copies the process of a stopped machine, which stays stopped.
     pub async fn copy(&self, memory_bytes: u64) -> Result<Frozen, MachineError> {
-        let stream = connect(&self.dir.keeper(), COPY_SOCKET).await.map_err(MachineError::Connect)?;
+        let stream = connect(&self.dir.supervisor(), COPY_SOCKET).await.map_err(MachineError::Connect)?;
         let connection = connect_copy(stream).map_err(MachineError::Connect)?;
-        let (original, remember) = (self.pid(), self.emulates());
-        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, remember));
+        let (original, record) = (self.pid(), self.is_emulated());
+        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, record));
         copying.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(MachineError::Process)
     }
 
-    /// Only then is there anything translated in its process that is worth keeping.
-    fn emulates(&self) -> bool {
+    /// Only an emulated machine's process has translated code that is worth caching.
+    fn is_emulated(&self) -> bool {
         self.boundary.accelerator == Accelerator::Tcg
     }
 
@@ -106,8 +107,8 @@ impl Machine {
         });
         self.command("blockdev-snapshot-sync", overlay).await.map_err(FreezeError::Before)?;
         times.disk = begun.elapsed() - times.stop - times.state;
-        let (original, remember) = (self.pid(), self.emulates());
-        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, remember));
+        let (original, record) = (self.pid(), self.is_emulated());
+        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, record));
         let copied = copying.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         times.copy = begun.elapsed() - times.stop - times.state - times.disk;
         copied.map_err(|error| FreezeError::After(MachineError::Process(error)))
@@ -124,7 +125,7 @@ async fn copy_all(copies: Vec<(PathBuf, PathBuf)>) -> Result<(), MachineError> {
     copying.await.unwrap_or_else(|error| Err(MachineError::Process(std::io::Error::other(error))))
 }
 
-/// What the guest does once it is saved.
+/// What the guest does after it has been saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Afterwards {
     Running,

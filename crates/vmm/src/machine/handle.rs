@@ -16,7 +16,7 @@ use crate::boundary::Boundary;
 use crate::jail::{MachineDir, Processes, receive_cable};
 use crate::qmp::Qmp;
 
-/// The keeper has little to do; one that does not answer within this time is not well.
+/// The supervisor answers at once; if it takes this long, something is wrong.
 const CABLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running machine. Dropping the handle leaves the machine running; see [`Machine::adopt`].
@@ -39,33 +39,33 @@ impl Machine {
         self.processes.program.pid()
     }
 
-    pub fn keeper_pid(&self) -> i32 {
-        self.processes.keeper.pid()
+    pub fn supervisor_pid(&self) -> i32 {
+        self.processes.supervisor.pid()
     }
 
     pub fn boundary(&self) -> &Boundary {
         &self.boundary
     }
 
-    /// QEMU's own protocol, for what this crate has no verb for.
+    /// QEMU's own protocol, for commands that this crate does not wrap.
     pub fn qmp(&self) -> &Qmp {
         &self.qmp
     }
 
     /// Connects to the control port. QEMU serves one connection at a time.
     pub async fn connect_control(&self) -> Result<UnixStream, MachineError> {
-        connect(&self.dir.keeper(), CONTROL_SOCKET).await.map_err(MachineError::Connect)
+        connect(&self.dir.supervisor(), CONTROL_SOCKET).await.map_err(MachineError::Connect)
     }
 
-    /// The host's end of the guest's network card: one datagram, one Ethernet frame. Everybody who asks gets the same
-    /// socket, so only one should be reading from it.
+    /// The host's end of the guest's network card. One datagram is one Ethernet frame. Every caller gets the same
+    /// socket, so only one should read from it.
     pub async fn connect_cable(&self) -> Result<UnixDatagram, MachineError> {
-        let keeper = connect(&self.dir.keeper(), CABLE_SOCKET).await.map_err(MachineError::Connect)?;
+        let supervisor = connect(&self.dir.supervisor(), CABLE_SOCKET).await.map_err(MachineError::Connect)?;
         let taking = tokio::task::spawn_blocking(move || {
-            let keeper = keeper.into_std()?;
-            keeper.set_nonblocking(false)?;
-            keeper.set_read_timeout(Some(CABLE_LIMIT))?;
-            receive_cable(&keeper)
+            let supervisor = supervisor.into_std()?;
+            supervisor.set_nonblocking(false)?;
+            supervisor.set_read_timeout(Some(CABLE_LIMIT))?;
+            receive_cable(&supervisor)
         });
         taking.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(MachineError::Connect)
     }

@@ -1,7 +1,8 @@
 //! A virtual machine: one jailed QEMU, its disk, its memory, and the connection to it.
 //!
-//! A [`Machine`] is a handle. The machine itself outlives it and the process that holds it, and ends when it is told
-//! to, when its deadline passes, when its guest powers off, or when QEMU or its keeper dies; [`Machine::died`] tells.
+//! A [`Machine`] is a handle. The machine itself outlives the handle and the process that holds it. It ends on request,
+//! when its deadline passes, when its guest powers off, or when QEMU or its supervisor dies; [`Machine::died`] reports
+//! that.
 
 mod adopt;
 mod command_line;
@@ -20,7 +21,6 @@ mod start;
 mod usage;
 
 pub use adopt::{find_orphan, kill_leftover};
-pub(crate) use command_line::{CLOSED_FD, INHERITED};
 pub use config::{Disk, Hardware, MachineConfig, Start};
 pub use death::Death;
 pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};

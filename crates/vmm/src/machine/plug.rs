@@ -1,8 +1,8 @@
-//! Disks that are plugged into a machine while it runs, and that it is restored with if it was saved with them.
+//! Disks that are plugged into a running machine, and into a restored one if it was saved with them.
 //!
-//! QEMU never sees a path: the file is opened by the caller and handed over as a descriptor, so the jail need not be
-//! opened for it. Each disk has a slot, which is its address on the SCSI bus; the guest finds it by that, and so does
-//! the device state of a saved machine.
+//! QEMU never sees a path: the caller opens the file and sends a descriptor, so the jail does not have to contain it.
+//! Each disk has a slot, which is its address on the SCSI bus. The guest and the device state of a saved machine refer
+//! to the disk by its slot.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -19,28 +19,28 @@ use crate::jail::Inherit;
 use crate::qmp::Event;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
-/// The guest's kernel lets go of a disk by itself, or not at all.
+/// The guest's kernel releases a disk within moments, or never.
 const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Numbers of descriptor sets begin here.
+/// The number of the first descriptor set.
 const FIRST_SET: u32 = 100;
 
-/// The controller that every machine has for this.
+/// The controller that every machine has for these disks.
 const BUS: &str = "scsi.0";
 
-/// Whether the guest may write to it.
+/// Whether the guest may write to a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlugAccess {
     ReadWrite,
     ReadOnly,
 }
 
-/// What is behind a plugged-in disk.
+/// The content of a plugged-in disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlugSource {
     /// A raw file.
     File(PathBuf),
-    /// Nothing: every access fails. For a machine that was saved with a disk it is to have no longer.
+    /// Every access fails. For a machine that was saved with a disk that it must not have any more.
     Nothing { bytes: u64 },
 }
 
@@ -61,7 +61,7 @@ fn name(slot: u32) -> String {
 }
 
 impl Plug {
-    /// The descriptor that a machine is born with for it.
+    /// The descriptor that a restored machine inherits for it.
     pub(super) fn inherited(&self) -> Option<Inherit> {
         match (&self.source, self.access) {
             (PlugSource::Nothing { .. }, _) => None,
@@ -70,7 +70,7 @@ impl Plug {
         }
     }
 
-    /// What the guest flushes is on the host's disk; what it discards is given back.
+    /// A guest's flush reaches the host's disk, and a discard frees space there.
     pub(super) fn node(&self) -> Value {
         let read_only = self.access == PlugAccess::ReadOnly;
         match &self.source {
@@ -110,7 +110,7 @@ impl Plug {
 }
 
 impl Machine {
-    /// Puts a disk into its slot, which must be empty. The guest's kernel learns of it by itself.
+    /// Puts a disk into its slot, which must be empty. The guest's kernel notices by itself.
     pub async fn plug(&self, plug: &Plug) -> Result<(), MachineError> {
         if let Some(file) = plug.open()? {
             let set = json!({ "fdset-id": descriptor_set(plug.slot) });
@@ -121,12 +121,12 @@ impl Machine {
             self.command("device_add", plug.device()).await
         };
         let Err(error) = plugged.await else { return Ok(()) };
-        // The first error counts.
+        // The first error is the one to report.
         let _ = self.forget(plug.slot).await;
         Err(error)
     }
 
-    /// Takes a disk out again. What the guest had not written to it is lost to it.
+    /// Removes a disk. Data that the guest has not written to it yet is lost.
     pub async fn unplug(&self, slot: u32) -> Result<(), MachineError> {
         let events = self.qmp.events();
         self.command("device_del", json!({ "id": name(slot) })).await?;
@@ -139,13 +139,13 @@ impl Machine {
 
     async fn forget(&self, slot: u32) -> Result<(), MachineError> {
         let node = self.command("blockdev-del", json!({ "node-name": name(slot) })).await;
-        // One that was there from the beginning, or that stands for nothing, has no set that could be removed.
+        // A disk that the machine was restored with, or that has no file, has no removable set.
         let _ = self.command("remove-fd", json!({ "fdset-id": descriptor_set(slot) })).await;
         node.map(drop)
     }
 }
 
-/// Waits until QEMU says that the device is gone, or says nothing any more.
+/// Waits until QEMU reports that the device is gone, or closes the connection.
 async fn deleted(mut events: broadcast::Receiver<Event>, device: &str) {
     loop {
         match events.recv().await {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_only_is_opened_so() {
+    fn a_read_only_disk_is_opened_read_only() {
         let plug = Plug { slot: 0, source: PlugSource::File("/v".into()), access: PlugAccess::ReadOnly };
         assert!(matches!(plug.inherited(), Some(Inherit::Read { .. })));
         assert_eq!(plug.node()["read-only"], true);

@@ -1,4 +1,4 @@
-//! `machine.json`: what a later caller must know to take over, or end, a machine it did not start.
+//! `machine.json`: what a later caller needs to adopt or end a machine that it did not start.
 
 use std::fs;
 use std::io;
@@ -14,23 +14,24 @@ use crate::process::Identity;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Record {
     pub qemu: Identity,
-    pub keeper: Identity,
+    #[serde(rename = "keeper")]
+    pub supervisor: Identity,
     pub cgroup: Option<Cgroup>,
     pub boundary: Boundary,
 }
 
-/// A machine that runs although its caller is gone.
+/// A machine whose caller has died.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     pub qemu_pid: i32,
-    pub keeper_pid: i32,
+    pub supervisor_pid: i32,
 }
 
 impl Record {
     pub fn new(processes: &Processes, boundary: Boundary) -> Self {
         Self {
             qemu: processes.program.identity().clone(),
-            keeper: processes.keeper.identity().clone(),
+            supervisor: processes.supervisor.identity().clone(),
             cgroup: processes.cgroup.clone(),
             boundary,
         }
@@ -43,8 +44,7 @@ impl Record {
         MachineDir::replace(&path, &text).map_err(failed)
     }
 
-    /// `None` if there is no record, or none that can be understood: then nothing was ever started, since nothing is
-    /// kept before it is recorded.
+    /// `None` if there is no valid record. Then no machine runs: none outlives its caller before it is recorded.
     pub fn read(dir: &MachineDir) -> Result<Option<Self>, MachineError> {
         match fs::read(dir.record()) {
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),

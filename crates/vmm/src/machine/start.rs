@@ -1,4 +1,4 @@
-//! Starting a machine: jail, connect, load, look at the boundary, and only then let it outlive us.
+//! Starting a machine: jail, connect, load, check the boundary, and only then let it outlive the caller.
 
 use std::io;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use crate::boundary::Boundary;
 use crate::jail::{self, Jailed, MachineDir, Processes};
 use crate::qmp::{Event, Qmp};
 
-/// QEMU is up in some 50 ms; on a host with many others starting it may take its time.
+/// QEMU is up in some 50 ms; on a host where many machines start at once it takes longer.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
-/// A process that was kept answers in milliseconds, or whoever waits had better start another.
-const THAWED_LIMIT: Duration = Duration::from_secs(10);
+/// A cached process answers in milliseconds; if it does not, starting QEMU is faster than waiting.
+const RESUMED_LIMIT: Duration = Duration::from_secs(3);
 const LOAD_LIMIT: Duration = Duration::from_secs(60);
 const STATUS_LIMIT: Duration = Duration::from_secs(30);
 
-/// A closed connection and a dead process are one event, seen from two sides at slightly different times.
+/// A closed connection and a dead process are one event, but the two are noticed at slightly different times.
 const DEATH_PATIENCE: Duration = Duration::from_millis(500);
 const LOG_TAIL_BYTES: usize = 2048;
 
 impl Machine {
-    /// Starts a machine with its kernel. It runs when this returns.
+    /// Boots a machine. It runs when this returns.
     pub async fn boot(config: MachineConfig) -> Result<Self, MachineError> {
         let starting = Starting::launch(config).await?;
         let qmp = starting.unless_it_dies(starting.greet()).await?;
         starting.finish(qmp)
     }
 
-    /// Starts a machine from saved memory and device state, or as the process that it was. It is loaded, and stopped,
-    /// when this returns.
+    /// Starts a machine from saved memory and device state, or from a cached process. It is loaded, and stopped, when
+    /// this returns.
     pub async fn restore(config: MachineConfig) -> Result<Self, MachineError> {
         let starting = Starting::launch(config).await?;
         let qmp = starting.unless_it_dies(starting.greet()).await?;
@@ -46,7 +46,7 @@ impl Machine {
     }
 }
 
-/// A machine that is not ready yet. Dropped, or left behind by a caller that dies, it is ended.
+/// A machine that is not ready yet. It ends when this is dropped, or when the caller dies.
 struct Starting {
     config: MachineConfig,
     jailed: Jailed,
@@ -67,14 +67,14 @@ impl Starting {
         Ok(Self { config, jailed, died })
     }
 
-    /// The socket was bound before QEMU ran, so the connection is made at once and the greeting comes when it comes.
+    /// The socket was bound before QEMU ran, so the connection succeeds at once, and only the greeting takes time.
     async fn greet(&self) -> Result<Qmp, MachineError> {
-        let stream = connect(&self.config.dir.keeper(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
-        let limit = if self.config.start.thaw().is_some() { THAWED_LIMIT } else { GREETING_LIMIT };
+        let stream = connect(&self.config.dir.supervisor(), QMP_SOCKET).await.map_err(MachineError::Connect)?;
+        let limit = if self.config.start.cached().is_some() { RESUMED_LIMIT } else { GREETING_LIMIT };
         Ok(Qmp::negotiate(stream, limit).await?)
     }
 
-    /// Does a step; if QEMU dies meanwhile, that is the error, with its last words.
+    /// Does a step. If QEMU dies meanwhile, that is the error, with the end of its log.
     async fn unless_it_dies<T>(&self, step: impl Future<Output = Result<T, MachineError>>) -> Result<T, MachineError> {
         let mut died = self.died.clone();
         let error = tokio::select! {
@@ -89,7 +89,7 @@ impl Starting {
         Err(death.map_or(error, |death| MachineError::DiedEarly { death, log: program_log(&self.config.dir) }))
     }
 
-    /// Recorded first, kept second: at no moment does something outlive us that nobody could find.
+    /// Records the machine before it lets it outlive the caller, so that a later caller can always find it.
     fn finish(mut self, qmp: Qmp) -> Result<Machine, MachineError> {
         let boundary = self.boundary()?;
         let processes = self.jailed.processes().clone();
@@ -108,7 +108,7 @@ impl Starting {
     }
 }
 
-/// Told by an event, unless loading was over before we could listen.
+/// Waits for the event that device state is loaded, unless it was loaded before we could listen.
 async fn await_loaded(qmp: &Qmp) -> Result<(), MachineError> {
     let events = qmp.events();
     let answer = qmp.execute("query-status", json!({}), STATUS_LIMIT).await?;
@@ -116,7 +116,7 @@ async fn await_loaded(qmp: &Qmp) -> Result<(), MachineError> {
         return Ok(());
     }
     let loaded = tokio::time::timeout(LOAD_LIMIT, load_completed(events)).await;
-    loaded.unwrap_or_else(|_| Err(not_loaded("it took too long")))
+    loaded.unwrap_or_else(|_| Err(not_loaded("timed out")))
 }
 
 async fn load_completed(mut events: broadcast::Receiver<Event>) -> Result<(), MachineError> {
@@ -143,7 +143,7 @@ fn prepare(dir: &MachineDir, deadline_ms: Option<u64>) -> Result<(), MachineErro
     super::control::write_deadline(dir, deadline_ms)
 }
 
-/// The end of what QEMU printed, for a person.
+/// The end of QEMU's log, for an error message.
 fn program_log(dir: &MachineDir) -> String {
     let log = std::fs::read(dir.program_log()).unwrap_or_default();
     let tail = &log[log.len().saturating_sub(LOG_TAIL_BYTES)..];

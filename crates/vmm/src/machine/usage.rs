@@ -1,4 +1,4 @@
-//! What a machine uses of the host, read from its processes and files.
+//! A machine's use of the host, read from its processes and files.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,13 +12,13 @@ use crate::jail::MEMORY;
 use crate::memory::pages::{PAGE, push, written};
 use crate::process::stat_fields;
 
-/// What QEMU has used, and holds now.
+/// The resources that QEMU has used so far, or holds now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     pub cpu: Duration,
-    /// All resident pages, also those it shares with other machines.
+    /// All resident pages, including those that it shares with other machines.
     pub rss_bytes: u64,
-    /// Resident pages, a shared one counted in equal parts to those who share it.
+    /// Resident pages; a page that N processes share counts as 1/N.
     pub pss_bytes: u64,
     /// Blocks of the machine's own files.
     pub disk_bytes: u64,
@@ -27,21 +27,21 @@ pub struct Usage {
 /// The pages of a guest's memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GuestPages {
-    /// Those of the files that it was restored from, which others may have mapped, too.
+    /// Pages of the files that it was restored from, which other machines may have mapped, too.
     pub shared: u64,
-    /// Those that it has written since.
+    /// Pages that it has written since.
     pub copied: u64,
 }
 
 impl Machine {
-    /// How much of its memory is its own by now.
+    /// How much of its guest memory is its own by now.
     pub async fn guest_pages(&self) -> Result<GuestPages, MachineError> {
         let pid = self.pid();
         let read = tokio::task::spawn_blocking(move || guest_pages(pid, MEMORY));
         read.await.map_err(io::Error::other).flatten().map_err(MachineError::Process)
     }
 
-    /// What the machine uses now.
+    /// The machine's current usage.
     pub async fn usage(&self) -> Result<Usage, MachineError> {
         let (pid, files) = (self.pid(), self.dir().files());
         let read = tokio::task::spawn_blocking(move || read(pid, &files));
@@ -59,14 +59,14 @@ fn read(pid: i32, files: &Path) -> io::Result<Usage> {
     })
 }
 
-/// Guest memory is what the process maps of the file with this name, and of its layers, whose names begin with it.
+/// Guest memory consists of the mappings of the file with this name, and of its layers, whose names begin with it.
 fn guest_pages(pid: i32, memory: &str) -> io::Result<GuestPages> {
     let mut ranges = Vec::new();
     for line in fs::read_to_string(format!("/proc/{pid}/maps"))?.lines().filter(|line| line.contains(memory)) {
         let bounds = line.split(' ').next().and_then(|range| range.split_once('-'));
         let number = |text: &str| u64::from_str_radix(text, 16).map_err(io::Error::other);
         let (start, end) = bounds.ok_or(io::ErrorKind::InvalidData)?;
-        // Thousands of mappings beside each other, looked at as one.
+        // There may be thousands of adjacent mappings, which are read as one.
         push(&mut ranges, number(start)?..number(end)?);
     }
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
@@ -93,7 +93,7 @@ fn field_kib(text: &str, name: &str) -> u64 {
     line.and_then(|line| line.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Counted without following links: the directory is the program's.
+/// Follows no links, because the directory is the program's.
 fn disk_bytes(files: &Path) -> io::Result<u64> {
     let mut blocks = 0;
     for entry in fs::read_dir(files)? {
@@ -126,7 +126,7 @@ mod tests {
         // SAFETY: a mapping of its own, at an address that the kernel chooses.
         let mapped =
             unsafe { mmap(std::ptr::null_mut(), 16 * PAGE as usize, flags, MapFlags::PRIVATE, &file, 0) }.unwrap();
-        // SAFETY: so long is the mapping, which is never unmapped, and nobody else has it.
+        // SAFETY: the mapping is that long, is never unmapped, and has no other user.
         let bytes = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), 16 * PAGE as usize) };
         assert_eq!(bytes[0], 0);
         bytes[5 * PAGE as usize] = 1;

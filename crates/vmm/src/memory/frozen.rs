@@ -1,4 +1,4 @@
-//! A copy of a machine's process that stands still, so that its memory can be read while the machine runs on.
+//! A copy of a machine's process that does not run, so that its memory can be read while the machine continues.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Write};
@@ -16,22 +16,20 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use super::map::{Extent, MemoryMap};
 use super::pages::{PAGE, coalesced, push, union, written};
-use crate::machine::{CLOSED_FD, INHERITED};
-use crate::thaw::{self, Frame, SavedProcess, threads};
+use super::threads::recordable_threads;
+use crate::plan::MOST_THREADS;
 
-/// A copy takes milliseconds; on a host where it takes this long nothing works.
+/// A copy takes milliseconds; a host on which it takes this long is broken.
 const COPY_LIMIT: Duration = Duration::from_secs(20);
-/// How long one that has been let go is waited for.
+/// How long a drop waits for the copy's end.
 const END_LIMIT: Duration = Duration::from_secs(5);
-/// Every extent is up to two mappings of a process that may have 65,530.
+/// An extent takes up to two mappings, and the kernel allows a process 65,530.
 const MOST_EXTENTS: usize = 16_000;
-/// A machine that stands on so many layers is saved on the base alone: opening files takes time, too.
+/// A machine on this many layers is saved on the base alone, because a restore has to open all of them.
 const FOLD_LAYERS: usize = if super::MOST_LAYERS < 12 { super::MOST_LAYERS } else { 12 };
 const BUFFER_BYTES: usize = 1 << 20;
-/// So many threads do not fit into the table in which they write themselves down; see `preload/context.rs`.
-const MOST_THREADS: usize = 64;
 
-/// How long the machine stood still, and for what.
+/// How long the machine was stopped, and for what.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FreezeTimes {
     pub stop: Duration,
@@ -42,16 +40,16 @@ pub struct FreezeTimes {
     pub pause: Duration,
 }
 
-/// The copy. It ends when this is dropped, or when whoever holds this dies. Until it has ended, what it has open is
-/// locked, and the machine's next save would fail; so who drops this waits for it.
+/// The copy. It ends when this is dropped, or when the process that holds this dies. Until it has ended, it keeps the
+/// machine's disks locked, and the machine's next save would fail; so the drop waits for its end.
 #[derive(Debug)]
 pub struct Frozen {
-    /// The copy ends when we say no more, and says no more when it has ended.
+    /// Each side sees the connection close when the other ends.
     connection: UnixStream,
     process: OwnedFd,
     address: u64,
     bytes: u64,
-    /// Where the copy wrote down its threads; nowhere if it could not.
+    /// Where the copy recorded its threads, or 0 if it could not.
     table: u64,
     pub times: FreezeTimes,
 }
@@ -65,7 +63,7 @@ pub struct SavedPages {
     pub stored_bytes: u64,
 }
 
-/// A connection that will tell which process answers it.
+/// Sets a connection up to report which process answers.
 pub(crate) fn connect(connection: tokio::net::UnixStream) -> io::Result<UnixStream> {
     let connection = connection.into_std()?;
     connection.set_nonblocking(false)?;
@@ -75,34 +73,40 @@ pub(crate) fn connect(connection: tokio::net::UnixStream) -> io::Result<UnixStre
 }
 
 impl Frozen {
-    /// Asks the machine's process for a copy of itself. Its guest must have been stopped.
-    /// Its threads are written down if that is wanted, and there are not too many.
-    pub(crate) fn take(mut connection: UnixStream, original: i32, bytes: u64, remember: bool) -> io::Result<Self> {
-        let mut remembered = if remember { threads(original)? } else { Vec::new() };
-        remembered.truncate(if remembered.len() < MOST_THREADS { MOST_THREADS } else { 0 });
-        let words = std::iter::once(remembered.len() as u32).chain(remembered.iter().copied());
+    /// Asks the machine's process for a copy of itself. Its guest must have been stopped. If `record_threads` is set
+    /// and the process can be made again, the copy has its threads recorded.
+    pub(crate) fn take(
+        mut connection: UnixStream,
+        original: i32,
+        bytes: u64,
+        record_threads: bool,
+    ) -> io::Result<Self> {
+        let threads = if record_threads { recordable_threads(original)? } else { None };
+        let threads = threads.filter(|threads| threads.len() < MOST_THREADS);
+        let ids = threads.as_deref().unwrap_or_default();
+        let words = std::iter::once(ids.len() as u32).chain(ids.iter().copied());
         let words: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
         connection.write_all(&words)?;
         let (pid, [address, told, mut table]) = receive(&connection)?;
-        if remembered.is_empty() || threads(original)? != remembered {
-            // One that came or went meanwhile would be missing, or be one too many.
+        // A thread that started or ended meanwhile would be missing from the table, or be in it by mistake.
+        if threads.is_none() || recordable_threads(original)? != threads {
             table = 0;
         }
         let process = open(format!("/proc/{pid}"), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        // The pid comes from the kernel, but could have been another's since; what is opened here cannot change.
+        // The kernel reports the pid, but another process may have it by now. What is opened here cannot change.
         let sensible = address.is_multiple_of(PAGE) && address.checked_add(bytes).is_some();
         if parent(&process)? != original || told != bytes || !sensible {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the answer does not come from a copy of the machine",
+                "the answer does not come from a copy of the machine's process",
             ));
         }
         Ok(Self { connection, process, address, bytes, table, times: FreezeTimes::default() })
     }
 
-    /// Writes the pages in which the machine differs from `below`, a map over these layers that it was restored with
-    /// or last saved as, and says where they are. If more layers or extents would come together than a machine can
-    /// map, everything over the base is stored again, and the new layer stands on the base alone.
+    /// Writes the pages in which the machine differs from `below`, the map over these layers that it was restored with
+    /// or last saved as, and returns the new map. If a machine could not map that many layers or extents, everything
+    /// over the base is stored again, and the new layer is on the base alone.
     pub fn save(&self, below: &MemoryMap, layers: &[File], out: &mut impl Write) -> io::Result<SavedPages> {
         let [pagemap, memory] = [self.file("pagemap")?, self.file("mem")?];
         let own = written(&pagemap, self.address, self.bytes)?;
@@ -130,41 +134,33 @@ impl Frozen {
         Ok(SavedPages { map: MemoryMap::default().under(&laid_out(&all, 0)), layers: 1, stored_bytes })
     }
 
-    /// Writes everything else that the process is made of to `out`, which follows the `pages` files that it was thawed
-    /// from, if it is to stand on them, and says how it is made again. `layers` are files
-    /// that were the machine's own and are layers now: their inodes, and their names among the layers.
-    pub fn save_process(
-        &self,
-        pages: usize,
-        layers: &[(u64, String)],
-        out: &mut impl Write,
-    ) -> io::Result<SavedProcess> {
-        if self.table == 0 {
-            return Err(io::Error::other("not all of its threads stood still"));
-        }
-        let frame = Frame {
-            guest: self.address..self.address + self.bytes,
-            table: self.table,
-            pages,
-            layers,
-            inherited: INHERITED,
-            closed: CLOSED_FD,
-        };
-        thaw::save(&self.process, &frame, out)
-    }
-
-    /// Lets the copy end, of which nothing is read any more. Whoever drops it later has less to wait for.
+    /// Lets the copy end once its memory is no longer needed, so that a later drop has less to wait for.
     pub fn let_go(&self) {
-        // Otherwise it has ended by itself.
+        // This fails if the copy has ended already.
         let _ = self.connection.shutdown(Shutdown::Write);
     }
 
-    fn file(&self, name: &str) -> io::Result<File> {
+    /// The directory of the copy under `/proc`.
+    pub(crate) fn process(&self) -> &OwnedFd {
+        &self.process
+    }
+
+    pub(crate) fn guest_memory(&self) -> Range<u64> {
+        self.address..self.address + self.bytes
+    }
+
+    /// The address of the copy's thread table, if its threads are recorded.
+    pub(crate) fn thread_table(&self) -> Option<u64> {
+        (self.table != 0).then_some(self.table)
+    }
+
+    /// Opens a file of the copy under `/proc`.
+    pub(crate) fn file(&self, name: &str) -> io::Result<File> {
         Ok(File::from(openat(&self.process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
     }
 
-    /// The pages of these ranges that are not in `below` with the same content. As much is read at once as lies
-    /// together: a call for every page would take longer than everything else.
+    /// The pages of these ranges that are not in `below` with the same content. Adjacent pages are read together: a
+    /// call for every page would take longer than everything else.
     fn changed(
         &self,
         memory: &File,
@@ -223,13 +219,13 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         self.let_go();
-        // One that takes longer is waited for where its locks are in the way.
+        // If it takes longer, `Machine::cont` waits for the locks.
         let _ = self.connection.set_read_timeout(Some(END_LIMIT));
         let _ = self.connection.read(&mut [0]);
     }
 }
 
-/// The ranges one behind the other in a file.
+/// The ranges as extents, one after the other in a file.
 fn laid_out(ranges: &[Range<u64>], layer: u64) -> Vec<Extent> {
     let mut at = 0;
     let extent = |range: &Range<u64>| {
@@ -240,7 +236,7 @@ fn laid_out(ranges: &[Range<u64>], layer: u64) -> Vec<Extent> {
     ranges.iter().map(extent).collect()
 }
 
-/// The copy's pid, as this process sees it, and where it has guest memory and its threads.
+/// The copy's pid, as this process sees it; then the address and length of its guest memory, and its thread table.
 fn receive(connection: &UnixStream) -> io::Result<(i32, [u64; 3])> {
     let mut place = [0u8; 24];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];

@@ -1,11 +1,11 @@
-//! Which part of guest memory is in which layer.
+//! The map from guest memory to layers.
 
 use std::ops::Range;
 
 const RECORD_BYTES: usize = 32;
 const PAGE: u64 = 4096;
 
-/// A part of guest memory, and where it is.
+/// A part of guest memory, and its place in a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     pub guest: u64,
@@ -30,13 +30,13 @@ impl Extent {
 
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    #[error("a map of memory is cut off")]
-    CutOff,
-    #[error("record {0} of a map of memory makes no sense")]
-    Senseless(usize),
+    #[error("the memory map is truncated")]
+    Truncated,
+    #[error("record {0} of the memory map is invalid")]
+    Invalid(usize),
 }
 
-/// All layers taken together: disjoint extents in the order of guest memory. What is in none is in the base.
+/// All layers together: disjoint extents in the order of guest memory. The rest of guest memory is in the base.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryMap {
     extents: Vec<Extent>,
@@ -52,17 +52,17 @@ impl MemoryMap {
         self.extents.iter().map(|extent| extent.guest..extent.end())
     }
 
-    /// This map under another layer, whose extents are disjoint and in order.
+    /// This map with another layer on top, whose extents are disjoint and in order.
     pub fn under(&self, upper: &[Extent]) -> Self {
         let mut extents = Vec::with_capacity(self.extents.len() + upper.len());
         let mut free = 0;
         let mut below = self.extents.iter().peekable();
         for cover in upper {
-            keep_between(&mut below, free..cover.guest, &mut extents);
+            copy_between(&mut below, free..cover.guest, &mut extents);
             extents.push(*cover);
             free = cover.end();
         }
-        keep_between(&mut below, free..u64::MAX, &mut extents);
+        copy_between(&mut below, free..u64::MAX, &mut extents);
         Self { extents }
     }
 
@@ -80,7 +80,7 @@ impl MemoryMap {
 
     pub fn decode(bytes: &[u8]) -> Result<Self, MapError> {
         if !bytes.len().is_multiple_of(RECORD_BYTES) {
-            return Err(MapError::CutOff);
+            return Err(MapError::Truncated);
         }
         let mut extents: Vec<Extent> = Vec::with_capacity(bytes.len() / RECORD_BYTES);
         for (number, record) in bytes.chunks_exact(RECORD_BYTES).enumerate() {
@@ -94,7 +94,7 @@ impl MemoryMap {
                 extent.guest.checked_add(extent.bytes).is_some() && extent.at.checked_add(extent.bytes).is_some();
             let after = extents.last().is_none_or(|last| last.end() <= extent.guest);
             if !whole || !ends || !after || extent.bytes == 0 {
-                return Err(MapError::Senseless(number));
+                return Err(MapError::Invalid(number));
             }
             extents.push(extent);
         }
@@ -102,17 +102,17 @@ impl MemoryMap {
     }
 }
 
-/// Moves what lies in `gap` to `kept`; an extent that reaches beyond it stays to be looked at again.
-fn keep_between<'a>(
+/// Copies the parts of extents that are in `gap`. An extent that reaches beyond it stays in the iterator.
+fn copy_between<'a>(
     below: &mut std::iter::Peekable<impl Iterator<Item = &'a Extent>>,
     gap: Range<u64>,
-    kept: &mut Vec<Extent>,
+    copied: &mut Vec<Extent>,
 ) {
     while let Some(extent) = below.peek() {
         if extent.guest >= gap.end {
             return;
         }
-        kept.extend(extent.part(gap.clone()));
+        copied.extend(extent.part(gap.clone()));
         if extent.end() > gap.end {
             return;
         }
@@ -127,7 +127,7 @@ mod tests {
 
     const PAGES: usize = 48;
 
-    /// Runs of pages, as a machine might have written them, as a layer.
+    /// A layer with the pages that a machine wrote.
     fn layer(written: &[bool], layer: u64) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = 0;
@@ -142,7 +142,7 @@ mod tests {
         extents
     }
 
-    /// Where each page is, by the obvious way.
+    /// The place of each page, computed page by page.
     fn places(extents: &[Extent]) -> Vec<Option<(u64, u64)>> {
         let mut places = vec![None; PAGES];
         for extent in extents {
@@ -170,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_map_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_decode_to_a_map_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(map) = MemoryMap::decode(&bytes) {
                 prop_assert_eq!(map.encode(), bytes);
             }
@@ -181,6 +181,6 @@ mod tests {
     fn extents_that_overlap_are_refused() {
         let extent = Extent { guest: 0, bytes: 2 * PAGE, layer: 0, at: 0 };
         let overlapping = MemoryMap { extents: vec![extent, Extent { guest: PAGE, ..extent }] };
-        assert!(matches!(MemoryMap::decode(&overlapping.encode()), Err(MapError::Senseless(1))));
+        assert!(matches!(MemoryMap::decode(&overlapping.encode()), Err(MapError::Invalid(1))));
     }
 }

@@ -1,20 +1,21 @@
-//! Guest memory as a base file and layers of saved pages over it, all shared, none ever written.
+//! Guest memory: a base file and layers of saved pages over it. All of them are shared, and none is ever written.
 //!
 //! ```text
 //!   base (a template's memory)          ░░░░░░░░░░░░░░░░░░░░░░░░
 //!   layer 00 (what one machine wrote)      ▓▓▓     ▓▓▓▓▓
 //!   layer 01 (what its fork wrote)           ▓▓▓         ▓▓
-//!   map: which part of which file is where, all layers taken together
+//!   map: which part of guest memory is in which file, for all layers together
 //! ```
 //!
-//! A machine maps base and layers privately; see `preload/preload.rs` for the half of this that runs inside QEMU.
-//! Its own pages are told from theirs by the kernel (`/proc/PID/pagemap`), and read from a [`Frozen`] copy of its
-//! process while the machine itself runs on.
+//! A machine maps the base and the layers privately; `preload/preload.rs` does that inside QEMU. The kernel
+//! distinguishes the machine's own pages (`/proc/PID/pagemap`). They are read from a [`Frozen`] copy of its process
+//! while the machine itself continues.
 
 mod frozen;
 mod library;
 mod map;
 pub(crate) mod pages;
+mod threads;
 
 pub(crate) use frozen::connect as connect_copy;
 pub use frozen::{FreezeTimes, Frozen, SavedPages};
@@ -26,7 +27,7 @@ use std::path::PathBuf;
 
 use crate::jail::Layer;
 
-/// How many layers a machine's memory can have; the preloaded library knows this number, too.
+/// The maximum number of layers of a machine's memory. The preloaded library has the same limit.
 pub const MOST_LAYERS: usize = 64;
 
 /// Where a restored machine's memory comes from.
@@ -47,7 +48,7 @@ impl Memory {
         Self { base, layers: Vec::new(), map: None, library }
     }
 
-    /// What the program sees of it, besides the base.
+    /// The layers of the jail for it, besides the base.
     pub(crate) fn jail_layers(&self) -> Vec<Layer> {
         let map = self.map.iter().map(|path| Layer { name: "memory.map".to_owned(), path: path.clone() });
         let numbered = self.layers.iter().enumerate();

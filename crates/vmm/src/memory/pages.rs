@@ -1,4 +1,4 @@
-//! Which pages a process wrote, as ranges that are worth storing.
+//! The pages that a process wrote, as ranges to be stored.
 
 use std::fs::File;
 use std::io;
@@ -7,14 +7,14 @@ use std::os::unix::fs::FileExt;
 
 pub(crate) const PAGE: u64 = 4096;
 
-/// Bits of `/proc/PID/pagemap`. A private page of a file mapping is one of the file until it is written.
+/// Bits of `/proc/PID/pagemap`. A page of a private file mapping belongs to the file until the process writes to it.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const OF_FILE: u64 = 1 << 61;
 
 const ENTRIES_AT_ONCE: usize = 1 << 15;
 
-/// The ranges, relative to `address`, of the pages that are the process's own.
+/// The ranges, relative to `address`, of the pages that the process has written.
 pub(crate) fn written(pagemap: &File, address: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     let mut buffer = vec![0u8; ENTRIES_AT_ONCE * 8];
@@ -42,7 +42,7 @@ pub(crate) fn push(ranges: &mut Vec<Range<u64>>, next: Range<u64>) {
     }
 }
 
-/// Both, in order and without overlap.
+/// All ranges, in order and without overlap.
 pub(super) fn union(one: Vec<Range<u64>>, other: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut all = one;
     all.extend(other);
@@ -54,7 +54,8 @@ pub(super) fn union(one: Vec<Range<u64>>, other: impl Iterator<Item = Range<u64>
     ranges
 }
 
-/// At most `most` ranges: the smallest gaps are stored along, for every range is a mapping, and those are limited.
+/// Merges ranges until there are at most `most`, across the smallest gaps first: every range becomes a mapping, and the
+/// kernel limits those.
 pub(super) fn coalesced(mut ranges: Vec<Range<u64>>, most: usize) -> Vec<Range<u64>> {
     let mut gap = PAGE;
     while ranges.len() > most.max(1) {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_mapping_tells_what_was_written() {
+    fn the_pages_that_were_written_to_a_private_mapping_are_found() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(16 * PAGE).unwrap();
         let bytes = 16 * PAGE as usize;

@@ -1,4 +1,4 @@
-//! However a machine ends, it is noticed, and for what it was.
+//! However a machine ends, its end and the reason are reported.
 
 use std::time::{Duration, Instant};
 
@@ -24,15 +24,15 @@ async fn a_killed_qemu_is_noticed_at_once() {
     kill(machine.pid());
     assert_eq!(death_of(&machine).await, Death::Signalled { signal: 9 });
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert!(!is_alive(machine.keeper_pid()));
+    assert!(!is_alive(machine.supervisor_pid()));
 }
 
 #[tokio::test]
-async fn qemu_dies_with_its_keeper() {
-    let (machine, _guest) = running("keeper").await;
+async fn qemu_dies_with_its_supervisor() {
+    let (machine, _guest) = running("supervisor").await;
     let qemu = machine.pid();
-    kill(machine.keeper_pid());
-    assert_eq!(death_of(&machine).await, Death::KeeperLost);
+    kill(machine.supervisor_pid());
+    assert_eq!(death_of(&machine).await, Death::SupervisorLost);
     assert!(!is_alive(qemu));
 }
 
@@ -42,7 +42,7 @@ async fn a_guest_that_panics_ends_its_machine() {
     guest.tell("panic").await;
     assert_eq!(death_of(&machine).await, Death::Exited { code: 0 });
     let log = std::fs::read_to_string(machine.dir().console_log()).unwrap();
-    assert!(log.contains("Kernel panic"), "the console's last words are kept: {log}");
+    assert!(log.contains("Kernel panic"), "the console's last output is in the log: {log}");
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ pub fn base_memory() -> Memory {
 /// The configuration of a machine restored from the template, in a fresh directory with a fresh overlay.
 pub async fn restore_config(name: &str) -> MachineConfig {
     let dir = MachineDir::new(WORK.join(name));
-    let start = Start::Restore { memory: base_memory(), state: TEMPLATE.state(), thaw: None };
+    let start = Start::Restore { memory: base_memory(), state: TEMPLATE.state(), cached: None };
     let config = config_in(dir, start, TEMPLATE.disk());
     config.dir.create().unwrap();
     let overlay = config.dir.files().join(&config.disk.overlay);
@@ -203,7 +203,7 @@ pub fn open_files(pid: i32) -> Vec<String> {
     open
 }
 
-/// Whether another process has this directory open, as a keeper has its own.
+/// Whether another process has this directory open, as a supervisor has its own.
 pub fn any_process_holds(directory: &Path) -> bool {
     let directory = directory.canonicalize().unwrap();
     let own = std::process::id().to_string();

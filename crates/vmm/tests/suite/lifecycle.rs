@@ -8,7 +8,7 @@ use sandling_vmm::machine::{Death, Machine, MachineError, Start};
 use crate::fixture::*;
 
 #[tokio::test]
-async fn two_machines_restored_from_one_live_apart() {
+async fn two_machines_restored_from_one_are_independent() {
     let memory_before = fs::metadata(TEMPLATE.memory()).unwrap().modified().unwrap();
     let (first, mut first_guest) = running("apart-1").await;
     let (second, mut second_guest) = running("apart-2").await;
@@ -43,7 +43,7 @@ async fn a_restored_machine_is_stopped_until_it_is_continued() {
 }
 
 #[tokio::test]
-async fn the_guest_cannot_virtualise_and_has_its_cpus() {
+async fn the_guest_has_its_cpus_and_no_nested_virtualization() {
     let (machine, mut guest) = running("cpu").await;
     assert_eq!(guest.ask("cpus").await, "1");
     assert_eq!(guest.ask("flag svm").await, "false");
@@ -53,7 +53,7 @@ async fn the_guest_cannot_virtualise_and_has_its_cpus() {
 }
 
 #[tokio::test]
-async fn usage_counts_what_the_machine_has() {
+async fn usage_of_a_running_machine_is_not_zero() {
     let (machine, mut guest) = running("usage").await;
     guest.ask("echo busy").await;
     let usage = machine.usage().await.unwrap();
@@ -63,7 +63,7 @@ async fn usage_counts_what_the_machine_has() {
 }
 
 #[tokio::test]
-async fn a_directory_with_a_very_long_path_will_do() {
+async fn a_directory_with_a_very_long_path_works() {
     let name = format!("{0}/{0}", "long".repeat(40));
     let (machine, mut guest) = running(&name).await;
     assert_eq!(guest.ask("echo far away").await, "far away");
@@ -88,13 +88,13 @@ async fn ten_machines_start_at_once() {
 #[tokio::test]
 async fn ending_leaves_no_process_no_socket_and_no_group() {
     let (machine, _guest) = running("end").await;
-    let (qemu, keeper, dir) = (machine.pid(), machine.keeper_pid(), machine.dir().clone());
+    let (qemu, supervisor, dir) = (machine.pid(), machine.supervisor_pid(), machine.dir().clone());
     let groups = fs::read_to_string(format!("/proc/{qemu}/cgroup")).unwrap();
     assert_eq!(groups.contains("sandling-"), machine.boundary().cgroup.is_some());
     let death = machine.end().await.unwrap();
     assert_eq!(death, Death::Signalled { signal: 9 });
-    assert!(!is_alive(qemu) && !is_alive(keeper));
-    assert!(!dir.keeper().join("qmp.sock").exists() && !dir.keeper().join("control.sock").exists());
+    assert!(!is_alive(qemu) && !is_alive(supervisor));
+    assert!(!dir.supervisor().join("qmp.sock").exists() && !dir.supervisor().join("control.sock").exists());
     for line in groups.lines().filter(|line| line.contains("sandling-")) {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controller, path) = (fields.next().unwrap(), fields.next().unwrap());
@@ -103,11 +103,11 @@ async fn ending_leaves_no_process_no_socket_and_no_group() {
 }
 
 #[tokio::test]
-async fn a_state_that_cannot_be_loaded_is_an_error_with_qemus_words() {
+async fn a_state_that_cannot_be_loaded_is_an_error_with_qemus_message() {
     let mut config = restore_config("bad-state").await;
     let state = WORK.join("rubbish");
     fs::write(&state, b"this is no device state").unwrap();
-    config.start = Start::Restore { memory: base_memory(), state, thaw: None };
+    config.start = Start::Restore { memory: base_memory(), state, cached: None };
     let error = Machine::restore(config).await.unwrap_err();
     assert!(matches!(error, MachineError::DiedEarly { death: Death::Exited { code: 1 }, .. }), "{error:?}");
     assert!(error.to_string().contains("Not a migration stream"), "{error}");
@@ -123,11 +123,11 @@ async fn a_missing_layer_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_given_up_leaves_nothing_running() {
+async fn a_cancelled_start_leaves_no_process() {
     let config = restore_config("given-up").await;
     let dir = config.dir.clone();
     let given_up = tokio::time::timeout(Duration::from_millis(15), Machine::restore(config)).await;
     assert!(given_up.is_err(), "a restore takes longer than that");
     drop(given_up);
-    eventually("no process of it is left", Duration::from_secs(10), || !any_process_holds(&dir.keeper()));
+    eventually("no process of it is left", Duration::from_secs(10), || !any_process_holds(&dir.supervisor()));
 }

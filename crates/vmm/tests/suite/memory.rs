@@ -1,40 +1,40 @@
-//! Machines forked from machines: memory in layers, disks on disks, and a parent that goes on.
+//! Machines forked from machines: memory in layers, disks on disks, cached processes, and a parent that continues.
 
 use std::path::PathBuf;
 use std::{fs, io};
 
 use sandling_vmm::disk::{DiskFormat, create_overlay};
-use sandling_vmm::machine::{Afterwards, Layer, Machine, Start};
+use sandling_vmm::machine::{Afterwards, Layer, Machine, MachineConfig, Start};
 use sandling_vmm::memory::{Memory, MemoryMap};
-use sandling_vmm::thaw::{Thaw, place_program};
+use sandling_vmm::process_cache::{CachedProcess, ProcessCache, capture};
 
 use crate::fixture::*;
 
 const MEMORY_BYTES: u64 = 256 << 20;
 
-/// What a child is restored from.
+/// A saved machine, from which children are restored.
 struct Saved {
     memory: Memory,
     map: MemoryMap,
     state: PathBuf,
     disks: Vec<Layer>,
     top: String,
-    /// Not when a thread of it came or went at that moment, which is more often so on a busy host.
-    thaw: io::Result<Thaw>,
-    /// What the overlay is called that goes on from here.
+    /// An error if a thread started or ended at that moment, which happens more often on a busy host.
+    cached: io::Result<CachedProcess>,
+    /// The name of the overlay that a machine with the cached process writes to.
     next: String,
     stored_bytes: u64,
-    /// What the layer below it stored.
+    /// The size of the layer below it.
     below_bytes: u64,
 }
 
 impl Saved {
-    fn thawing(&self) -> Thaw {
-        self.thaw.as_ref().unwrap().clone()
+    fn cached_process(&self) -> CachedProcess {
+        self.cached.as_ref().unwrap().clone()
     }
 }
 
-/// Saves a machine that stands on `below`, as the layer of that name; the machine goes on.
+/// Saves a machine that was restored from `below`, as the layer of that name. The machine continues.
 async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     let dir = WORK.join(format!("saved-{name}"));
     fs::create_dir_all(&dir).unwrap();
@@ -64,20 +64,21 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     disks.push(Layer { name: layer, path: disk });
     let inode = |layer: &Layer| std::os::unix::fs::MetadataExt::ino(&fs::metadata(&layer.path).unwrap());
     let own: Vec<_> = disks.iter().map(|layer| (inode(layer), layer.name.clone())).collect();
-    // A machine that was not thawed stands on no pages of a process, whatever it was saved as before.
-    let mut pages = below.filter(|_| is_thawed(machine)).map_or_else(Vec::new, |below| below.thawing().pages);
+    // A machine that was not resumed has no pages of a cached process below it, however it was saved before.
+    let resumed_from = below.filter(|_| is_resumed(machine)).map(|below| below.cached_process());
+    let mut pages = resumed_from.map_or_else(Vec::new, |cached| cached.pages().to_vec());
     pages.push(dir.join("process"));
     let mut out = fs::File::create(dir.join("process")).unwrap();
-    let thaw = frozen.save_process(pages.len() - 1, &own, &mut out).map(|process| {
+    let cached = capture(&frozen, pages.len() - 1, &own, &mut out).map(|process| {
         let plan = dir.join("plan");
         fs::write(&plan, process.plan(&saved.map)).unwrap();
-        Thaw { program: place_program(&WORK).unwrap(), plan, pages }
+        ProcessCache::open(&WORK, MachineConfig::QEMU.as_ref()).unwrap().process(plan, pages)
     });
     let memory = Memory { layers, map: Some(map), ..base_memory() };
     Saved {
         memory,
         map: saved.map,
-        thaw,
+        cached,
         next: overlay,
         state,
         disks,
@@ -87,25 +88,25 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     }
 }
 
-fn is_thawed(machine: &Machine) -> bool {
-    fs::read(format!("/proc/{}/cmdline", machine.pid())).unwrap().starts_with(b"/thaw")
+fn is_resumed(machine: &Machine) -> bool {
+    fs::read(format!("/proc/{}/cmdline", machine.pid())).unwrap().starts_with(b"/cached-qemu")
 }
 
 async fn child(of: &Saved, name: &str) -> (Machine, Guest) {
     start(of, name, None).await
 }
 
-async fn thawed(of: &Saved, name: &str) -> (Machine, Guest) {
-    start(of, name, Some(of.thawing())).await
+async fn resumed(of: &Saved, name: &str) -> (Machine, Guest) {
+    start(of, name, Some(of.cached_process())).await
 }
 
-async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
+async fn start(of: &Saved, name: &str, cached: Option<CachedProcess>) -> (Machine, Guest) {
     let mut config = restore_config(name).await;
     fs::remove_file(config.dir.files().join(&config.disk.overlay)).unwrap();
-    if thaw.is_some() {
+    if cached.is_some() {
         config.disk.overlay = of.next.clone();
     }
-    config.start = Start::Restore { memory: of.memory.clone(), state: of.state.clone(), thaw };
+    config.start = Start::Restore { memory: of.memory.clone(), state: of.state.clone(), cached };
     config.disk.backing = of.disks.clone();
     let overlay = config.dir.files().join(&config.disk.overlay);
     let top = format!("/layers/{}", of.disks.last().unwrap().name);
@@ -117,13 +118,13 @@ async fn start(of: &Saved, name: &str, thaw: Option<Thaw>) -> (Machine, Guest) {
 }
 
 #[tokio::test]
-async fn a_process_that_goes_on_is_jailed_as_it_was_and_sees_less() {
+async fn a_resumed_process_is_jailed_as_qemu_is_and_sees_less() {
     let (parent, mut guest) = running("jailed-parent").await;
     assert_eq!(guest.ask("write something").await, "written");
     let saved = save(&parent, None, "jailed-parent").await;
-    let (machine, mut guest) = thawed(&saved, "jailed").await;
+    let (machine, mut guest) = resumed(&saved, "jailed").await;
     assert_eq!(guest.ask("read").await, "something");
-    assert!(is_thawed(&machine) && !is_thawed(&parent));
+    assert!(is_resumed(&machine) && !is_resumed(&parent));
     assert_eq!(machine.boundary(), parent.boundary());
     assert!(machine.boundary().missing(sandling_vmm::jail::Requirement::Required).is_empty());
     let proc = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", machine.pid())).unwrap();
@@ -131,7 +132,8 @@ async fn a_process_that_goes_on_is_jailed_as_it_was_and_sees_less() {
     for line in proc("mountinfo").lines() {
         let fields: Vec<_> = line.split(' ').collect();
         let (place, options) = (fields[4], fields[5]);
-        let known = place == "/" || ["/thaw", "/dev/", "/layers/", "/vm"].iter().any(|known| place.starts_with(known));
+        let known =
+            place == "/" || ["/cached-qemu", "/dev/", "/layers/", "/vm"].iter().any(|known| place.starts_with(known));
         assert!(known && options.contains("nosuid"), "{line}");
         assert!(place == "/vm" || place.starts_with("/dev/") || options.starts_with("ro"), "{line}");
     }
@@ -145,33 +147,48 @@ async fn a_process_that_goes_on_is_jailed_as_it_was_and_sees_less() {
 }
 
 #[tokio::test]
-async fn a_process_goes_on_as_another() {
-    let (parent, mut guest) = running("thaw-parent").await;
+async fn a_cached_process_is_resumed_and_captured_again() {
+    let (parent, mut guest) = running("cached-parent").await;
     assert_eq!(guest.ask("write from the parent").await, "written");
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
-    let saved = save(&parent, None, "thaw-parent").await;
-    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent goes on");
+    let saved = save(&parent, None, "cached-parent").await;
+    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent continues");
     parent.end().await.unwrap();
     let mut saved = saved;
     for number in 1..=9 {
-        let (next, mut guest) = thawed(&saved, &format!("thaw-{number}")).await;
+        let (next, mut guest) = resumed(&saved, &format!("cached-{number}")).await;
         assert_eq!(guest.ask("asked").await, (asked + 3 * number - 2).to_string());
         assert_eq!(guest.ask("read").await, "from the parent");
         assert_eq!(guest.ask("fill 4000000").await, "filled");
         let below = Saved { top: saved.next.clone(), ..saved };
-        saved = save(&next, Some(&below), &format!("thaw-{number}")).await;
+        saved = save(&next, Some(&below), &format!("cached-{number}")).await;
         next.end().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_nobody_sees_the_others_writes() {
+async fn processes_resumed_from_one_capture_have_different_random_numbers() {
+    let (parent, mut guest) = running("random-parent").await;
+    guest.ask("random").await;
+    let saved = save(&parent, None, "random-parent").await;
+    parent.end().await.unwrap();
+    let mut numbers = Vec::new();
+    for name in ["random-one", "random-two"] {
+        let (machine, mut guest) = resumed(&saved, name).await;
+        numbers.push(guest.ask("random").await.parse::<u64>().unwrap());
+        machine.end().await.unwrap();
+    }
+    assert_ne!(numbers[0], numbers[1]);
+}
+
+#[tokio::test]
+async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_writes_are_private() {
     let (parent, mut guest) = running("fork-parent").await;
     assert_eq!(guest.ask("write from the parent").await, "written");
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
     let saved = save(&parent, None, "parent").await;
     assert!(saved.stored_bytes > 0 && saved.stored_bytes < MEMORY_BYTES / 4, "{} bytes", saved.stored_bytes);
-    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent goes on");
+    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent continues");
     assert_eq!(guest.ask("write from the parent, later").await, "written");
 
     let (first, mut first_guest) = child(&saved, "fork-first").await;
@@ -193,7 +210,7 @@ async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_nobody_sees_th
 }
 
 #[tokio::test]
-async fn a_long_line_of_forks_is_folded_and_remembers_everything() {
+async fn a_long_line_of_forks_is_folded_without_loss() {
     let (mut machine, mut guest) = running("line").await;
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
     let mut below: Option<Saved> = None;
@@ -228,11 +245,11 @@ async fn a_second_save_of_one_machine_stores_only_what_changed() {
 }
 
 #[tokio::test]
-async fn a_copy_ends_with_whoever_asked_for_it() {
+async fn a_copy_ends_when_its_caller_drops_it() {
     let (machine, mut guest) = running("copy-ends").await;
     let saved = save(&machine, None, "copy-ends").await;
     drop(saved);
-    // The copy is a child of the thread that made it; whichever that is, nothing but zombies may be left.
+    // The copy is a child of the thread that made it. Whichever that is, only zombies may be left.
     eventually("the copy ends", PATIENCE, || {
         let tasks = fs::read_dir(format!("/proc/{}/task", machine.pid())).unwrap().flatten();
         let mut children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());

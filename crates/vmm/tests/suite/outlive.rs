@@ -1,6 +1,6 @@
-//! Machines whose caller is gone: they run on, end at their deadline, can be taken over and can be ended.
+//! Machines whose caller has died: they continue, end at their deadline, and can be adopted or ended.
 //!
-//! A caller that dies is this test binary, started again for one of the tests that are marked as ignored.
+//! The caller that dies is this test binary, started again for one of the ignored tests.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -54,11 +54,11 @@ fn die_with_machine(name: &str, deadline_ms: Option<u64>) -> MachineDir {
 }
 
 #[tokio::test]
-async fn a_machine_outlives_its_caller_and_is_taken_over() {
+async fn a_machine_outlives_its_caller_and_is_adopted() {
     let dir = die_with_machine("adopted", None);
     let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
     let machine = Machine::adopt(dir.clone()).await.unwrap().expect("still running");
-    assert_eq!((machine.pid(), machine.keeper_pid()), (orphan.qemu_pid, orphan.keeper_pid));
+    assert_eq!((machine.pid(), machine.supervisor_pid()), (orphan.qemu_pid, orphan.supervisor_pid));
     assert_eq!(machine.status().await.unwrap(), "running");
     assert!(machine.boundary().seccomp);
     assert_eq!(Guest::connect(&machine).await.ask("echo new master").await, "new master");
@@ -68,22 +68,22 @@ async fn a_machine_outlives_its_caller_and_is_taken_over() {
 }
 
 #[tokio::test]
-async fn a_deadline_holds_although_nobody_is_left() {
+async fn a_deadline_holds_after_the_callers_death() {
     let dir = die_with_machine("deadline-alone", Some(now_ms() + 6000));
     let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
     eventually("QEMU ends", Duration::from_secs(20), || !is_alive(orphan.qemu_pid));
-    eventually("its keeper, too", Duration::from_secs(5), || !is_alive(orphan.keeper_pid));
+    eventually("its supervisor, too", Duration::from_secs(5), || !is_alive(orphan.supervisor_pid));
     let report = std::fs::read_to_string(dir.exit_report()).unwrap();
     assert_eq!(report, r#"{"reason":"deadline"}"#);
     assert!(!machine::kill_leftover(&dir).await.unwrap(), "nothing was left to kill");
 }
 
 #[tokio::test]
-async fn what_a_dead_caller_left_is_ended() {
+async fn a_dead_callers_machine_is_ended() {
     let dir = die_with_machine("leftover", None);
     let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
     assert!(machine::kill_leftover(&dir).await.unwrap());
-    assert!(!is_alive(orphan.qemu_pid) && !is_alive(orphan.keeper_pid));
+    assert!(!is_alive(orphan.qemu_pid) && !is_alive(orphan.supervisor_pid));
     assert!(!machine::kill_leftover(&dir).await.unwrap());
 }
 
@@ -92,8 +92,8 @@ async fn a_caller_that_dies_in_the_middle_of_a_start_leaves_nothing() {
     let mut caller = start_caller("outlive::caller_that_dies_in_the_middle", "middle", None);
     assert!(caller.wait().unwrap().code().is_none(), "the caller dies by a signal");
     let dir = MachineDir::new(WORK.join("middle"));
-    let keeper = dir.keeper();
-    eventually("no keeper is left", Duration::from_secs(10), || !any_process_holds(&keeper));
+    let supervisor = dir.supervisor();
+    eventually("no supervisor is left", Duration::from_secs(10), || !any_process_holds(&supervisor));
     assert_eq!(machine::find_orphan(&dir).unwrap(), None);
     assert!(!machine::kill_leftover(&dir).await.unwrap());
 }

@@ -14,16 +14,17 @@ use axum::http::StatusCode;
 use axum::routing::put;
 use sandling_engine::{NetworkChange, NetworkWish};
 use sandling_network::policy::{Mode, Policy, PolicyChange};
+use sandling_wire::NetworkRequest;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::caller::sandbox;
 use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::convert::network::{denied, network_spec};
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::wire::network::{NetworkRequest, denied};
 
 const ALL: &str = "0.0.0.0/0";
 
@@ -80,7 +81,7 @@ impl Network {
             return Ok(NetworkWish { policy: Some(policy), ..NetworkWish::default() });
         }
         let allow = Some(listed).filter(|listed| !listed.is_empty() || !self.deny_out.is_empty());
-        Ok(NetworkRequest { allow, ..NetworkRequest::default() }.into_wish(None)?)
+        Ok(network_spec(NetworkRequest { allow, ..NetworkRequest::default() })?)
     }
 
     /// The same with nothing but what is listed.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sandling_engine::Sandbox;
 
+use crate::convert::files::checked;
 use crate::error::ApiError;
-use crate::wire::files::checked;
 
 const LARGEST_PASSWD: usize = 1024 * 1024;
 

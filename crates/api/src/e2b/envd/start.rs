@@ -24,13 +24,13 @@ use super::connect::{Framed, Out, both, patience, ping_every, refused, respond};
 use super::paths::{home_of, resolve};
 use super::process::{Selector, find};
 use crate::app::App;
+use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
 use crate::e2b::place::Envd;
 use crate::error::ApiError;
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
 use crate::request::RequestContext;
-use crate::wire::sandbox::check_env;
 
 /// What the clients send if nobody gave a command a timeout.
 const UNASKED: Duration = Duration::from_secs(60);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_agent::{Engine, Worker};
-use sandling_api::{CreateSandbox, NetworkRequest, SetSecret};
 use sandling_tools::{Settings, Toolbox};
+use sandling_wire::{CreateSandbox, NetworkRequest, SetSecret};
 use serde_json::Value;
 
 use super::keys;

@@ -6,7 +6,7 @@ use futures_util::Stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::Method;
 use hyper::body::{Bytes, Frame, Incoming};
-use sandling_api::ExecRequest;
+use sandling_wire::ExecRequest;
 use serde::Deserialize;
 use serde_json::json;
 

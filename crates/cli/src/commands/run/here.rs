@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sandling_api::{NetworkEventView, SandboxView};
+use sandling_api::{IntoEngine, IntoWire, network_spec};
 use sandling_engine::{
     CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, Execution, Output, RunError, RunSpec, Sandbox, StreamSender,
 };
@@ -41,10 +41,10 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
             return Err(error);
         }
     };
-    let made = SandboxView::from(sandbox.info());
+    let made = sandbox.info().into_wire();
     let report = execute(&sandbox, options, code, &mut signals).await;
     let learned = (options.reach.network == Some(ModeChoice::Learn)).then(|| sandbox.learned_policy());
-    let decisions = sandbox.network_events(0, usize::MAX).into_iter().map(NetworkEventView::from);
+    let decisions = sandbox.network_events(0, usize::MAX).into_iter().map(IntoWire::into_wire);
     let refused = refused(decisions.filter_map(|view| serde_json::from_value(serde_json::to_value(view).ok()?).ok()));
     for finding in &code.advice {
         engine.record(sandbox.id(), DEFAULT_WORKSPACE, "advice", serde_json::to_value(finding)?)?;
@@ -77,10 +77,10 @@ async fn create(
         memory_mib: options.sizes.memory,
         disk_mib: options.sizes.disk,
         pids: options.sizes.pids,
-        volumes: options.volumes.iter().cloned().map(Into::into).collect(),
+        volumes: options.volumes.iter().cloned().map(IntoEngine::into_engine).collect(),
         ttl: Some(Duration::from_secs(options.timeout) + TTL_SLACK),
         workspace: DEFAULT_WORKSPACE.to_owned(),
-        network: options.reach.request()?.into_wish(None)?,
+        network: network_spec(options.reach.request()?)?,
         ..CreateSpec::default()
     };
     let mut creating = std::pin::pin!(engine.create(spec));

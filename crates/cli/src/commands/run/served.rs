@@ -1,7 +1,8 @@
 //! A run on a server: a sandbox is made for it there, and removed whatever comes of it.
 
 use anyhow::{Context, bail};
-use sandling_api::{CreateSandbox, ExecRequest, SessionStart};
+use sandling_api::IntoWire;
+use sandling_wire::{CreateSandbox, ExecRequest, SessionStart};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -103,7 +104,7 @@ async fn execute(
     let reads_stdin = reads_stdin(options);
     let run = ExecRequest {
         code: Some(code.text.clone()),
-        language: Some(code.language.into()),
+        language: Some(code.language.into_wire()),
         args: Some(options.args.clone()).filter(|args| !args.is_empty()),
         env: Some(options.env.iter().cloned().collect()),
         timeout_seconds: Some(options.timeout as f64),

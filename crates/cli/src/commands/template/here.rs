@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sandling_api::TemplateView;
+use sandling_api::template_view;
 use sandling_engine::DEFAULT_WORKSPACE;
 use sandling_image::{BuildOptions, OwnKernel, Recipe};
 
@@ -60,7 +60,7 @@ fn recipe(options: &Build) -> anyhow::Result<Recipe> {
 
 async fn ls(common: &Common, json: bool) -> anyhow::Result<()> {
     let templates = open_engine(common).await?.list_templates(DEFAULT_WORKSPACE)?;
-    let views: Vec<_> = templates.into_iter().map(|template| TemplateView::new(DEFAULT_WORKSPACE, template)).collect();
+    let views: Vec<_> = templates.into_iter().map(|template| template_view(DEFAULT_WORKSPACE, template)).collect();
     list::print(serde_json::to_value(views)?, json)
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::bail;
-use sandling_api::BuildRequest;
+use sandling_wire::BuildRequest;
 use serde_json::Value;
 
 use super::list;

@@ -1,0 +1,236 @@
+//! What sandboxes may reach, as clients say it.
+
+use sandling_engine::network::{Before, GroupChange, Membership};
+use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkWish};
+use sandling_network::policy::{BadEntry, Entry, Mode, Policy, PolicyChange, Target, TlsMode};
+use sandling_network::{LimitRequest, Limits};
+use sandling_wire::{ModeName, NetworkLimits, NetworkRequest, TlsName};
+
+use super::{IntoEngine, IntoWire};
+use crate::error::ApiError;
+
+impl IntoEngine for NetworkLimits {
+    type Engine = LimitRequest;
+
+    fn into_engine(self) -> LimitRequest {
+        LimitRequest {
+            sent_bytes: self.sent_bytes,
+            sent_bytes_per_second: self.sent_bytes_per_second,
+            received_bytes_per_second: self.received_bytes_per_second,
+            connections: self.connections,
+            dns_queries_per_second: self.dns_queries_per_second,
+        }
+    }
+}
+
+impl IntoWire for LimitRequest {
+    type Wire = NetworkLimits;
+
+    fn into_wire(self) -> NetworkLimits {
+        NetworkLimits {
+            sent_bytes: self.sent_bytes,
+            sent_bytes_per_second: self.sent_bytes_per_second,
+            received_bytes_per_second: self.received_bytes_per_second,
+            connections: self.connections,
+            dns_queries_per_second: self.dns_queries_per_second,
+        }
+    }
+}
+
+impl IntoWire for Limits {
+    type Wire = NetworkLimits;
+
+    fn into_wire(self) -> NetworkLimits {
+        NetworkLimits {
+            sent_bytes: Some(self.bytes_out),
+            sent_bytes_per_second: Some(self.bytes_out_per_second),
+            received_bytes_per_second: Some(self.bytes_in_per_second),
+            connections: Some(self.connections as u64),
+            dns_queries_per_second: Some(self.dns_queries_per_second.into()),
+        }
+    }
+}
+
+/// Why a policy cannot be meant.
+#[derive(Debug, thiserror::Error)]
+pub enum BadNetwork {
+    #[error(transparent)]
+    Entry(#[from] BadEntry),
+    #[error("the mode `deny` has no list; leave the mode out or say `allow`")]
+    DenyWithList,
+    #[error("{0:?} cannot be denied: only addresses and networks can, and names are reached if they are listed")]
+    DenyName(String),
+    #[error("a default gives no secrets; they are given to each sandbox by name")]
+    DefaultWithSecrets,
+    #[error("a hostname is one in a group; name the group, too")]
+    HostnameWithoutGroup,
+    #[error("a default puts sandboxes in no group; that is said for each of them")]
+    DefaultWithGroup,
+    #[error("a sandbox binds nobody; only a workspace's default does")]
+    SandboxBinds,
+}
+
+impl From<BadNetwork> for ApiError {
+    fn from(error: BadNetwork) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+/// What a new sandbox may reach.
+pub fn network_spec(request: NetworkRequest) -> Result<NetworkWish, BadNetwork> {
+    binds_nobody(&request)?;
+    let group = membership(&request)?;
+    let (secrets, limits) =
+        (request.secrets.clone().unwrap_or_default(), request.limits.unwrap_or_default().into_engine());
+    let policy = policy_change(request)?;
+    let policy = (!policy.is_nothing()).then(|| policy.onto(&Policy::default()));
+    Ok(NetworkWish { policy, limits, secrets, group })
+}
+
+pub(crate) fn network_change(request: NetworkRequest) -> Result<NetworkChange, BadNetwork> {
+    binds_nobody(&request)?;
+    let leaves = request.group.as_deref() == Some("") && request.hostname.is_none();
+    let group = match membership(&request)? {
+        Some(membership) => Some(GroupChange::Join(membership)),
+        None => leaves.then_some(GroupChange::Leave),
+    };
+    let (secrets, limits) = (request.secrets.clone(), request.limits.unwrap_or_default().into_engine());
+    let policy = policy_change(request)?;
+    Ok(NetworkChange { before: Before::Stays, policy, limits, secrets, group })
+}
+
+pub(crate) fn network_default(mut request: NetworkRequest) -> Result<NetworkDefaultChange, BadNetwork> {
+    if request.secrets.is_some() {
+        return Err(BadNetwork::DefaultWithSecrets);
+    }
+    if request.group.is_some() || request.hostname.is_some() {
+        return Err(BadNetwork::DefaultWithGroup);
+    }
+    let binding = request.binding.take();
+    let NetworkChange { policy, limits, .. } = network_change(request)?;
+    Ok(NetworkDefaultChange { policy, limits, binding })
+}
+
+fn binds_nobody(request: &NetworkRequest) -> Result<(), BadNetwork> {
+    request.binding.map_or(Ok(()), |_| Err(BadNetwork::SandboxBinds))
+}
+
+fn membership(request: &NetworkRequest) -> Result<Option<Membership>, BadNetwork> {
+    let hostname = request.hostname.clone();
+    match request.group.as_deref() {
+        None | Some("") if hostname.is_some() => Err(BadNetwork::HostnameWithoutGroup),
+        None | Some("") => Ok(None),
+        Some(group) => Ok(Some(Membership { group: group.to_owned(), hostname })),
+    }
+}
+
+fn policy_change(request: NetworkRequest) -> Result<PolicyChange, BadNetwork> {
+    let allow: Option<Vec<Entry>> =
+        request.allow.map(|texts| texts.iter().map(|text| text.parse()).collect()).transpose()?;
+    let deny = request.deny.map(|texts| texts.iter().map(|text| denied(text)).collect()).transpose()?;
+    let mode = match request.mode {
+        Some(ModeName::Deny) if allow.as_ref().is_some_and(|allow| !allow.is_empty()) => {
+            return Err(BadNetwork::DenyWithList);
+        }
+        Some(ModeName::Deny) => Some(Mode::Deny),
+        Some(ModeName::Allow) => Some(Mode::Allow),
+        Some(ModeName::Open) => Some(Mode::Open),
+        Some(ModeName::Learn) => Some(Mode::Learn),
+        None => None,
+    };
+    let tls = request.tls.map(|tls| match tls {
+        TlsName::Inspected => TlsMode::Inspected,
+        TlsName::Sealed => TlsMode::Sealed,
+    });
+    Ok(PolicyChange { mode, allow, deny, tls })
+}
+
+/// One line of a deny list.
+pub(crate) fn denied(text: &str) -> Result<Entry, BadNetwork> {
+    let entry: Entry = text.parse()?;
+    match entry.target {
+        Target::Network(_) => Ok(entry),
+        _ => Err(BadNetwork::DenyName(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn request(body: Value) -> NetworkRequest {
+        serde_json::from_value(body).unwrap()
+    }
+
+    fn wish(body: Value) -> Result<NetworkWish, BadNetwork> {
+        network_spec(request(body))
+    }
+
+    #[test]
+    fn a_plain_list_of_names_is_a_policy() {
+        let policy = wish(serde_json::json!({"allow": ["example.com", "pypi"]})).unwrap().policy.unwrap();
+        assert_eq!((policy.mode, policy.allow.len()), (Mode::Allow, 2));
+        assert_eq!(wish(serde_json::json!({"mode": "deny"})).unwrap().policy, Some(Policy::default()));
+        assert_eq!(wish(serde_json::json!({"allow": []})).unwrap().policy, Some(Policy::default()));
+    }
+
+    #[test]
+    fn who_says_nothing_leaves_it_to_the_defaults() {
+        let body = serde_json::json!({"secrets": ["KEY"], "limits": {"connections": 3}});
+        let wish = wish(body.clone()).unwrap();
+        assert_eq!((wish.policy, wish.limits.connections), (None, Some(3)));
+        let default = network_default(request(body));
+        assert!(matches!(default, Err(BadNetwork::DefaultWithSecrets)));
+        assert!(serde_json::from_value::<NetworkRequest>(serde_json::json!({"limits": {"speed": 3}})).is_err());
+    }
+
+    #[test]
+    fn only_a_default_binds() {
+        let body = || serde_json::json!({"allow": ["pypi"], "binding": true});
+        assert_eq!(network_default(request(body())).unwrap().binding, Some(true));
+        assert_eq!(network_default(request(serde_json::json!({"allow": ["pypi"]}))).unwrap().binding, None);
+        assert!(matches!(network_change(request(body())), Err(BadNetwork::SandboxBinds)));
+        assert!(matches!(wish(body()), Err(BadNetwork::SandboxBinds)));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_in_a_sentence() {
+        for body in [
+            serde_json::json!({"allow": ["*"]}),
+            serde_json::json!({"allow": ["::1"]}),
+            serde_json::json!({"mode": "deny", "allow": ["example.com"]}),
+            serde_json::json!({"mode": "open", "deny": ["example.com"]}),
+        ] {
+            assert!(wish(body.clone()).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn parts_of_what_is_open_can_be_denied() {
+        let body = serde_json::json!({"mode": "open", "deny": ["203.0.113.0/24", "198.51.100.1:22"]});
+        let policy = wish(body).unwrap().policy.unwrap();
+        assert_eq!((policy.mode, policy.deny.len()), (Mode::Open, 2));
+    }
+
+    #[test]
+    fn a_change_leaves_alone_what_it_does_not_name() {
+        let change = |body| network_change(request(body)).unwrap();
+        let secrets_only = change(serde_json::json!({"secrets": []}));
+        assert!(secrets_only.policy.is_nothing() && secrets_only.secrets.is_some());
+        let opened = change(serde_json::json!({"mode": "open"})).policy;
+        assert_eq!(opened, PolicyChange { mode: Some(Mode::Open), ..PolicyChange::default() });
+    }
+
+    #[test]
+    fn a_group_is_joined_by_its_name_and_left_by_none() {
+        let change = |body| network_change(request(body));
+        let joins = change(serde_json::json!({"group": "crawl", "hostname": "db"})).unwrap();
+        assert!(matches!(joins.group, Some(GroupChange::Join(joined)) if joined.group == "crawl"));
+        let leaves = change(serde_json::json!({"group": ""})).unwrap();
+        assert!(matches!(leaves.group, Some(GroupChange::Leave)));
+        assert!(change(serde_json::json!({})).unwrap().group.is_none());
+        assert!(change(serde_json::json!({"hostname": "db"})).is_err());
+    }
+}

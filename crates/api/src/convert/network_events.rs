@@ -1,0 +1,71 @@
+//! What a gateway decided, as it is shown.
+
+use sandling_engine::network::NetworkEvent;
+use sandling_network::{EventKind, Verdict};
+use sandling_wire::{EventName, NetworkEventView, VerdictName};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::IntoWire;
+
+impl IntoWire for NetworkEvent {
+    type Wire = NetworkEventView;
+
+    fn into_wire(self) -> NetworkEventView {
+        let NetworkEvent { number, event } = self;
+        let (verdict, reason, code) = match event.verdict {
+            Verdict::Allowed => (VerdictName::Allowed, None, None),
+            Verdict::Refused(refusal) => (VerdictName::Refused, Some(refusal.to_string()), code(&refusal)),
+            Verdict::Failed(failure) => {
+                let code = code(&failure);
+                (VerdictName::Failed, code.as_ref().map(|code| code.replace('_', " ")), code)
+            }
+        };
+        NetworkEventView {
+            number,
+            time: event.at.to_string(),
+            kind: match event.kind {
+                EventKind::Dns => EventName::Dns,
+                EventKind::Connect => EventName::Connect,
+                EventKind::Accept => EventName::Accept,
+                EventKind::Name => EventName::Name,
+                EventKind::Request => EventName::Request,
+                EventKind::Close => EventName::Close,
+                EventKind::Packet => EventName::Packet,
+            },
+            name: event.name.map(|name| name.to_string()),
+            address: event.address.map(|address| address.to_string()),
+            port: event.port,
+            udp: event.udp,
+            verdict,
+            reason,
+            code,
+            sent_bytes: event.bytes_out,
+            received_bytes: event.bytes_in,
+            secrets: event.secrets,
+        }
+    }
+}
+
+/// The stable name of a reason: a refusal's is under `code`, a failure is nothing else.
+pub(crate) fn code(reason: &impl Serialize) -> Option<String> {
+    match serde_json::to_value(reason).ok()? {
+        Value::String(code) => Some(code),
+        Value::Object(fields) => fields.get("code")?.as_str().map(str::to_owned),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_a_code_and_a_sentence() {
+        use sandling_network::policy::{Range, Refusal};
+        let event = sandling_network::Event::new(EventKind::Connect, Verdict::Refused(Refusal::Range(Range::Private)));
+        let view = serde_json::to_value(NetworkEvent { number: 1, event }.into_wire()).unwrap();
+        assert_eq!((view["verdict"].as_str(), view["code"].as_str()), (Some("refused"), Some("range")));
+        assert!(view["reason"].as_str().unwrap().contains("private"), "{view}");
+    }
+}

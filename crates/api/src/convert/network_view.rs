@@ -1,0 +1,105 @@
+//! What sandboxes may reach, and what went through their gateways, as it is shown.
+
+use sandling_engine::network::{InForce, NetworkCounts, NetworkSettings, PolicySource};
+use sandling_engine::{NetworkDefault, Sandbox, SandboxInfo};
+use sandling_network::policy::{Entry, Mode, Policy, TlsMode};
+use sandling_wire::{
+    AttachedView, CountsView, GroupView, ModeName, NetworkDefaultView, NetworkSummary, NetworkView, PolicyFrom,
+    PolicyView, TlsName,
+};
+
+use super::IntoWire;
+
+impl IntoWire for &Policy {
+    type Wire = PolicyView;
+
+    fn into_wire(self) -> PolicyView {
+        let mode = match self.mode {
+            Mode::Deny => ModeName::Deny,
+            Mode::Allow => ModeName::Allow,
+            Mode::Open => ModeName::Open,
+            Mode::Learn => ModeName::Learn,
+        };
+        let tls = match self.tls {
+            TlsMode::Sealed => TlsName::Sealed,
+            TlsMode::Inspected => TlsName::Inspected,
+        };
+        let texts = |entries: &[Entry]| entries.iter().map(ToString::to_string).collect();
+        PolicyView { mode, allow: texts(&self.allow), deny: texts(&self.deny), tls }
+    }
+}
+
+impl IntoWire for PolicySource {
+    type Wire = PolicyFrom;
+
+    fn into_wire(self) -> PolicyFrom {
+        match self {
+            PolicySource::Sandbox => PolicyFrom::Sandbox,
+            PolicySource::Template => PolicyFrom::Template,
+            PolicySource::Workspace => PolicyFrom::Workspace,
+            PolicySource::Nothing => PolicyFrom::Nothing,
+        }
+    }
+}
+
+/// Those of a sandbox's secrets that were not removed since.
+fn usable(settings: &NetworkSettings, in_force: &InForce) -> impl Iterator<Item = AttachedView> {
+    let attached = settings.secrets.iter().filter(|secret| !in_force.revoked.contains(&secret.name));
+    attached.map(|secret| AttachedView { name: secret.name.clone(), placeholder: secret.placeholder.clone() })
+}
+
+pub(crate) fn network_summary(info: &SandboxInfo) -> NetworkSummary {
+    let (settings, in_force) = (&info.network, &info.in_force);
+    let secrets = usable(settings, in_force).map(|secret| secret.name).collect();
+    let group = settings.group.as_ref().map(|membership| membership.group.clone());
+    NetworkSummary { policy: (&in_force.policy).into_wire(), from: in_force.from.into_wire(), secrets, group }
+}
+
+impl IntoWire for NetworkDefault {
+    type Wire = NetworkDefaultView;
+
+    fn into_wire(self) -> NetworkDefaultView {
+        NetworkDefaultView {
+            policy: self.policy.as_ref().map(IntoWire::into_wire),
+            limits: self.limits.into_wire(),
+            binding: self.binding == Some(true),
+        }
+    }
+}
+
+pub(crate) fn network_view(sandbox: &Sandbox) -> NetworkView {
+    let (settings, in_force) = (sandbox.network(), sandbox.network_in_force());
+    let learned = (in_force.policy.mode == Mode::Learn).then(|| sandbox.learned_policy());
+    NetworkView {
+        policy: (&in_force.policy).into_wire(),
+        from: in_force.from.into_wire(),
+        bound: in_force.bound.as_ref().map(IntoWire::into_wire),
+        limits: in_force.limits.into_wire(),
+        secrets: usable(&settings, &in_force).collect(),
+        revoked_secrets: in_force.revoked,
+        group: settings
+            .group
+            .map(|membership| GroupView { names: membership.names(sandbox.id()), name: membership.group }),
+        counts: sandbox.network_counts().into_wire(),
+        learned: learned.map(|policy| policy.allow.iter().map(ToString::to_string).collect()),
+    }
+}
+
+impl IntoWire for NetworkCounts {
+    type Wire = CountsView;
+
+    fn into_wire(self) -> CountsView {
+        CountsView {
+            sent_bytes: self.sent_bytes,
+            received_bytes: self.received_bytes,
+            connections_open: self.connections_open,
+            connections_allowed: self.connections_allowed,
+            connections_refused: self.connections_refused,
+            dns_queries: self.dns_queries,
+            dns_refused: self.dns_refused,
+            requests_refused: self.requests_refused,
+            packets_refused: self.packets_refused,
+            events_lost: self.events_lost,
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Secrets, which are never shown.
+
+use sandling_engine::network::SecretInfo;
+use sandling_network::policy::Entry;
+use sandling_wire::{SecretView, SetSecret};
+
+use super::IntoWire;
+use super::network::BadNetwork;
+
+pub(crate) fn hosts(request: &SetSecret) -> Result<Vec<Entry>, BadNetwork> {
+    Ok(request.hosts.iter().map(|host| host.parse()).collect::<Result<_, _>>()?)
+}
+
+impl IntoWire for SecretInfo {
+    type Wire = SecretView;
+
+    fn into_wire(self) -> SecretView {
+        SecretView {
+            name: self.name,
+            hosts: self.hosts.iter().map(ToString::to_string).collect(),
+            created_at: self.created_at.to_string(),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Volumes.
+
+use sandling_engine::{Attachment, OnVolumes, VolumeKind, VolumeView as Volume, VolumeWish};
+use sandling_wire::{MountedView, UserView, VolumeMount, VolumeView, VolumesName};
+
+use super::{IntoEngine, IntoWire};
+
+/// The size of a volume if nobody says.
+pub(crate) const USUAL_MB: u32 = 256;
+
+impl IntoWire for Volume {
+    type Wire = VolumeView;
+
+    fn into_wire(self) -> VolumeView {
+        let info = self.info;
+        let users = self.attached.into_iter();
+        VolumeView {
+            name: info.name,
+            size_mb: info.size_mib,
+            size_bytes: u64::from(info.size_mib) << 20,
+            used_bytes: self.used_bytes,
+            kind: if info.kind == VolumeKind::Snapshot { "snapshot" } else { "volume" },
+            from: info.from,
+            workspace: info.workspace,
+            created_at: info.created_at.to_string(),
+            attached_to: users.map(|(sandbox_id, writes)| UserView { sandbox_id, read_only: !writes }).collect(),
+        }
+    }
+}
+
+impl IntoEngine for VolumeMount {
+    type Engine = VolumeWish;
+
+    fn into_engine(self) -> VolumeWish {
+        VolumeWish {
+            name: self.name,
+            mount: self.mount.filter(|path| !path.is_empty()),
+            read_only: self.read_only.unwrap_or_default(),
+        }
+    }
+}
+
+impl IntoWire for Attachment {
+    type Wire = MountedView;
+
+    fn into_wire(self) -> MountedView {
+        MountedView { name: self.name, mount: self.mount, read_only: self.read_only }
+    }
+}
+
+impl IntoEngine for VolumesName {
+    type Engine = OnVolumes;
+
+    fn into_engine(self) -> OnVolumes {
+        match self {
+            VolumesName::Detach => OnVolumes::Detach,
+            VolumesName::ReadOnly => OnVolumes::ReadOnly,
+            VolumesName::Clone => OnVolumes::Clone,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Requests about existing commands: attach, signal, resize, list, forget.
+
+use sandling_protocol::{Failure, FailureKind, Response, StreamId, TerminalSize};
+
+use crate::agent::state::Agent;
+use crate::exec::Exec;
+use crate::failure::{failure, io_failure, not_found};
+use crate::sys::children;
+
+const HIGHEST_SIGNAL: i32 = 64;
+
+impl Agent {
+    pub fn attach(&mut self, stream: StreamId, id: &str, from: u64) -> Result<(), Failure> {
+        let key = self.execs.key_of(id).ok_or_else(|| not_found("command", id))?;
+        self.view(stream, key, from, true);
+        Ok(())
+    }
+
+    pub fn signal(&mut self, id: &str, signal: i32) -> Result<Response, Failure> {
+        if !(1..=HIGHEST_SIGNAL).contains(&signal) {
+            return Err(failure(FailureKind::Invalid, format!("there is no signal {signal}")));
+        }
+        let exec = self.exec(id)?;
+        let Some(pid) = exec.pid.filter(|_| exec.exit.is_none() && exec.ending.is_none()) else {
+            return Err(failure(FailureKind::Invalid, format!("command {id:?} is not running")));
+        };
+        children::signal_group(pid, signal).map_err(|error| io_failure("the signal", &error))?;
+        Ok(Response::Done)
+    }
+
+    pub fn resize(&mut self, id: &str, size: TerminalSize) -> Result<Response, Failure> {
+        match self.exec(id)?.resize(size) {
+            Some(Ok(())) => Ok(Response::Done),
+            Some(Err(error)) => Err(io_failure("the terminal", &error)),
+            None => Err(failure(FailureKind::Invalid, format!("command {id:?} has no terminal"))),
+        }
+    }
+
+    pub fn list_execs(&mut self) -> Response {
+        Response::Execs { execs: self.execs.iter().map(Exec::info).collect() }
+    }
+
+    pub fn forget(&mut self, id: &str) -> Result<Response, Failure> {
+        let exec = self.exec(id)?;
+        if exec.exit.is_none() {
+            return Err(failure(FailureKind::Busy, format!("command {id:?} is still running")));
+        }
+        let (key, viewers) = (exec.key, exec.viewers.clone());
+        for stream in viewers {
+            self.streams.end(stream, Err(failure(FailureKind::NotFound, format!("command {id:?} was forgotten"))));
+        }
+        self.forget_exec(key);
+        Ok(Response::Done)
+    }
+
+    fn exec(&mut self, id: &str) -> Result<&mut Exec, Failure> {
+        let key = self.execs.key_of(id);
+        key.and_then(|key| self.execs.get(key)).ok_or_else(|| not_found("command", id))
+    }
+}

@@ -1,0 +1,176 @@
+//! Starting a command.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use sandling_protocol::{Event, ExecSpec, Failure, Language, Program, Stdin as StdinSpec, StreamId, TerminalSize};
+
+use crate::agent::state::{Agent, Owner};
+use crate::cgroup::Cgroup;
+use crate::clock;
+use crate::exec::output::Output;
+use crate::exec::{AgentEnds, Exec, Pipe, Pipes, Plan, Setting, Started, check_id, describe, pipe_ends, terminal_ends};
+use crate::failure::{io_failure, launch_failure};
+use crate::interpreters::Script;
+use crate::streams::Kind;
+use crate::sys::launch::launch;
+use crate::sys::poller::{Interest, Source};
+use crate::timers::Timer;
+
+/// How long a script runs in a warm interpreter before the agent reads its output. Most scripts end within that time, and
+/// then everything goes to the host in one message: waking the agent for each part, and the host for each message, takes
+/// longer than such a script runs. If the script crashes the kernel within this time, its output is lost.
+const READ_DELAY: Duration = Duration::from_millis(15);
+
+impl Agent {
+    /// Starts a command and attaches to it; only attaches if a command has this id already.
+    pub fn run(&mut self, stream: StreamId, spec: ExecSpec, code: &[u8]) -> Result<(), Failure> {
+        check_id(&spec.id)?;
+        if let Some(key) = self.execs.key_of(&spec.id) {
+            self.view(stream, key, 0, true);
+            return Ok(());
+        }
+        let key = self.execs.next_key();
+        let setting = Setting::new(&self.variables, spec.user.as_deref(), &spec.env, spec.cwd.as_deref())?;
+        let started = self.start(key, &spec, &setting, code)?;
+        self.record(key, &spec, code, started)?;
+        self.view(stream, key, 0, false);
+        Ok(())
+    }
+
+    fn start(&mut self, key: u64, spec: &ExecSpec, setting: &Setting, code: &[u8]) -> Result<Started, Failure> {
+        let plan = match &spec.program {
+            Program::Shell(line) => Plan::shell(line)?,
+            Program::Argv(argv) => Plan::argv(argv, &setting.variables)?,
+            Program::Code { language: Language::Bash, args } => Plan::bash_code(code, args)?,
+            Program::Code { language, args } => {
+                let script = Script::new(*language, code, args)?;
+                return self.start_script(key, &script, setting, spec.terminal, spec.stdin);
+            }
+        };
+        self.start_program(&plan, setting, spec.terminal, spec.stdin)
+    }
+
+    /// Starts a program with pipes or with a terminal.
+    pub fn start_program(
+        &mut self,
+        plan: &Plan,
+        setting: &Setting,
+        terminal: Option<TerminalSize>,
+        stdin: StdinSpec,
+    ) -> Result<Started, Failure> {
+        let (ends, theirs) = match terminal {
+            Some(size) => terminal_ends(size, setting),
+            None => pipe_ends(stdin),
+        }
+        .map_err(|error| io_failure("a pipe for the command", &error))?;
+        let cgroup = self.cgroups.take();
+        let stdin = theirs.stdin.as_ref().unwrap_or(&self.null).as_fd();
+        let mut ready = plan.launch(setting, [stdin, theirs.stdout.as_fd(), theirs.stderr.as_fd()])?;
+        ready.extra = plan.extra.as_ref().map(|fd| fd.as_fd());
+        ready.controls_terminal = terminal.is_some();
+        ready.cgroup = cgroup.as_ref().map(Cgroup::procs);
+        match launch(&ready) {
+            Ok(pid) => Ok(Started { pid: Some(pid), ends, cgroup, interpreter: None }),
+            Err(error) => {
+                if let Some(cgroup) = cgroup {
+                    self.cgroups.give_back(cgroup);
+                }
+                Err(launch_failure(plan.name(), &setting.directory, &error))
+            }
+        }
+    }
+
+    fn record(&mut self, key: u64, spec: &ExecSpec, code: &[u8], started: Started) -> Result<(), Failure> {
+        let Started { pid, ends: AgentEnds { pipes, stdin }, cgroup, interpreter } = started;
+        let unread = interpreter.is_some() && matches!(pipes, Pipes::Apart { .. });
+        let exec = Exec {
+            key,
+            id: spec.id.clone(),
+            command: describe(spec, code),
+            pid,
+            started_unix_ms: clock::unix_ms(),
+            started: Instant::now(),
+            output: Output::new(spec.output_limit, spec.on_limit),
+            pipes,
+            stdin,
+            cgroup,
+            ended_by_us: None,
+            ending: None,
+            exit: None,
+            output_end: 0,
+            viewers: Vec::new(),
+            unread,
+            paused: false,
+            interpreter,
+        };
+        let watched = if unread { Ok(()) } else { watch(&self.poller, &exec) };
+        self.execs.insert(exec);
+        if unread {
+            self.timers.set(READ_DELAY, Timer::ListenToExec(key));
+        }
+        if let Some(pid) = pid {
+            self.children.insert(pid, Owner::Exec(key));
+        }
+        if let Some(timeout) = spec.timeout_ms {
+            self.timers.set(Duration::from_millis(timeout), Timer::ExecDeadline(key));
+        }
+        watched.map_err(|error| io_failure("waiting for the command", &error))
+    }
+
+    /// Attaches a stream to a command.
+    pub fn view(&mut self, stream: StreamId, key: u64, from: u64, existing: bool) {
+        let Some(exec) = self.execs.get(key) else {
+            return;
+        };
+        exec.viewers.push(stream);
+        let position = from.min(exec.output.log.end());
+        match exec.pid {
+            Some(pid) if exec.unread => self.streams.unhurried_event(stream, Event::Started { pid, existing }),
+            Some(pid) => self.streams.event(stream, Event::Started { pid, existing }),
+            None => {}
+        }
+        if let Some(open) = self.streams.get(stream) {
+            open.kind = Kind::Viewer { exec: key, position, existing };
+        }
+        self.pump_viewer(stream);
+    }
+
+    /// A script has run longer than most: its output is read from now on.
+    pub fn listen_to_exec(&mut self, key: u64) {
+        self.streams.outbox.hurry();
+        let Some(exec) = self.execs.get(key) else {
+            return;
+        };
+        exec.unread = false;
+        if !exec.paused {
+            // Fails only without memory; the command's end is still noticed.
+            let _ = watch(&self.poller, exec);
+        }
+    }
+
+    /// A command's interpreter has a process.
+    pub fn exec_has_process(&mut self, key: u64, pid: u32) {
+        let Some(exec) = self.execs.get(key) else {
+            return;
+        };
+        exec.pid = Some(pid);
+        self.children.insert(pid, Owner::Exec(key));
+        for stream in exec.viewers.clone() {
+            let Some(Kind::Viewer { existing, .. }) = self.streams.get(stream).map(|open| &open.kind) else {
+                continue;
+            };
+            let existing = *existing;
+            self.streams.event(stream, Event::Started { pid, existing });
+        }
+    }
+}
+
+fn watch(poller: &crate::sys::poller::Poller, exec: &Exec) -> std::io::Result<()> {
+    for (pipe, source) in [(Pipe::First, Source::ExecStdout(exec.key)), (Pipe::Second, Source::ExecStderr(exec.key))] {
+        if let Some((fd, _)) = exec.pipes.fd(pipe) {
+            poller.add(fd, source, Interest::Read)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Dispatches the host's messages.
+
+use sandling_protocol::{Failure, FailureKind, Request, Response, StreamId, ToGuest, ToHost, generation};
+
+use super::state::Agent;
+use crate::failure::{failure, io_failure};
+use crate::streams::{Kind, Stream};
+use crate::worker::{WorkerStream, Workers};
+use crate::{disk, files, ports, usage, volumes};
+
+/// The state of a stream after its request was handled.
+enum Opened {
+    /// It ends with this answer.
+    Answer(Response),
+    /// It stays open; another handler will end it.
+    GoesOn,
+}
+
+impl Agent {
+    pub fn received(&mut self, message: ToGuest, body: Vec<u8>) {
+        match message {
+            ToGuest::Hello { nonce, generation } => {
+                self.link.forget_unsent();
+                self.end_session();
+                self.streams.greeted = true;
+                self.streams.send(&ToHost::Hello { nonce, generation: generation::agree(generation) }, &[]);
+            }
+            _ if !self.streams.greeted => {}
+            ToGuest::Open { stream, request } => self.open(stream, request, &body),
+            ToGuest::Data { stream } => self.data(stream, body),
+            ToGuest::Finish { stream } => self.finish(stream),
+            ToGuest::Credit { stream, bytes } => self.credit(stream, bytes as usize),
+            ToGuest::Cancel { stream } => {
+                if let Some(open) = self.streams.remove(stream) {
+                    self.release(stream, open);
+                }
+            }
+        }
+    }
+
+    /// Drops all streams. Commands and cells keep running.
+    pub fn end_session(&mut self) {
+        self.waiting_for_room.clear();
+        for (stream, open) in self.streams.end_session() {
+            self.release(stream, open);
+        }
+    }
+
+    fn release(&mut self, stream: StreamId, open: Stream) {
+        match open.kind {
+            Kind::Viewer { exec, .. } => self.viewer_left(stream, exec),
+            Kind::Cell { context, .. } => self.cell_listener_left(context),
+            Kind::Worker(end) => end.cancel(),
+            Kind::Tunnel => drop(self.tunnels.remove(&stream)),
+            Kind::Waiting => {
+                self.interpreters.forget_waiting(stream);
+                self.contexts.forget_waiting(stream);
+            }
+            Kind::Ended { .. } => {}
+        }
+    }
+
+    fn open(&mut self, stream: StreamId, request: Request, body: &[u8]) {
+        if self.streams.get(stream).is_some() {
+            return;
+        }
+        let full = self.streams.is_full();
+        self.streams.open(stream, Kind::Waiting);
+        let opened = if full {
+            Err(failure(FailureKind::Busy, "too many requests at once; retry later"))
+        } else {
+            self.handle(stream, request, body)
+        };
+        match opened {
+            Ok(Opened::Answer(response)) => self.streams.end(stream, Ok(response)),
+            Ok(Opened::GoesOn) => {}
+            Err(failure) => self.streams.end(stream, Err(failure)),
+        }
+    }
+
+    fn handle(&mut self, stream: StreamId, request: Request, body: &[u8]) -> Result<Opened, Failure> {
+        use Opened::{Answer, GoesOn};
+        Ok(match request {
+            Request::Identify(identity) => Answer(Response::Identified(self.identify(identity)?)),
+            Request::AddVariables { variables } => {
+                self.variables.extend(variables);
+                Answer(Response::Done)
+            }
+            Request::Settle { language } => self.settle(stream, language).map(|()| GoesOn)?,
+            Request::Warm { language, imports } => self.warm(stream, language, imports).map(|()| GoesOn)?,
+            Request::Run(spec) => self.run(stream, spec, body).map(|()| GoesOn)?,
+            Request::Attach { exec, from } => self.attach(stream, &exec, from).map(|()| GoesOn)?,
+            Request::Signal { exec, signal } => Answer(self.signal(&exec, signal)?),
+            Request::Resize { exec, size } => Answer(self.resize(&exec, size)?),
+            Request::ListExecs => Answer(self.list_execs()),
+            Request::Forget { exec } => Answer(self.forget(&exec)?),
+            Request::CreateContext(spec) => self.create_context(stream, spec).map(|()| GoesOn)?,
+            Request::RunCell(spec) => self.run_cell(stream, &spec, body).map(|()| GoesOn)?,
+            Request::Interrupt { context } => Answer(self.interrupt(&context)?),
+            Request::RestartContext { context } => self.restart_context(stream, &context).map(|()| GoesOn)?,
+            Request::CloseContext { context } => Answer(self.close_context(&context)?),
+            Request::ListContexts => Answer(self.list_contexts()),
+            Request::Connect { port } => self.connect(stream, port).map(|()| GoesOn)?,
+            Request::ListPorts => Answer(Response::Ports { ports: ports::listening() }),
+            Request::Freeze => Answer(self.freeze()?),
+            Request::Usage => Answer(Response::Usage(usage::now())),
+            Request::Sync => self.work(stream, |work| {
+                rustix::fs::sync();
+                work.end(Ok(Response::Done));
+            })?,
+            Request::GrowDisk { bytes } => self.work(stream, move |work| work.end(disk::grow_root(bytes)))?,
+            Request::MountVolume { slot, path, read_only } => {
+                self.work(stream, move |work| work.end(volumes::mount(slot, &path, read_only)))?
+            }
+            Request::UnmountVolume { slot, lost } => {
+                self.work(stream, move |work| work.end(volumes::unmount(slot, lost)))?
+            }
+            watch @ Request::Watch { .. } => {
+                let watchers = self.watchers.clone();
+                self.work_on(&watchers, stream, move |work| files::serve(watch, work))?
+            }
+            file => self.work(stream, move |work| files::serve(file, work))?,
+        })
+    }
+
+    fn freeze(&mut self) -> Result<Response, Failure> {
+        self.cgroups.freeze().map_err(|error| io_failure("stopping the processes", &error))?;
+        Ok(Response::Done)
+    }
+
+    /// Hands a stream to a worker thread.
+    fn work(&mut self, stream: StreamId, job: impl FnOnce(WorkerStream) + Send + 'static) -> Result<Opened, Failure> {
+        let workers = self.workers.clone();
+        self.work_on(&workers, stream, job)
+    }
+
+    fn work_on(
+        &mut self,
+        workers: &Workers,
+        stream: StreamId,
+        job: impl FnOnce(WorkerStream) + Send + 'static,
+    ) -> Result<Opened, Failure> {
+        let work = WorkerStream::new(stream, self.streams.session, self.streams.outbox.clone())
+            .map_err(|error| io_failure("a worker", &error))?;
+        let end = work.agent_end();
+        workers.run(move || job(work))?;
+        if let Some(open) = self.streams.get(stream) {
+            open.kind = Kind::Worker(end);
+        }
+        Ok(Opened::GoesOn)
+    }
+
+    fn data(&mut self, stream: StreamId, bytes: Vec<u8>) {
+        let Some(open) = self.streams.get(stream) else {
+            return;
+        };
+        let length = bytes.len();
+        let within = match &open.kind {
+            Kind::Worker(end) => {
+                return if end.deliver(bytes).is_err() {
+                    self.overrun(stream)
+                };
+            }
+            _ => open.window.checked_sub(length),
+        };
+        let Some(window) = within else {
+            return self.overrun(stream);
+        };
+        open.window = window;
+        match open.kind {
+            Kind::Viewer { exec, .. } => self.exec_input(stream, exec, bytes),
+            Kind::Tunnel => self.tunnel_input(stream, &bytes),
+            _ => self.streams.consumed(stream, length),
+        }
+    }
+
+    /// Ends a stream on which the host sent more than the window allows. Other streams are not affected.
+    fn overrun(&mut self, stream: StreamId) {
+        let failure = failure(FailureKind::Invalid, "more data than the window allows");
+        if let Some(open) = self.streams.remove(stream) {
+            let outcome = sandling_protocol::Outcome::Failed(failure);
+            self.streams.send(&ToHost::End { stream, outcome }, &[]);
+            self.release(stream, open);
+        }
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        match self.streams.get(stream).map(|open| &open.kind) {
+            Some(Kind::Viewer { exec, .. }) => {
+                let exec = *exec;
+                self.exec_input_finished(exec);
+            }
+            Some(Kind::Worker(end)) => end.finish(),
+            Some(Kind::Tunnel) => self.tunnel_input_finished(stream),
+            _ => {}
+        }
+    }
+
+    fn credit(&mut self, stream: StreamId, bytes: usize) {
+        let Some(open) = self.streams.get(stream) else {
+            return;
+        };
+        open.credit = open.credit.saturating_add(bytes);
+        if let Kind::Worker(end) = &open.kind {
+            end.add_credit(bytes);
+        }
+        self.pump(stream);
+    }
+
+    /// Sends a stream's pending data.
+    pub fn pump(&mut self, stream: StreamId) {
+        match self.streams.get(stream).map(|open| &open.kind) {
+            Some(Kind::Viewer { .. }) => self.pump_viewer(stream),
+            Some(Kind::Cell { context, .. }) => {
+                let context = *context;
+                self.pump_cell(context);
+            }
+            Some(Kind::Ended { .. }) => self.pump_ended(stream),
+            Some(Kind::Tunnel) => self.tunnel_ready(stream),
+            Some(Kind::Worker(_) | Kind::Waiting) | None => {}
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Commands.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// A command: `cmd`, or `args`, or `code` with its `language`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecRequest {
+    /// A line for the shell.
+    #[schema(min_length = 1)]
+    pub cmd: Option<String>,
+    /// A program and its arguments, without a shell. Beside `code`, the script's arguments.
+    #[schema(max_items = 4096)]
+    pub args: Option<Vec<String>>,
+    /// A script for an interpreter.
+    pub code: Option<String>,
+    pub language: Option<LanguageName>,
+    #[schema(minimum = 0.001, maximum = 604800)]
+    pub timeout_seconds: Option<f64>,
+    pub cwd: Option<String>,
+    pub env: Option<BTreeMap<String, String>>,
+    /// A name or a number. Absent: root.
+    pub user: Option<String>,
+    /// Given to the command, then closed.
+    pub stdin: Option<String>,
+    /// A command of the same id is never started twice.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    pub id: Option<String>,
+    /// Answer as soon as the command runs.
+    pub detached: Option<bool>,
+    /// Bytes it may print.
+    #[schema(maximum = 67108864)]
+    pub output_limit: Option<u64>,
+    /// At the limit: `kill` it, or `keep_tail`, i.e. drop the oldest output.
+    pub on_limit: Option<OnLimitName>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnLimitName {
+    Kill,
+    KeepTail,
+}
+
+impl ExecRequest {
+    /// A command line, with nothing else said.
+    pub fn line(cmd: String, timeout_seconds: Option<f64>) -> Self {
+        Self { cmd: Some(cmd), timeout_seconds, ..Self::default() }
+    }
+
+    /// What is to be run, as the audit log keeps it.
+    pub fn text(&self) -> String {
+        match (&self.cmd, &self.args, &self.code) {
+            (Some(text), ..) | (.., Some(text)) => text.clone(),
+            (_, Some(args), _) => args.join(" "),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A language; other names that people use for it are taken as well.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LanguageName {
+    #[default]
+    #[serde(alias = "py", alias = "python3")]
+    Python,
+    #[serde(alias = "nodejs", alias = "javascript", alias = "js")]
+    Node,
+    #[serde(alias = "shell", alias = "sh")]
+    Bash,
+}
+
+/// How a command ended and all that it printed.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ExecResult {
+    pub id: String,
+    pub stdout: String,
+    pub stderr: String,
+    #[serde(flatten)]
+    pub ended: Ended,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Ended {
+    /// As a shell would say it: the exit code, or 128 + the signal's number.
+    pub exit_code: i32,
+    pub signal: Option<i32>,
+    /// `exited`, `signalled`, `timeout`, `out_of_memory` or `output_limit`.
+    pub reason: &'static str,
+    pub duration_ms: u64,
+    /// Bytes that were printed and are in no answer.
+    pub dropped_bytes: u64,
+}
+
+/// A command that runs on after the answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Detached {
+    pub id: String,
+    pub pid: u32,
+    /// `running`.
+    pub status: &'static str,
+    /// The id had been started before; this request started nothing.
+    pub existing: bool,
+}
+
+/// A command of a sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ExecView {
+    pub id: String,
+    pub pid: u32,
+    /// Cut to 200 characters.
+    pub command: String,
+    pub started_at: String,
+    /// Bytes printed so far.
+    pub output_bytes: u64,
+    /// `running` or `exited`.
+    pub status: &'static str,
+    #[serde(flatten)]
+    pub ended: Option<Ended>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ExecList {
+    pub execs: Vec<ExecView>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AttachParams {
+    /// Output from this byte on; what is no longer kept is left out.
+    #[serde(default)]
+    pub from: u64,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ResultParams {
+    /// Wait for the end of a command that still runs.
+    #[serde(default)]
+    pub wait: bool,
+}
+
+/// A signal, by its name (`TERM`, `SIGTERM`) or number.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    #[schema(value_type = String, example = "TERM")]
+    pub signal: SignalName,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum SignalName {
+    Number(i32),
+    Name(String),
+}

@@ -1,0 +1,40 @@
+//! A yes or no in a query string, in every spelling that the public clients use.
+
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+pub enum Flag {
+    #[serde(rename = "true", alias = "1", alias = "True", alias = "yes")]
+    Set,
+    #[serde(rename = "false", alias = "0", alias = "False", alias = "no", alias = "")]
+    Unset,
+}
+
+impl Flag {
+    pub fn is_set(self) -> bool {
+        self == Self::Set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Query {
+        follow: Option<Flag>,
+    }
+
+    #[test]
+    fn both_clients_spellings_are_understood() {
+        let read = |text| serde_urlencoded::from_str::<Query>(text).map(|query| query.follow.is_some_and(Flag::is_set));
+        for yes in ["follow=true", "follow=1", "follow=True"] {
+            assert!(read(yes).unwrap(), "{yes}");
+        }
+        for no in ["follow=false", "follow=0", "follow=", ""] {
+            assert!(!read(no).unwrap(), "{no}");
+        }
+        assert!(read("follow=maybe").is_err());
+    }
+}

@@ -1,0 +1,34 @@
+//! What a sandbox uses.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Figures of the machine as the host sees it, and of the guest as it says itself.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SandboxMetrics {
+    /// CPU time of the whole machine.
+    pub cpu_ms: u64,
+    /// Memory that is its own, and its share of what it has in common with others (Pss).
+    pub memory_bytes: u64,
+    pub host_rss_bytes: u64,
+    /// What its disk takes on the host.
+    pub disk_bytes: u64,
+    pub network_received_bytes: u64,
+    pub network_sent_bytes: u64,
+    pub uptime_seconds: u64,
+    /// Since it began, in percent of one CPU.
+    pub host_cpu_percent: f64,
+    /// Absent while it is paused.
+    pub guest: Option<GuestMetrics>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GuestMetrics {
+    pub memory_total_bytes: u64,
+    pub memory_available_bytes: u64,
+    pub disk_total_bytes: u64,
+    pub disk_available_bytes: u64,
+    pub processes: u32,
+    pub cpu_ms: u64,
+    pub uptime_ms: u64,
+}

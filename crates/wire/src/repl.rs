@@ -1,0 +1,89 @@
+//! Contexts, which the public clients call REPL sessions.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::exec::LanguageName;
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSession {
+    /// Python if absent.
+    pub language: Option<LanguageName>,
+    pub cwd: Option<String>,
+    pub env: Option<BTreeMap<String, String>>,
+    pub user: Option<String>,
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    pub id: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SessionView {
+    pub id: String,
+    pub sandbox_id: String,
+    pub language: &'static str,
+    /// Cells run so far.
+    pub cells: u64,
+    pub busy: bool,
+    /// How often its interpreter had to be started anew.
+    pub restarts: u32,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunCell {
+    pub code: String,
+    #[schema(minimum = 1, maximum = 604800000)]
+    pub timeout_ms: Option<u64>,
+    #[schema(maximum = 67108864)]
+    pub output_limit: Option<u64>,
+}
+
+/// One run in an interpreter of its own.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunOnce {
+    /// Python if absent.
+    pub language: Option<LanguageName>,
+    pub code: String,
+    #[schema(minimum = 1, maximum = 604800000)]
+    pub timeout_ms: Option<u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OnceResult {
+    pub language: &'static str,
+    #[serde(flatten)]
+    pub result: CellResult,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CellResult {
+    pub stdout: String,
+    pub stderr: String,
+    /// 0 if the code ran through, 1 if not.
+    pub exit: i32,
+    pub exit_code: i32,
+    /// `ok`, `error`, `interrupted`, `timeout`, `out_of_memory`, `output_limit` or `died`.
+    pub status: &'static str,
+    pub duration_ms: u64,
+    /// Counts the cells of this session, from 1.
+    pub execution_count: u64,
+    /// What a person would have seen of the exception.
+    pub error: Option<String>,
+    pub traceback: Option<TracebackView>,
+    /// Rich results: from MIME type to data, binary data in base64.
+    pub results: Vec<BTreeMap<String, String>>,
+    /// The interpreter did not survive; the session has a new one, without variables.
+    pub restarted: bool,
+    pub dropped_bytes: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TracebackView {
+    pub name: String,
+    pub value: String,
+    pub text: String,
+}

@@ -1,0 +1,66 @@
+//! Snapshots.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::volume::VolumesName;
+
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotRequest {
+    #[schema(max_length = 200)]
+    pub name: Option<String>,
+    /// What becomes of the sandbox's volumes in what is made of the snapshot. If it has any, it must be said.
+    pub volumes: Option<VolumesName>,
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ImportParams {
+    /// Instead of the name that it was exported with.
+    pub name: Option<String>,
+}
+
+/// What template a snapshot becomes.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateRequest {
+    #[schema(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
+    pub name: String,
+    #[schema(max_length = 200)]
+    pub description: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct SnapshotFilter {
+    /// Only those of this sandbox, which may have ended.
+    pub sandbox_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SnapshotView {
+    pub id: String,
+    pub name: Option<String>,
+    pub sandbox_id: String,
+    pub template: String,
+    pub workspace: String,
+    pub created_at: String,
+    /// The snapshot that this one stores the differences to.
+    pub parent_id: Option<String>,
+    /// What it adds: memory and disk together.
+    pub size_bytes: u64,
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    /// How many layers its memory has.
+    pub depth: usize,
+    pub cpu: u32,
+    pub memory_mb: u32,
+    pub disk_mb: u32,
+    pub digest: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SnapshotList {
+    pub snapshots: Vec<SnapshotView>,
+}
