@@ -1,5 +1,6 @@
 //! The HTTP proxy of one connection. It forwards the guest's requests to the server, one after another.
 
+use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,16 +78,8 @@ pub(crate) async fn relay_plain(session: &Session, stream: TcpStream, first: Vec
     relay(session, None, Prefixed::new(first, guest), stream).await
 }
 
-/// Relays HTTP inside TLS that is intercepted for `name`.
-pub(crate) async fn relay_opened<G, S>(session: &Session, name: HostName, guest: G, server: S) -> Result<End, End>
-where
-    G: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    relay(session, Some(name), guest, server).await
-}
-
-async fn relay<G, S>(session: &Session, opened: Option<HostName>, guest: G, server: S) -> Result<End, End>
+/// Relays HTTP. `opened` is the name of an intercepted TLS connection.
+pub(crate) async fn relay<G, S>(session: &Session, opened: Option<HostName>, guest: G, server: S) -> Result<End, End>
 where
     G: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -103,7 +96,7 @@ where
     let mut http = hyper::server::conn::http1::Builder::new();
     http.preserve_header_case(true).half_close(true).auto_date_header(false);
     http.max_header_size(LONGEST_HEAD).max_buf_size(LONGEST_HEAD);
-    http.timer(TokioTimer::new()).header_read_timeout(session.shared.limits().idle);
+    http.timer(TokioTimer::new()).header_read_timeout(session.shared.meters.limits().idle);
     let serving = http.serve_connection(TokioIo::new(guest), service_fn(|request| proxy.answer(request)));
     let mut serving = std::pin::pin!(serving.with_upgrades());
     let served = tokio::select! {
@@ -132,14 +125,9 @@ fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
 }
 
 fn failed(error: hyper::Error) -> End {
-    use std::error::Error;
-    match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
-        Some(cause) => match cause.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
-            Some(refusal) => End::Refused(*refusal),
-            None => End::Failed(Failure::Reset),
-        },
-        None => End::Failed(Failure::Reset),
-    }
+    let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let refusal = cause.and_then(io::Error::get_ref).and_then(|inner| inner.downcast_ref::<Refusal>());
+    refusal.map_or(End::Failed(Failure::Reset), |refusal| End::Refused(*refusal))
 }
 
 /// Relays a connection that has switched to WebSocket.
