@@ -1,5 +1,6 @@
 //! The HTTP proxy of one connection. It forwards the guest's requests to the server, one after another.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
@@ -36,7 +37,7 @@ use crate::name::HostName;
 use crate::policy::{Refusal, Shown};
 use crate::secret::SecretSet;
 use crate::session::Session;
-use crate::tcp::{GuestStream, Prefixed};
+use crate::tcp::{GuestStream, Prefixed, copy};
 
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
@@ -139,36 +140,18 @@ async fn relay_upgraded(upgrade: Upgrade) -> Result<End, End> {
         tokio::io::copy_bidirectional(&mut guest, &mut server).await?;
         return Ok(End::Done);
     }
-    let (from_guest, mut to_guest) = tokio::io::split(guest);
-    let (from_server, mut to_server) = tokio::io::split(server);
-    let outward = pass(from_guest, &mut to_server, |bytes| {
+    let (from_guest, to_guest) = tokio::io::split(guest);
+    let (from_server, to_server) = tokio::io::split(server);
+    let outward = copy(from_guest, to_server, |bytes| {
         sent.as_mut().map_or(Ok(()), |sent| sent.push(bytes))?;
-        Ok(bytes.to_vec())
+        Ok(Cow::Borrowed(bytes))
     });
-    let inward = pass(from_server, &mut to_guest, |bytes| match &mut frames {
-        Some(frames) => frames.push(bytes),
-        None => Ok(bytes.to_vec()),
+    let inward = copy(from_server, to_guest, |bytes| match &mut frames {
+        Some(frames) => frames.push(bytes).map(Cow::Owned),
+        None => Ok(Cow::Borrowed(bytes)),
     });
     tokio::try_join!(outward, inward)?;
     Ok(End::Done)
-}
-
-/// Copies bytes through `transform`.
-async fn pass<R, W, F>(mut from: R, to: &mut W, mut transform: F) -> io::Result<()>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-    F: FnMut(&[u8]) -> Result<Vec<u8>, Refusal>,
-{
-    let mut room = vec![0; 16 * 1024];
-    loop {
-        let count = from.read(&mut room).await?;
-        if count == 0 {
-            return to.shutdown().await;
-        }
-        to.write_all(&transform(&room[..count]).map_err(io::Error::other)?).await?;
-        to.flush().await?;
-    }
 }
 
 impl Proxy<'_> {
