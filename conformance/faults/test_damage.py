@@ -1,4 +1,4 @@
-"""Damaged files: what depends on them is refused and says so, the rest goes on."""
+"""Damaged files: operations that need them fail with a clear error, and everything else continues."""
 
 import json
 import os
@@ -13,10 +13,10 @@ TEMPLATES = Path(os.environ.get("SANDLING_TEMPLATES", ""))
 
 
 def files_of(template):
-    """Everything that a sandbox of a template stands on, by what it is."""
+    """All files that a sandbox of a template needs, by kind."""
     image = TEMPLATES / "images" / json.loads((TEMPLATES / "names" / f"{template}.json").read_text())["image"]
     manifest = json.loads((image / "manifest.json").read_text())
-    # The bake of the template's own size, under emulation or not.
+    # The bake of the template's default size, for any accelerator.
     recipe = manifest["recipe"]
     size = f"-{recipe['vcpus']}c-{recipe['memory_mib']}m-"
     bakes = [path for path in (image / "baked").iterdir() if size in path.name]
@@ -28,7 +28,7 @@ def files_of(template):
         "its device state": baked / "state",
         "its disk layer": baked / "disk.qcow2",
     }
-    # Bakes of older versions did not say how large it is.
+    # Bakes of older versions do not record their size.
     if "overlay_bytes" in (baked / "baked.json").read_text():
         files["its empty disk"] = baked / "overlay.qcow2"
     return files
@@ -72,7 +72,7 @@ def change(server, statement, *values):
 NO_TEXT = b'{"id": "\xff"}'
 
 
-def test_rows_that_cannot_be_read_end_their_sandboxes_and_no_other(serve):
+def test_sandboxes_whose_rows_cannot_be_read_are_kept_until_they_are_deleted(serve):
     server, client = serve()
     whole = client.create()
     damaged = {client.create(): detail for detail in ("{", "null", '{"id": 5}', "", NO_TEXT)}
@@ -80,12 +80,21 @@ def test_rows_that_cannot_be_read_end_their_sandboxes_and_no_other(serve):
     server.kill()
     for sandbox, detail in damaged.items():
         change(server, "UPDATE sandboxes SET detail = CAST(? AS TEXT) WHERE id = ?", detail, sandbox)
+    for _ in range(2):
+        client, _ = server.start()
+        assert client.run(whole, "echo here") == "here\n"
+        assert client.living() == {whole, *damaged}
+        for sandbox in damaged:
+            assert client.call("GET", f"/v1/sandboxes/{sandbox}").expect(200).json()["status"] == "unreadable"
+            client.call("POST", f"/v1/sandboxes/{sandbox}/exec", {"cmd": "true"}).expect(409)
+            assert sandbox in server.said(), "the log names it"
+        assert server.directories() >= damaged.keys()
+        assert all(map(is_alive, machines))
+        server.kill()
     client, _ = server.start()
-    assert client.run(whole, "echo here") == "here\n"
-    assert client.living() == {whole}
     for sandbox in damaged:
+        client.delete(sandbox)
         client.call("GET", f"/v1/sandboxes/{sandbox}").expect(404)
-        assert sandbox in server.said(), "the log names it"
         assert [event["type"] for event in client.events(sandbox)][-1] == "sandbox.ended"
     until("their directories are gone", lambda: not server.directories() & damaged.keys())
     until("their machines are gone", lambda: not any(map(is_alive, machines)))
@@ -97,7 +106,7 @@ DAMAGE = [
     ("tokens", "scope", "everything", "/v1/me/tokens", "items"),
     ("workspaces", "created_ms", 1 << 62, "/v1/workspaces", "items"),
 ]
-# Bytes that are no text where text should be.
+# Invalid UTF-8 in a text column.
 DAMAGE += [(table, column, NO_TEXT, path, items) for table, column, path, items in (
     ("events", "kind", "/v1/events", "events"),
     ("tokens", "name", "/v1/me/tokens", "items"),

@@ -13,6 +13,8 @@ mod access;
 mod admission;
 mod audit;
 mod builds;
+#[cfg(test)]
+mod golden;
 mod idempotency;
 mod previews;
 mod store;

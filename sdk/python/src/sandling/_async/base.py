@@ -1,4 +1,4 @@
-"""What every part of a sandbox stands on: who it is, and how to ask the server about it."""
+"""The base of all parts of a sandbox: its ID, and how to send requests about it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AsyncSandboxBase(SandboxFields):
 
     def _path(self, path: str) -> str:
         if not self.id:
-            raise RuntimeError("this sandbox has not been made yet: await it, or enter its `with` block")
+            raise RuntimeError("this sandbox has not been created yet: await it, or enter its `with` block")
         return f"/v1/sandboxes/{self.id}{path}"
 
     async def _request(self, method: str, path: str, **more: Any) -> Any:

@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""What every part of a sandbox stands on: who it is, and how to ask the server about it."""
+"""The base of all parts of a sandbox: its ID, and how to send requests about it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SandboxBase(SandboxFields):
 
     def _path(self, path: str) -> str:
         if not self.id:
-            raise RuntimeError("this sandbox has not been made yet: await it, or enter its `with` block")
+            raise RuntimeError("this sandbox has not been created yet: await it, or enter its `with` block")
         return f"/v1/sandboxes/{self.id}{path}"
 
     def _request(self, method: str, path: str, **more: Any) -> Any:
