@@ -1,4 +1,4 @@
-//! What HTTP adds to a command: the same one by the engine's own call and over the API, in turns, in one process.
+//! What HTTP adds to a command: the same command through the engine and through the API, in turns, in one process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use hyper::Method;
 use sandling_api::{App, ServerLimits, serve};
 use sandling_engine::{CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, EngineConfig, Home, RunSpec, Sandbox};
 use sandling_protocol::Program;
-use sandling_service::{Access, AccessSettings};
+use sandling_service::{Service, ServiceSettings};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::report::Report;
 
 const TOKEN: &str = "the-token-of-the-overhead";
-/// The first few find emulated code that was never translated, on either way.
+/// The first runs include the translation of emulated code, so they do not count.
 const WARM_UP: usize = 10;
 
 pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<()> {
@@ -26,8 +26,8 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
     let launcher = std::path::absolute(&options.sandling)?;
     let config = EngineConfig { standbys: 0, launcher, ..EngineConfig::new(home.clone())? };
     let engine = Engine::open(config).await.context("the engine did not open")?;
-    let settings = AccessSettings { environment_token: Some(TOKEN.to_owned()), ..AccessSettings::default() };
-    let app = App::new(engine.clone(), Access::open(&home, settings)?)?;
+    let settings = ServiceSettings { environment_token: Some(TOKEN.to_owned()), ..ServiceSettings::default() };
+    let app = App::new(engine.clone(), Service::open(engine.clone(), settings)?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mut client = Client::new(listener.local_addr()?, TOKEN);
     let serving = tokio::spawn(serve(listener, app, ServerLimits::default(), std::future::pending()));

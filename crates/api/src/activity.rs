@@ -63,7 +63,7 @@ impl App {
     fn is_needed(&self) -> bool {
         let runs = |state| !matches!(state, State::Hibernated | State::Ended | State::Unreadable);
         self.activity.under_way.load(Ordering::Relaxed) > 0
-            || self.builds.are_under_way()
+            || self.service.builds.any_running()
             || self.engine.list().iter().any(|sandbox| runs(sandbox.state))
     }
 }

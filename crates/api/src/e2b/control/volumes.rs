@@ -17,7 +17,6 @@ use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::request::RequestContext;
 use crate::routes::volumes;
-use crate::volume_files;
 
 /// E2B's clients name no size. What is not written takes nothing, but counts against the quota.
 const SIZE_MIB: u32 = 1024;
@@ -64,7 +63,7 @@ async fn remove(
 ) -> Result<StatusCode, ApiError> {
     let workspace = caller.workspace().as_str();
     let volume = find(&app, workspace, &id)?;
-    volume_files::close(&app, workspace, &volume.info.name).await?;
+    app.service.sandboxes.release_volume(caller.workspace(), &volume.info.name).await?;
     app.engine.delete_volume(workspace, &volume.info.name)?;
     Ok(StatusCode::NO_CONTENT)
 }

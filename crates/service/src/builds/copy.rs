@@ -1,19 +1,18 @@
-//! The COPY step: an archive of the client's files, unpacked in the machine.
+//! The COPY step, which unpacks an archive of the client's files in the machine.
 
 use std::sync::Arc;
 
 use sandling_engine::Sandbox;
 use sandling_protocol::WriteMode;
 
-use super::uploads;
-use crate::app::App;
-use crate::error::ApiError;
+use super::machine::BuildFailure;
+use super::uploads::Uploads;
 
-/// Where an archive lies in the machine while it is unpacked.
+/// The archive's path in the machine.
 const ARCHIVE: &str = "/tmp/.copy.tar";
 
-/// Unpacks beside the target, gives the files their owner and mode there, and puts them in place: a directory's content
-/// into the target, a file as the target or into it.
+/// Unpacks the archive in a temporary directory, sets owner and mode there, and copies the files to the target. The
+/// content of a directory goes into the target; a file becomes the target or goes into it.
 const SCRIPT: &str = r#"
 set -eu
 shopt -s nullglob dotglob
@@ -43,7 +42,6 @@ else
 fi
 "#;
 
-/// What is copied where.
 pub(super) struct Copy<'a> {
     pub(super) hash: &'a str,
     pub(super) source: &'a str,
@@ -54,23 +52,28 @@ pub(super) struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Brings the archive into the machine.
-    pub(super) async fn send(&self, app: &App, workspace: &str, sandbox: &Arc<Sandbox>) -> Result<(), ApiError> {
-        let path = uploads::path(app, workspace, self.hash)?;
-        let missing = |_| ApiError::bad_request(format!("the files of COPY {} were not uploaded", self.source));
+    /// Sends the archive to the machine.
+    pub(super) async fn send(
+        &self,
+        uploads: &Uploads,
+        workspace: &str,
+        sandbox: &Arc<Sandbox>,
+    ) -> Result<(), BuildFailure> {
+        let path = uploads.path(workspace, self.hash)?;
+        let missing = |_| BuildFailure::NoFiles(self.source.to_owned());
         let file = tokio::fs::File::open(&path).await.map_err(missing)?;
         let upload = sandbox.write_file(ARCHIVE, WriteMode::Replace, Some(0o600), None)?;
-        upload.send_all(file).await.map_err(|error| ApiError::internal(&error))??;
+        upload.send_all(file).await.map_err(BuildFailure::Archive)??;
         upload.finish().await?;
         Ok(())
     }
 
-    /// The command that unpacks it.
+    /// The command that unpacks the archive.
     pub(super) fn command(&self) -> Vec<String> {
         let mode = self.mode.map(|mode| format!("{mode:o}")).unwrap_or_default();
         let source = self.source.trim_start_matches("./").trim_end_matches('/');
         let source = if source.is_empty() { "." } else { source };
-        // A user alone stands for their own group, too.
+        // With `user:`, chown also sets the user's own group.
         let owner = if self.owner.contains(':') { self.owner.to_owned() } else { format!("{}:", self.owner) };
         let arguments = ["bash", "-c", SCRIPT, "copy", ARCHIVE, source, self.target, &owner, &mode];
         arguments.map(str::to_owned).to_vec()

@@ -1,7 +1,7 @@
-//! A Dockerfile of one stage, read as a build's steps.
+//! Reads a Dockerfile with one stage as the steps of a build.
 //!
-//! What it says is what is done: what cannot be done is refused with its line, and only what has no meaning for a
-//! machine (`EXPOSE`, `LABEL` and the like) is passed over with a word in the log.
+//! An instruction that cannot be carried out is refused, and the error names its line. Only instructions that have no
+//! meaning for a machine, such as `EXPOSE` and `LABEL`, are skipped, with a remark in the log.
 
 mod instruction;
 mod reader;
@@ -11,26 +11,25 @@ use instruction::{Instruction, instructions};
 use reader::Reader;
 use words::{Scope, Variables, arguments, expand_all};
 
-use super::steps::{MOST_STEPS, Plan, too_many_steps};
-use crate::error::ApiError;
+use super::steps::{MOST_STEPS, Plan, PlanError};
 
-/// What an image without a word about it has.
+/// The `PATH` of an image that sets none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const MOST_BYTES: usize = 256 * 1024;
 
-/// A Dockerfile whose base is known and whose steps are yet to be understood.
+/// A Dockerfile whose base is known, and whose steps are not read yet.
 #[derive(Debug)]
-pub(crate) struct Dockerfile {
-    pub(crate) from: String,
-    /// What `ARG` said before `FROM`.
+pub struct Dockerfile {
+    pub from: String,
+    /// The `ARG`s before `FROM`.
     global: Variables,
     instructions: Vec<Instruction>,
 }
 
 /// Reads a Dockerfile up to its base.
-pub(crate) fn parse(text: &str) -> Result<Dockerfile, ApiError> {
+pub fn parse(text: &str) -> Result<Dockerfile, PlanError> {
     if text.len() > MOST_BYTES {
-        return Err(ApiError::bad_request(format!("a Dockerfile may have {} KiB", MOST_BYTES >> 10)));
+        return Err(PlanError::DockerfileTooLarge { most_kib: MOST_BYTES >> 10 });
     }
     let mut instructions = instructions(text)?.into_iter();
     let mut global = Variables::new();
@@ -47,10 +46,10 @@ pub(crate) fn parse(text: &str) -> Result<Dockerfile, ApiError> {
             _ => return Err(instruction.wrong("comes before FROM")),
         }
     }
-    Err(ApiError::bad_request("the Dockerfile has no FROM"))
+    Err(PlanError::NoBase)
 }
 
-fn base(instruction: &Instruction, global: Scope<'_>) -> Result<String, ApiError> {
+fn base(instruction: &Instruction, global: Scope<'_>) -> Result<String, PlanError> {
     let words = expand_all(instruction, global)?;
     let (flags, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.starts_with("--"));
     if let Some(other) = flags.iter().find(|flag| *flag != "--platform=linux/amd64") {
@@ -64,8 +63,8 @@ fn base(instruction: &Instruction, global: Scope<'_>) -> Result<String, ApiError
 }
 
 impl Dockerfile {
-    /// Its steps on top of a base with these variables. `context` is the hash of the files that came with it.
-    pub(crate) fn plan(&self, base: &Variables, context: Option<&str>) -> Result<Plan, ApiError> {
+    /// The steps on top of a base with these variables. `context` is the hash of the files that were sent with it.
+    pub fn plan(&self, base: &Variables, context: Option<&str>) -> Result<Plan, PlanError> {
         let mut reader = Reader {
             global: &self.global,
             context,
@@ -80,7 +79,7 @@ impl Dockerfile {
         for instruction in &self.instructions {
             reader.take(instruction)?;
             if reader.actions.len() > MOST_STEPS {
-                return Err(too_many_steps());
+                return Err(PlanError::TooManySteps);
             }
         }
         Ok(reader.plan())
@@ -92,7 +91,7 @@ mod tests {
     use super::super::steps::Action;
     use super::*;
 
-    fn plan(text: &str) -> Result<Plan, ApiError> {
+    fn plan(text: &str) -> Result<Plan, PlanError> {
         parse(text)?.plan(&Variables::new(), Some("0123456789abcdef"))
     }
 
@@ -142,7 +141,7 @@ CMD ["-m", "http.server"]
     }
 
     #[test]
-    fn a_script_may_stand_behind_run() {
+    fn run_takes_a_here_document() {
         let plan =
             plan("FROM base\nRUN <<EOF\necho one\necho two\nEOF\nRUN cat >/x <<'END'\ntext\nEND\nRUN true").unwrap();
         let scripts = plan.actions.iter().map(|action| match action {
@@ -154,7 +153,7 @@ CMD ["-m", "http.server"]
     }
 
     #[test]
-    fn a_small_dockerfile_stays_small() {
+    fn a_small_dockerfile_cannot_expand_to_a_large_plan() {
         let tenfold = "ARG A=$A$A$A$A$A$A$A$A$A$A\n".repeat(12);
         for text in [
             format!("ARG A=0123456789\n{tenfold}FROM base"),
@@ -168,7 +167,7 @@ CMD ["-m", "http.server"]
     }
 
     #[test]
-    fn start_commands_are_put_together_as_docker_does() {
+    fn entrypoint_and_cmd_are_combined_as_docker_does() {
         let start = |text: &str| plan(&format!("FROM base\n{text}")).unwrap().start;
         assert_eq!(start("RUN true"), None);
         assert_eq!(start("CMD server --port 1"), Some(vec!["/bin/sh".into(), "-c".into(), "server --port 1".into()]));
@@ -177,7 +176,7 @@ CMD ["-m", "http.server"]
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused_with_its_line() {
+    fn an_impossible_instruction_is_refused_with_its_line() {
         for (text, said) in [
             ("RUN true", "before FROM"),
             ("", "no FROM"),
@@ -194,15 +193,15 @@ CMD ["-m", "http.server"]
             ("FROM --platform=linux/arm64 base", "cannot have"),
         ] {
             let error = plan(text).unwrap_err();
-            assert!(error.message.contains(said), "{text}: {}", error.message);
+            assert!(error.to_string().contains(said), "{text}: {error}");
         }
         let without_files = parse("FROM base\n\nCOPY a b").unwrap().plan(&Variables::new(), None).unwrap_err();
-        assert!(without_files.message.starts_with("line 3 "), "{}", without_files.message);
+        assert!(without_files.to_string().starts_with("line 3 "), "{without_files}");
     }
 
     proptest::proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "(FROM base\n)?([A-Za-z]{1,9} )?[ -~\n\\\\\"'$<{]{0,120}") {
+        fn no_text_causes_a_panic(text in "(FROM base\n)?([A-Za-z]{1,9} )?[ -~\n\\\\\"'$<{]{0,120}") {
             let _ = plan(&text);
         }
     }

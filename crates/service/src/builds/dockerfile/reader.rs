@@ -1,13 +1,11 @@
-//! The steps that instructions come to, and the command that is started at the end.
+//! Turns instructions into steps and the start command.
 
-use super::super::steps::{Action, MOST_STEPS, Plan, Usual, too_many_steps};
+use super::super::steps::{Action, MOST_STEPS, Plan, PlanDefaults, PlanError};
 use super::instruction::{Instruction, array};
 use super::words::{Scope, Variables, arguments, expand, expand_all, split};
-use crate::convert::files::permissions;
-use crate::convert::sandbox::check_env;
-use crate::error::ApiError;
+use crate::limits::{check_env, parse_mode};
 
-const USUAL: Usual = Usual { user: "root", workdir: Some("/") };
+const DEFAULTS: PlanDefaults = PlanDefaults { user: "root", workdir: Some("/") };
 const WITHOUT_MEANING: [&str; 6] = ["EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"];
 const ARCHIVES: [&str; 6] = [".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".tar.zst"];
 
@@ -29,7 +27,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(super) fn take(&mut self, it: &Instruction) -> Result<(), ApiError> {
+    pub(super) fn take(&mut self, it: &Instruction) -> Result<(), PlanError> {
         match it.keyword.as_str() {
             "RUN" => self.run(it)?,
             "COPY" | "ADD" => self.copy(it)?,
@@ -46,7 +44,7 @@ impl Reader<'_> {
             "WORKDIR" => self.actions.push(Action::Workdir(self.one(it)?)),
             "USER" => {
                 let user = self.one(it)?;
-                // A group beside it changes nothing: users here have one of their own.
+                // A group is ignored, because every user here has a group of its own.
                 self.actions.push(Action::User(user.split(':').next().unwrap_or_default().to_owned()));
             }
             "SHELL" => {
@@ -55,7 +53,7 @@ impl Reader<'_> {
             }
             "ENTRYPOINT" => {
                 self.entrypoint = form(it);
-                // As Docker has it: a new one forgets the arguments of the one before.
+                // As in Docker, a new entrypoint drops an earlier CMD.
                 self.command = None;
             }
             "CMD" => self.command = form(it),
@@ -79,30 +77,30 @@ impl Reader<'_> {
             (None, None) => Vec::new(),
         };
         let start = (!start.is_empty()).then_some(start);
-        Plan { actions: self.actions, start, ready: None, usual: USUAL }
+        Plan { actions: self.actions, start, ready: None, defaults: DEFAULTS }
     }
 
     fn in_shell(&self, line: &str) -> Vec<String> {
         self.shell.iter().cloned().chain([line.to_owned()]).collect()
     }
 
-    /// What `$NAME` may stand for.
+    /// The variables that `$NAME` can refer to.
     fn known(&self) -> Scope<'_> {
         Scope([Some(&self.env), Some(&self.arguments)])
     }
 
-    fn one(&self, it: &Instruction) -> Result<String, ApiError> {
+    fn one(&self, it: &Instruction) -> Result<String, PlanError> {
         match expand_all(it, self.known())?.as_slice() {
             [word] if !word.is_empty() => Ok(word.clone()),
             _ => Err(it.wrong("needs one argument")),
         }
     }
 
-    fn run(&mut self, it: &Instruction) -> Result<(), ApiError> {
+    fn run(&mut self, it: &Instruction) -> Result<(), PlanError> {
         let mut rest = it.rest.as_str();
         while rest.starts_with("--") {
             let (flag, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            // A cache makes a build faster and nothing else different.
+            // A cache mount only makes a build faster.
             if !flag.starts_with("--mount=type=cache") && flag != "--network=default" {
                 return Err(it.wrong(format_args!("cannot have {flag} here")));
             }
@@ -124,13 +122,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn variables(&mut self, it: &Instruction) -> Result<(), ApiError> {
+    fn variables(&mut self, it: &Instruction) -> Result<(), PlanError> {
         let known = self.known();
         let words = split(&it.rest);
         let mut said = Variables::new();
         match words.as_slice() {
             [name, _, ..] if !name.contains('=') => {
-                // The old form: a name, and all the rest is its value.
+                // The old form: the first word is the name, and the rest is the value.
                 let value = it.rest[name.len()..].trim_start();
                 said.insert(name.clone(), expand(value, known).map_err(|what| it.wrong(what))?);
             }
@@ -149,7 +147,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn copy(&mut self, it: &Instruction) -> Result<(), ApiError> {
+    fn copy(&mut self, it: &Instruction) -> Result<(), PlanError> {
         if it.here.is_some() {
             return Err(it.wrong("of a text in the Dockerfile is not understood here"));
         }
@@ -158,7 +156,7 @@ impl Reader<'_> {
         for flag in flags {
             match flag.split_once('=').unwrap_or((&flag, "")) {
                 ("--chown", value) => owner = value.to_owned(),
-                ("--chmod", value) => mode = Some(permissions(value)?),
+                ("--chmod", value) => mode = Some(parse_mode(value)?),
                 ("--link", _) => {}
                 ("--from", _) => return Err(it.wrong("cannot take from another image or stage here")),
                 (other, _) => return Err(it.wrong(format_args!("cannot have {other} here"))),
@@ -167,7 +165,7 @@ impl Reader<'_> {
         let target =
             words.pop().filter(|_| !words.is_empty()).ok_or_else(|| it.wrong("needs a source and a target"))?;
         if words.len() > MOST_STEPS {
-            return Err(too_many_steps());
+            return Err(PlanError::TooManySteps);
         }
         let many = words.len() > 1;
         for source in words {
@@ -181,8 +179,8 @@ impl Reader<'_> {
     }
 }
 
-/// A source as a path among the files that came along.
-fn local(it: &Instruction, source: &str) -> Result<String, ApiError> {
+/// A source as a path among the uploaded files.
+fn local(it: &Instruction, source: &str) -> Result<String, PlanError> {
     if source.contains("://") || source.starts_with("git@") {
         return Err(it.wrong("takes no address here: RUN curl or git instead"));
     }
@@ -205,8 +203,8 @@ fn form(it: &Instruction) -> Option<Form> {
     }
 }
 
-/// `--flags`, and what comes after them, as words or as an array.
-fn flags(it: &Instruction, known: Scope<'_>) -> Result<(Vec<String>, Vec<String>), ApiError> {
+/// The `--flags` of an instruction and the arguments after them.
+fn flags(it: &Instruction, known: Scope<'_>) -> Result<(Vec<String>, Vec<String>), PlanError> {
     let mut rest = it.rest.as_str();
     let mut flags = Vec::new();
     while rest.starts_with("--") {

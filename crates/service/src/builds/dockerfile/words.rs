@@ -1,16 +1,16 @@
-//! The words of an instruction, with variables in their places.
+//! The words of an instruction, with variables expanded.
 
 use std::collections::BTreeMap;
 
+use super::super::steps::PlanError;
 use super::instruction::Instruction;
-use crate::error::ApiError;
 
-/// What a word with its variables in their places may have.
+/// The longest word after its variables are expanded.
 const LONGEST_WORD: usize = 32 * 1024;
 
 pub(super) type Variables = BTreeMap<String, String>;
 
-/// What `$NAME` may stand for: the first of these that has it.
+/// The variables that `$NAME` can refer to. The first map that has the name wins.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a>(pub(super) [Option<&'a Variables>; 2]);
 
@@ -24,8 +24,8 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Names of arguments, with their values where they have one.
-pub(super) fn arguments(it: &Instruction, known: Scope<'_>) -> Result<Vec<(String, Option<String>)>, ApiError> {
+/// Names of arguments, with their values if they have one.
+pub(super) fn arguments(it: &Instruction, known: Scope<'_>) -> Result<Vec<(String, Option<String>)>, PlanError> {
     let words = expand_all(it, known)?;
     if words.is_empty() {
         return Err(it.wrong("needs a name"));
@@ -37,12 +37,12 @@ pub(super) fn arguments(it: &Instruction, known: Scope<'_>) -> Result<Vec<(Strin
     Ok(words.into_iter().map(pair).collect())
 }
 
-pub(super) fn expand_all(it: &Instruction, known: Scope<'_>) -> Result<Vec<String>, ApiError> {
+pub(super) fn expand_all(it: &Instruction, known: Scope<'_>) -> Result<Vec<String>, PlanError> {
     let words = split(&it.rest).iter().map(|word| expand(word, known)).collect::<Result<_, _>>();
     words.map_err(|what| it.wrong(what))
 }
 
-/// Words between spaces; what is quoted stays together, with its quotes.
+/// Splits a text at spaces. Quoted parts stay together and keep their quotes.
 pub(super) fn split(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     let mut letters = text.chars();
@@ -67,7 +67,7 @@ pub(super) fn split(text: &str) -> Vec<String> {
     words
 }
 
-/// A word without its quotes, with variables in their places.
+/// Removes the quotes of a word and expands its variables.
 pub(super) fn expand(word: &str, known: Scope<'_>) -> Result<String, &'static str> {
     let (mut out, mut quote) = (String::new(), None);
     let mut letters = word.chars().peekable();

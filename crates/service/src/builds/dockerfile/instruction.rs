@@ -1,23 +1,22 @@
-//! The instructions of a Dockerfile: lines put together, without comments.
+//! Splitting a Dockerfile into instructions: continued lines are joined, and comments are removed.
 
-use super::super::steps::{MOST_STEPS, too_many_steps};
-use crate::error::ApiError;
+use super::super::steps::{MOST_STEPS, PlanError};
 
 #[derive(Debug)]
 pub(super) struct Instruction {
     pub(super) line: usize,
     pub(super) keyword: String,
     pub(super) rest: String,
-    /// Texts that were put behind it (`<<EOF`), with their end marks.
+    /// The here-document behind the instruction (`<<EOF`), with its end mark.
     pub(super) here: Option<String>,
 }
 
 impl Instruction {
-    pub(super) fn wrong(&self, what: impl std::fmt::Display) -> ApiError {
-        ApiError::bad_request(format!("line {} of the Dockerfile: {} {what}", self.line, self.keyword))
+    pub(super) fn wrong(&self, problem: impl std::fmt::Display) -> PlanError {
+        PlanError::Instruction { line: self.line, keyword: self.keyword.clone(), problem: problem.to_string() }
     }
 
-    /// The form that is a JSON array, if it is one.
+    /// The arguments, if they are written as a JSON array.
     pub(super) fn array(&self) -> Option<Vec<String>> {
         array(&self.rest)
     }
@@ -27,8 +26,7 @@ pub(super) fn array(text: &str) -> Option<Vec<String>> {
     if text.starts_with('[') { serde_json::from_str(text).ok() } else { None }
 }
 
-/// Lines put together, without comments.
-pub(super) fn instructions(text: &str) -> Result<Vec<Instruction>, ApiError> {
+pub(super) fn instructions(text: &str) -> Result<Vec<Instruction>, PlanError> {
     let mut found = Vec::new();
     let mut lines = (1..).zip(text.lines()).peekable();
     while let Some((line, first)) = lines.next() {
@@ -67,13 +65,13 @@ pub(super) fn instructions(text: &str) -> Result<Vec<Instruction>, ApiError> {
         }
         found.push(instruction);
         if found.len() > MOST_STEPS {
-            return Err(too_many_steps());
+            return Err(PlanError::TooManySteps);
         }
     }
     Ok(found)
 }
 
-/// The mark that ends a text behind an instruction: the word after `<<`.
+/// The word after `<<`, which ends a here-document.
 fn here_mark(rest: &str) -> Option<String> {
     let (_, after) = rest.split_once("<<")?;
     let word = after.strip_prefix('-').unwrap_or(after).split(char::is_whitespace).next()?.trim_matches(['"', '\'']);

@@ -1,4 +1,4 @@
-//! Preview tokens: what they allow is written in them, and signed.
+//! Signing preview tokens. A token contains what it allows, with a signature.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,40 +9,40 @@ use sha2::Sha256;
 
 /// What a token allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PreviewToken {
-    /// By which it is revoked.
-    pub(crate) id: String,
-    pub(crate) workspace: String,
-    pub(crate) sandbox: String,
-    pub(crate) port: u16,
-    /// Path prefixes; none means all.
-    pub(crate) paths: Vec<String>,
-    pub(crate) expires_unix: i64,
+pub struct PreviewToken {
+    /// The id under which the token can be revoked.
+    pub id: String,
+    pub workspace: String,
+    pub sandbox: String,
+    pub port: u16,
+    /// Path prefixes. An empty list means all paths.
+    pub paths: Vec<String>,
+    pub expires_unix: i64,
 }
 
 /// Signs and checks preview tokens.
-pub(crate) struct PreviewKey(Hmac<Sha256>);
+pub(super) struct PreviewKey(Hmac<Sha256>);
 
 impl PreviewKey {
-    pub(crate) fn new(secret: [u8; 32]) -> Self {
+    pub(super) fn new(secret: [u8; 32]) -> Self {
         Self(Hmac::new_from_slice(&secret).expect("HMAC takes keys of any length"))
     }
 
-    pub(crate) fn sign(&self, token: &PreviewToken) -> String {
+    pub(super) fn sign(&self, token: &PreviewToken) -> String {
         let text = serde_json::to_vec(token).expect("a token has only strings and numbers");
         let text = URL_SAFE_NO_PAD.encode(text);
         let signature = self.0.clone().chain_update(text.as_bytes()).finalize().into_bytes();
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// A secret for one purpose, always the same. A purpose has a colon, which no signed text has.
-    pub(crate) fn derive(&self, purpose: &str) -> String {
+    /// A secret for one purpose, always the same. A purpose has a colon, which signed tokens never have.
+    pub(super) fn derive(&self, purpose: &str) -> String {
         let bytes = self.0.clone().chain_update(purpose.as_bytes()).finalize().into_bytes();
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What the token allows, if it is ours and its time is not over. Whether it was revoked is another question.
-    pub(crate) fn check(&self, signed: &str, now: Timestamp) -> Option<PreviewToken> {
+    /// What the token allows, if this key signed it and it has not expired. This does not check whether it was revoked.
+    pub(super) fn check(&self, signed: &str, now: Timestamp) -> Option<PreviewToken> {
         let (text, signature) = signed.split_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         self.0.clone().chain_update(text.as_bytes()).verify_slice(&signature).ok()?;
@@ -52,13 +52,13 @@ impl PreviewKey {
 }
 
 impl PreviewToken {
-    /// Whether it is good for a path of a port of a sandbox.
-    pub(crate) fn allows(&self, sandbox: &str, port: u16, path: &str) -> bool {
+    /// Whether the token opens this path of this port of this sandbox.
+    pub fn allows(&self, sandbox: &str, port: u16, path: &str) -> bool {
         let below = |prefix: &String| {
             let prefix = prefix.trim_end_matches('/');
             path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        // A server in the sandbox would resolve the dots, so what they hide is not known here.
+        // The server in the sandbox would resolve the dots, so the path that it serves is not known here.
         let hidden =
             path.split('/').any(|part| matches!(part.to_ascii_lowercase().as_str(), ".." | "%2e%2e" | ".%2e" | "%2e."));
         let path_allowed = self.paths.is_empty() || (!hidden && self.paths.iter().any(below));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_was_changed_or_signed_by_another_key_is_none() {
+    fn a_token_that_was_changed_or_signed_by_another_key_is_refused() {
         let key = PreviewKey::new([7; 32]);
         let signed = key.sign(&token(2000));
         let (_, signature) = signed.split_once('.').unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_for_its_own_sandbox_port_and_paths() {
+    fn a_token_opens_its_own_sandbox_port_and_paths() {
         let mut token = token(2000);
         assert!(token.allows("s", 80, "/x") && !token.allows("t", 80, "/x") && !token.allows("s", 81, "/x"));
         token.paths = vec!["/docs/".to_owned()];
