@@ -1,7 +1,9 @@
 //! What all requests share.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sandling_engine::Engine;
 use sandling_service::Access;
@@ -9,10 +11,9 @@ use tokio::sync::watch;
 
 use crate::activity::Activity;
 use crate::build::Builds;
-use crate::e2b::Memory;
+use crate::closing::Closing;
 use crate::meter::Meter;
 use crate::preview::Ledger;
-use crate::promise::Promises;
 use crate::turns::Turns;
 
 /// The directory of the home that previews keep their secret in.
@@ -26,9 +27,8 @@ pub struct App {
     pub(crate) builds: Builds,
     pub(crate) meter: Meter,
     pub(crate) turns: Turns,
-    pub(crate) promises: Promises,
     pub(crate) activity: Activity,
-    pub(crate) e2b: Memory,
+    dialect_states: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     /// Held while a machine is found for a volume's files.
     pub(crate) opening: tokio::sync::Mutex<()>,
     closing: watch::Sender<bool>,
@@ -46,12 +46,18 @@ impl App {
             builds,
             meter: Meter::new(),
             turns: Turns::new(),
-            promises: Promises::default(),
             activity: Activity::new(),
-            e2b: Memory::default(),
+            dialect_states: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             closing: watch::Sender::new(false),
         }))
+    }
+
+    /// State that one dialect keeps between requests. Only the dialect knows its type.
+    pub(crate) fn dialect_state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut states = self.dialect_states.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = states.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default())).clone();
+        state.downcast().expect("a state is stored under its own type")
     }
 
     pub(crate) fn closing(&self) -> Closing {
@@ -60,20 +66,5 @@ impl App {
 
     pub(crate) fn close_streams(&self) {
         self.closing.send_replace(true);
-    }
-}
-
-/// The moment when the server begins to drain. What would never end by itself watches it.
-#[derive(Clone)]
-pub(crate) struct Closing(watch::Receiver<bool>);
-
-impl Closing {
-    pub(crate) fn of(sender: &watch::Sender<bool>) -> Self {
-        Self(sender.subscribe())
-    }
-
-    pub(crate) async fn reached(&mut self) {
-        // A sender that is gone means the same.
-        let _ = self.0.wait_for(|closing| *closing).await;
     }
 }

@@ -15,7 +15,7 @@ use sandling_service::WorkspaceName;
 use crate::app::App;
 use crate::auth::awake;
 use crate::error::ApiError;
-use crate::routes::sandboxes::make;
+use crate::native::sandboxes::make;
 
 /// The label of machines that are only there for a volume's files.
 const LABEL: &str = "sandling.for-volume";

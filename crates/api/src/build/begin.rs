@@ -15,8 +15,8 @@ use super::steps::{Action, Plan};
 use super::uploads::Wanted;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::routes::sandboxes::make;
-use crate::routes::templates::sizes;
+use crate::native::sandboxes::make;
+use crate::native::templates::sizes;
 
 /// Metadata of a build's machine: the build.
 pub(super) const BUILD: &str = "build";

@@ -91,16 +91,12 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
         check_map(field, map)?;
     }
     check_env(&env)?;
-    let mut network = request.network.unwrap_or_default();
-    if let Some(names) = request.egress_allowlist {
-        network.allow.get_or_insert_default().extend(names);
-    }
     Ok(CreateSpec {
         template: request.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
         from_snapshot,
         vcpus: request.cpu,
         memory_mib: request.memory_mb,
-        disk_mib: request.disk_mb.or(request.disk_gb.map(|gb| gb.saturating_mul(1024))),
+        disk_mib: request.disk_mb,
         pids: request.pids,
         ttl: seconds::lifetime("ttl_seconds", request.ttl_seconds)?,
         idle: seconds::lifetime("idle_seconds", request.idle_seconds)?,
@@ -111,7 +107,7 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
         metadata,
         labels,
         checkpoints: kept(request.checkpoints, request.checkpoints_kept)?,
-        network: network_spec(network)?,
+        network: network_spec(request.network.unwrap_or_default())?,
         volumes: request.volumes.unwrap_or_default().into_iter().map(IntoEngine::into_engine).collect(),
     })
 }

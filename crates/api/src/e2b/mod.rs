@@ -20,7 +20,5 @@ mod router;
 mod settings;
 mod token;
 
-pub(crate) use memory::Memory;
-pub(crate) use place::{Place, by_place};
-pub(crate) use refusal::{error_body, render};
+pub(crate) use place::by_place;
 pub(crate) use router::routes;

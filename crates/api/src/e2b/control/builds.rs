@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::build::{self, Build, Keeps, Level, Line, Order, Stage};
-use crate::e2b::memory::Asked;
+use crate::context::RequestContext;
+use crate::e2b::memory::{Asked, memory};
 use crate::e2b::names::{self, Name};
 use crate::e2b::plan::{From as Base, Recipe};
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::preview::host;
-use crate::request::RequestContext;
 
 const MOST_LINES: usize = 100;
 
@@ -69,7 +69,7 @@ async fn request(
     let build = app.builds.ask(workspace, &name.name)?;
     let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
     let (workspace, vcpus, memory_mib) = (workspace.to_owned(), wish.cpu_count, wish.memory_mb);
-    app.e2b.ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
+    memory(&app).ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
     let view = json!({
         "templateID": name.name, "buildID": build.id, "public": false,
         "names": [name.name], "aliases": [name.name], "tags": tags,
@@ -130,7 +130,7 @@ async fn begin(
         Base::Template(name) => (names::resolve(&app, workspace, name)?, None),
         Base::Image(name) => build::find_base(&app, workspace, name)?,
     };
-    let asked = app.e2b.asked(&found);
+    let asked = memory(&app).asked(&found);
     let Asked { names, vcpus, memory_mib, .. } =
         asked.ok_or_else(|| ApiError::conflict("build_begun", "this build has begun already"))?;
     let keeps = Keeps::Snapshots(names.iter().map(Name::of_snapshot).collect());

@@ -24,7 +24,7 @@ use crate::e2b::place::came_from;
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::files_content::{body, send};
+use crate::native::files_content::{body, send};
 use crate::volume_files::{self, Opened};
 
 const DEEPEST: u32 = 64;

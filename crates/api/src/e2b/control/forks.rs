@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::auth::{Caller, Run};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::sandboxes::{living, taken};
+use crate::native::sandboxes::{living, taken};
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/sandboxes/{id}/fork", post(fork))

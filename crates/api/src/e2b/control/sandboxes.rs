@@ -20,15 +20,15 @@ use super::network::Network;
 use super::view::{SandboxView, detail};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::context::RequestContext;
 use crate::convert::sandbox::{check_env, check_map};
 use crate::e2b::names;
-use crate::e2b::refusal::unsupported;
+use crate::e2b::refusal::{CONTROL, unsupported};
 use crate::e2b::settings::Settings;
-use crate::error::{ApiError, Shape};
+use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
+use crate::native::sandboxes::make;
 use crate::once::{Answer, Mark, Once};
-use crate::request::RequestContext;
-use crate::routes::sandboxes::make;
 
 const DEFAULT_TEMPLATE: &str = "base";
 /// How long a sandbox lives if nobody says otherwise.
@@ -90,7 +90,7 @@ async fn create(
         async move {
             let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
                 // It may be kept as the answer to a retry, which must read as this one does.
-                error.shape = Shape::E2b;
+                error.shape = Some(CONTROL);
                 error
             })?;
             Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))

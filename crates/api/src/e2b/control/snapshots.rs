@@ -21,7 +21,7 @@ use crate::e2b::place::parse_id;
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::snapshots::room;
+use crate::native::snapshots::room;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()

@@ -17,7 +17,7 @@ use crate::build::Source;
 use crate::e2b::names::{self, Name};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::templates::sizes;
+use crate::native::templates::sizes;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::context::RequestContext;
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::request::RequestContext;
-use crate::routes::volumes;
+use crate::native::volumes;
 use crate::volume_files;
 
 /// E2B's clients name no size. What is not written takes nothing, but counts against the quota.

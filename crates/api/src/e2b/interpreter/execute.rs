@@ -18,13 +18,14 @@ use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
 use crate::build::Start;
+use crate::context::RequestContext;
 use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
+use crate::e2b::memory::memory;
 use crate::e2b::place::{Interpreter, Runner};
 use crate::error::ApiError;
 use crate::extract::JsonBody;
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 use crate::text::Decoder;
 
 /// Bytes that one run may print.
@@ -67,7 +68,7 @@ async fn execute(
         }
     };
     let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
-    let lane = app.e2b.lane(sandbox.id(), &id);
+    let lane = memory(&app).lane(sandbox.id(), &id);
     let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env };
     let turn = lane.clone().try_lock_owned().ok();
     let begun = match (usual, &turn) {

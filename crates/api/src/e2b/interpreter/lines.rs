@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::app::Closing;
+use crate::closing::Closing;
 use crate::text::ascii_json;
 
 const WAITING: usize = 16;

@@ -13,7 +13,7 @@ use crate::auth::{Admin, Caller};
 use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
-use crate::routes::workspaces::managed;
+use crate::native::workspaces::managed;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(recording))

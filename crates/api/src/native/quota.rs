@@ -14,8 +14,8 @@ use crate::auth::{Caller, Operator, Read};
 use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::sandboxes::living;
-use crate::routes::workspaces::named;
+use crate::native::sandboxes::living;
+use crate::native::workspaces::named;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(own)).routes(routes!(get, set))

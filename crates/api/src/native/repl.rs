@@ -16,13 +16,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::build::Start;
+use crate::context::RequestContext;
 use crate::convert::exec::{checked_id, language_name, output_limit};
 use crate::convert::repl::{cell_result, context_spec, session_view};
 use crate::convert::{IntoEngine, seconds};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 use crate::sse::{self, Events};
 use crate::text::{Decoder, lossy};
 

@@ -17,14 +17,15 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::{App, Closing};
+use crate::app::App;
 use crate::auth::{Caller, Run};
 use crate::build::Start;
+use crate::closing::Closing;
+use crate::context::RequestContext;
 use crate::convert::exec::no_nul;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
 
 const PING_EVERY: Duration = Duration::from_secs(20);

@@ -13,12 +13,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::execs;
 use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::context::RequestContext;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::follow::{self, Relay};
 use crate::once::{Begun, Once, replayed};
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 use crate::sse;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {

@@ -15,7 +15,7 @@ use crate::auth::{Caller, Run};
 use crate::convert::fork::{Usual, context_fork_view, fork_spec};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::forks::children;
+use crate::native::forks::children;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(fork)).routes(routes!(fork_session))

@@ -18,10 +18,10 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::build::{self, Build, Keeps, Order};
+use crate::context::RequestContext;
 use crate::convert::template::build_view;
 use crate::error::ApiError;
 use crate::extract::{self, Params, Parts, too_slow};
-use crate::request::RequestContext;
 use crate::sse::{self, Events, Gone};
 
 /// What a Dockerfile and its files may have together.

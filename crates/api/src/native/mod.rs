@@ -1,13 +1,13 @@
-//! The routes: one file per resource.
+//! Our own API: one file per resource, and the document that describes them.
 
 pub(crate) mod audit;
 pub(crate) mod context_forks;
 pub(crate) mod diff;
+mod document;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod exec_session;
 pub(crate) mod exec_stream;
-pub(crate) mod exec_ws;
 pub(crate) mod execs;
 pub(crate) mod files;
 pub(crate) mod files_change;
@@ -25,6 +25,7 @@ pub(crate) mod ports;
 pub(crate) mod preview;
 pub(crate) mod quota;
 pub(crate) mod repl;
+mod router;
 pub(crate) mod sandboxes;
 pub(crate) mod secrets;
 pub(crate) mod snapshot_files;
@@ -36,3 +37,7 @@ pub(crate) mod timeline;
 pub(crate) mod tokens;
 pub(crate) mod volumes;
 pub(crate) mod workspaces;
+
+pub(crate) use document::openapi;
+pub use document::openapi_json;
+pub(crate) use router::routes;

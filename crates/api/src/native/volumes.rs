@@ -16,7 +16,7 @@ use crate::convert::IntoWire;
 use crate::convert::volume::USUAL_MB;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::snapshots::room_for;
+use crate::native::snapshots::room_for;
 use crate::volume_files;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {

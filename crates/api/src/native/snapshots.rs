@@ -15,7 +15,7 @@ use crate::auth::{Caller, Read, Run};
 use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::sandboxes::living;
+use crate::native::sandboxes::living;
 
 const LONGEST_NAME: usize = 200;
 

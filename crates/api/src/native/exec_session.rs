@@ -26,15 +26,16 @@ use sandling_wire::{SessionInput, SessionStart};
 use serde_json::{Value, json};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::{App, Closing};
+use crate::app::App;
 use crate::auth::{Caller, Run};
 use crate::build::Start;
+use crate::closing::Closing;
+use crate::context::RequestContext;
 use crate::convert::exec::run_spec;
 use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::Parts;
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
 use crate::{audit, follow};
 

@@ -7,24 +7,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket};
 use axum::response::Response;
+use axum::routing::get;
+use axum::{Extension, Router};
 use sandling_engine::{Execution, Output, Sandbox};
 use sandling_protocol::{ExitReason, Part};
 use sandling_wire::ExecRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::app::{App, Closing};
+use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::closing::Closing;
+use crate::context::RequestContext;
 use crate::error::{ApiError, command_timeout_text};
 use crate::extract::Parts;
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 use crate::socket::{self, Upgrade};
 use crate::text::Decoder;
 use crate::{audit, follow};
@@ -36,8 +37,8 @@ const MAX_AT_ONCE: usize = 64;
 const WAITING: usize = 64;
 const KILL: i32 = 9;
 
-pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(open))
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/v1/sandboxes/{id}/exec/ws", get(open))
 }
 
 #[derive(Deserialize)]
@@ -49,11 +50,6 @@ struct Frame {
     cancel: bool,
 }
 
-/// Many commands over one WebSocket
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/exec/ws", tag = "exec", params(("id" = String, Path)),
-    responses((status = 101, description = "The socket")),
-)]
 async fn open(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,

@@ -13,7 +13,7 @@ use crate::auth::{Caller, Read, Run, awake};
 use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::snapshots::room;
+use crate::native::snapshots::room;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(timeline)).routes(routes!(make)).routes(routes!(name)).routes(routes!(rewind))

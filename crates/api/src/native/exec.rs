@@ -13,13 +13,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Run};
+use crate::context::RequestContext;
 use crate::convert::exec::exec_result;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::follow;
 use crate::once::{Answer, Once};
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(run))

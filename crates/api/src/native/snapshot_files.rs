@@ -21,7 +21,7 @@ use crate::convert::IntoWire;
 use crate::convert::template::template_view;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::snapshots::{check_name, find, room_for};
+use crate::native::snapshots::{check_name, find, room_for};
 
 /// Parts of a file that are under way.
 const UNDER_WAY: usize = 8;

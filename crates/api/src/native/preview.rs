@@ -16,11 +16,10 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Run};
-use crate::e2b::Place;
+use crate::context::RequestContext;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::preview::{PreviewToken, gate, host, proxy};
-use crate::request::RequestContext;
+use crate::preview::{PreviewToken, authorize, host, proxy};
 
 const DEFAULT_TTL: u64 = 3600;
 const MAX_TTL: u64 = 7 * 24 * 3600;
@@ -127,7 +126,7 @@ struct Target {
 async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     let target = direct(parts.uri.path())?;
-    let passed = gate::pass(&app, &mut parts, &target.sandbox, target.port, &target.rest).await?;
+    let passed = authorize::pass(&app, &mut parts, &target.sandbox, target.port, &target.rest).await?;
     let request = moved(parts, body, &target.rest)?;
     sandboxed(proxy::forward(&passed.sandbox, target.port, request, app.closing()).await?)
 }
@@ -138,7 +137,7 @@ async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Respo
     let (token, target) = signed(&app, parts.uri.path())?;
     let sandbox = app.engine.find(&token.workspace, &target.sandbox).await;
     let sandbox = sandbox.ok_or_else(|| ApiError::not_found("sandbox"))?;
-    gate::take_out_ours(&app, &mut parts);
+    authorize::take_out_ours(&app, &mut parts);
     let request = moved(parts, body, &target.rest)?;
     sandboxed(proxy::forward(&sandbox, target.port, request, app.closing()).await?)
 }
@@ -146,12 +145,12 @@ async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Respo
 /// `{port}-{id}.…`: a host of its own for every port. All other hosts go on to the API.
 pub(crate) async fn by_host(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let place = host::parse(host::of(request.headers()));
-    let Some((port, id)) = place.filter(|_| request.extensions().get::<Place>().is_none()) else {
+    let Some((port, id)) = place.filter(|_| request.extensions().get::<host::Claimed>().is_none()) else {
         return next.run(request).await;
     };
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    let passed = match gate::pass(&app, &mut parts, &id, port, &path).await {
+    let passed = match authorize::pass(&app, &mut parts, &id, port, &path).await {
         Ok(passed) => passed,
         Err(error) => return error.into_response(),
     };

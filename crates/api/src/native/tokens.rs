@@ -11,12 +11,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Admin, Caller, Operator};
+use crate::context::RequestContext;
 use crate::convert::access::expires_at;
 use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::request::RequestContext;
-use crate::routes::workspaces::named;
+use crate::native::workspaces::named;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()

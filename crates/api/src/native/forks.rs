@@ -16,7 +16,7 @@ use crate::build::Start;
 use crate::convert::fork::{Usual, fork_spec, fork_view};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::sandboxes::{living, taken};
+use crate::native::sandboxes::{living, taken};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()

@@ -13,15 +13,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::Start;
+use crate::context::RequestContext;
 use crate::convert::IntoWire;
-use crate::convert::sandbox::create_spec;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::once::{Answer, Once};
-use crate::request::RequestContext;
-use crate::routes::templates;
-use crate::volume_files;
+use crate::native::templates;
+use crate::{create_sandbox, volume_files};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, delete))
@@ -53,21 +50,7 @@ async fn create(
     headers: HeaderMap,
     body: JsonBody<CreateSandbox>,
 ) -> Result<Response, ApiError> {
-    let workspace = caller.workspace();
-    let route = "POST /v1/sandboxes";
-    let once = Once { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
-    once.answer(|mark| {
-        let (app, context) = (&app, &context);
-        async move {
-            let mut spec = create_spec(body.value, workspace.as_str())?;
-            Start::inherit(app, &mut spec)?;
-            let view = make(app, workspace, spec).await?.into_wire();
-            context.made(&view.id);
-            mark.made(&view.id);
-            Ok(Answer::json(StatusCode::CREATED, &view))
-        }
-    })
-    .await
+    create_sandbox::answer(&app, caller.workspace(), &context, &headers, body).await
 }
 
 /// Makes a sandbox, if the workspace's quota has room for it and a turn comes.

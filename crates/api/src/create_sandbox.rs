@@ -1,0 +1,38 @@
+//! A create request, answered once for every idempotency key.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use sandling_service::WorkspaceName;
+use sandling_wire::CreateSandbox;
+
+use crate::app::App;
+use crate::build::Start;
+use crate::context::RequestContext;
+use crate::convert::IntoWire;
+use crate::convert::sandbox::create_spec;
+use crate::error::ApiError;
+use crate::extract::JsonBody;
+use crate::native::sandboxes::make;
+use crate::once::{Answer, Once};
+
+pub(crate) async fn answer(
+    app: &Arc<App>,
+    workspace: &WorkspaceName,
+    context: &RequestContext,
+    headers: &HeaderMap,
+    body: JsonBody<CreateSandbox>,
+) -> Result<Response, ApiError> {
+    let route = "POST /v1/sandboxes";
+    let once = Once { app, context, workspace, headers, route, body: &body.bytes };
+    once.answer(|mark| async move {
+        let mut spec = create_spec(body.value, workspace.as_str())?;
+        Start::inherit(app, &mut spec)?;
+        let view = make(app, workspace, spec).await?.into_wire();
+        context.made(&view.id);
+        mark.made(&view.id);
+        Ok(Answer::json(StatusCode::CREATED, &view))
+    })
+    .await
+}
