@@ -34,7 +34,7 @@ stop
   echo "PRAGMA user_version=$(sqlite3 "$SANDLING_HOME/sandling.db" 'PRAGMA user_version');"
 } >"$engine/store.sql"
 base64 "$SANDLING_HOME/secrets.key" >"$engine/secrets.key.base64"
-grep -v _token "$work/ids" >"$engine/ids"
+grep -v team_token "$work/ids" >"$engine/ids"
 
 # Manifests: of a template, of its parts, of its bake, and of an export.
 templates=${SANDLING_TEMPLATES:-$SANDLING_HOME/templates}

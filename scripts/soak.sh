@@ -2,16 +2,18 @@
 # The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of; and
 # E2B's clients as they are today.
 #
-#   scripts/soak.sh [KILLS] [SECONDS]
+#   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
 # KILLS (100) is how often the server is killed in the middle of its work, SECONDS (600) how long each of the others
-# goes on. Templates are those of the tests. Goes on after a failure, and ends with it.
+# goes on. OLD is a released binary, from which an upgrade is tested; without it, from this version to itself. Templates
+# are those of the tests. Goes on after a failure, and ends with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 . scripts/templates.sh
 kills=${1:-100}
 seconds=${2:-600}
+old=${3:-}
 
 need_cargo
 install_packages "${RUN_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
@@ -27,5 +29,6 @@ conformance/schemathesis.sh "$sandling" "$seconds" || status=$?
 CONFORMANCE_NEWEST=1 conformance/e2b/run.sh "$sandling" python typescript || status=$?
 SANDLING_TEST_FORKS=${SANDLING_TEST_FORKS:-200} \
   cargo test --package sandling-engine --test vm no_two_children_draw_the_same || status=$?
+scripts/upgrade.sh "${old:-$sandling}" "$sandling" || status=$?
 scripts/leftovers.sh || status=$?
 exit "$status"

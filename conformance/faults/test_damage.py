@@ -72,7 +72,7 @@ def change(server, statement, *values):
 NO_TEXT = b'{"id": "\xff"}'
 
 
-def test_rows_that_cannot_be_read_end_their_sandboxes_and_no_other(serve):
+def test_sandboxes_whose_rows_cannot_be_read_are_kept_until_they_are_deleted(serve):
     server, client = serve()
     whole = client.create()
     damaged = {client.create(): detail for detail in ("{", "null", '{"id": 5}', "", NO_TEXT)}
@@ -80,12 +80,21 @@ def test_rows_that_cannot_be_read_end_their_sandboxes_and_no_other(serve):
     server.kill()
     for sandbox, detail in damaged.items():
         change(server, "UPDATE sandboxes SET detail = CAST(? AS TEXT) WHERE id = ?", detail, sandbox)
+    for _ in range(2):
+        client, _ = server.start()
+        assert client.run(whole, "echo here") == "here\n"
+        assert client.living() == {whole, *damaged}
+        for sandbox in damaged:
+            assert client.call("GET", f"/v1/sandboxes/{sandbox}").expect(200).json()["status"] == "unreadable"
+            client.call("POST", f"/v1/sandboxes/{sandbox}/exec", {"cmd": "true"}).expect(409)
+            assert sandbox in server.said(), "the log names it"
+        assert server.directories() >= damaged.keys()
+        assert all(map(is_alive, machines))
+        server.kill()
     client, _ = server.start()
-    assert client.run(whole, "echo here") == "here\n"
-    assert client.living() == {whole}
     for sandbox in damaged:
+        client.delete(sandbox)
         client.call("GET", f"/v1/sandboxes/{sandbox}").expect(404)
-        assert sandbox in server.said(), "the log names it"
         assert [event["type"] for event in client.events(sandbox)][-1] == "sandbox.ended"
     until("their directories are gone", lambda: not server.directories() & damaged.keys())
     until("their machines are gone", lambda: not any(map(is_alive, machines)))

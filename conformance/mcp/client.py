@@ -225,7 +225,7 @@ async def nonsense_is_answered(client: Client) -> None:
         ("run_command", {"command": "true", "timeout_seconds": 0}, "more than 0"),
         ("run_code", {"code": "1", "timeout_seconds": -1}, "more than 0"),
         ("rewind", {"to": 10_000}, "no such checkpoint; "),
-        ("read_file", {"path": "/dev/zero"}, "is no file but a device"),
+        ("read_file", {"path": "/dev/zero"}, "is a device, a pipe or a socket"),
         ("write_file", {"path": "/proc/x", "content": ""}, "error:"),
         ("fork", {"count": 99}, "at once"),
         ("keep_fork", {"fork": "fork-99"}, "there are none"),

@@ -1,5 +1,5 @@
-//! Compiles the library that is preloaded into QEMU and the program that resumes a cached QEMU, and tells the crate where
-//! they are.
+//! Compiles the library that is preloaded into QEMU and the program that resumes a cached QEMU, and tells the crate
+//! where they are.
 //!
 //! Both do without the standard library and have no dependencies, so this script calls the compiler directly.
 

@@ -1,10 +1,10 @@
 """Writes docs/reference from the code.
 
     python3 scripts/reference SANDLING            writes the pages
-    python3 scripts/reference --check SANDLING    ends with 1 if they are not what would be written
+    python3 scripts/reference --check SANDLING    exits with 1 if they are out of date
 
-SANDLING is the path of the binary, which is asked for its commands and its tools. The TypeScript page needs what `npm
-install` in sdk/typescript brings.
+SANDLING is the path of the binary, which prints its commands and tools. The TypeScript page needs `npm install` in
+sdk/typescript.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import of_python
 import of_typescript
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NOTE = "<!-- Made from the code by scripts/reference. Change that, not this. -->\n"
+NOTE = "<!-- Generated from the code by scripts/reference. Do not edit. -->\n"
 
 
 def main() -> int:
@@ -39,7 +39,7 @@ def main() -> int:
             continue
         stale += 1
         if checking:
-            print(f"docs/reference/{name}.md is not what the code says: run scripts/reference", file=sys.stderr)
+            print(f"docs/reference/{name}.md is out of date: run scripts/reference", file=sys.stderr)
         else:
             path.write_text(text)
             print(f"wrote docs/reference/{name}.md")

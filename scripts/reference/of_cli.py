@@ -1,4 +1,4 @@
-"""The page of the command line: what each command says about itself."""
+"""The page of the command line: the help of each command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Iterator, List, Tuple
 
 OPENING = """# Commands
 
-What each command says when it is asked for `--help`. What they share is in [cli.md](../cli.md).
+The `--help` of each command. [cli.md](../cli.md) says what they have in common.
 """
 
 
@@ -28,14 +28,14 @@ def commands(sandling: Path, words: List[str]) -> Iterator[Tuple[List[str], str]
     yield words, text
     listed = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.MULTILINE)
     for line in listed.group(1).splitlines() if listed else []:
-        # Lines that are indented further go on with what the one before said.
+        # Lines with more indentation continue the line before.
         name = re.match(r"  ([a-z][\w-]*)", line)
         if name and name.group(1) != "help":
             yield from commands(sandling, [*words, name.group(1)])
 
 
 def help_of(sandling: Path, words: List[str]) -> str:
-    # Values of the environment would be shown.
+    # The help shows values of environment variables.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SANDLING_")}
     asked = [str(sandling), *words, "--help"]
     printed = subprocess.run(asked, check=True, capture_output=True, text=True, env={**environment, "COLUMNS": "100"})

@@ -8,9 +8,9 @@ from typing import Any, Dict, List
 
 OPENING = """# HTTP
 
-Every request bears `Authorization: Bearer TOKEN`. Answers are JSON unless said otherwise. A request that is refused is
-answered with `{"error", "code", "request_id"}`: the sentence is for people, the code for programs. The document itself
-is [openapi.json](../openapi.json); a server has it at `/openapi.json`.
+Every request needs the header `Authorization: Bearer TOKEN`. Answers are JSON unless noted. A refused request returns
+`{"error", "code", "request_id"}`: `error` is a sentence for people, and `code` is stable for programs. The OpenAPI
+document is [openapi.json](../openapi.json); a server has it at `/openapi.json`.
 """
 REFUSALS = "\n## Refusals\n\n| status | |\n|---|---|\n"
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -75,7 +75,7 @@ def content(holder: Dict[str, Any]) -> str:
 
 
 def kind(about: Dict[str, Any]) -> str:
-    """A type in a few words; null is what is absent."""
+    """A short description of a type, without null."""
     if "$ref" in about:
         name = about["$ref"].rsplit("/", 1)[-1]
         return f"[{name}](#{name.lower()})"

@@ -1,4 +1,4 @@
-"""The page of the MCP server: what it tells a client."""
+"""The page of the MCP server: the tools and resources that it lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Dict
 
 OPENING = """# MCP
 
-What `sandling mcp` tells a client. How to set one up is in [mcp.md](../mcp.md).
+What `sandling mcp` tells a client. [mcp.md](../mcp.md) says how to set one up.
 
 > {instructions}
 
@@ -34,7 +34,7 @@ def tool(about: Dict[str, Any]) -> str:
     fields = schema.get("properties", {})
     if fields:
         lines += ["| argument | type | |", "|---|---|---|"]
-    # Those that are needed first, then by name.
+    # Required arguments first, then by name.
     for name in sorted(fields, key=lambda name: (name not in schema.get("required", []), name)):
         field = fields[name]
         kind = ", ".join(f"`{word}`" for word in field["enum"]) if "enum" in field else field.get("type", "")
@@ -45,7 +45,7 @@ def tool(about: Dict[str, Any]) -> str:
 
 def ask(sandling: Path) -> Dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SANDLING_")}
-    # A server that is named is not looked for, and not asked before a tool is used.
+    # With a configured server, `sandling mcp` starts none, and contacts it only when a tool is called.
     environment.update(SANDLING_API="http://127.0.0.1:9", SANDLING_TOKEN="unused")
     who = {"name": "reference", "version": "0"}
     wanted = [

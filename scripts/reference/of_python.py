@@ -1,4 +1,4 @@
-"""The page of the Python SDK: what it exports, from its source, without importing it."""
+"""The page of the Python SDK: its exports, read from the source without importing it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 OPENING = """# Python
 
-All that `from sandling import …` gives, and what that leads to. Each class of the first part exists twice: `Sandbox`
-blocks, `AsyncSandbox` has the same verbs and is awaited. A guide is [sdk.md](../sdk.md).
+Everything that `from sandling import …` provides. Each class of the first part exists twice: `Sandbox` blocks, and
+`AsyncSandbox` has the same methods and is awaited. [sdk.md](../sdk.md) is the guide.
 """
 PARTS = [
     ("Sandboxes and what belongs to them", lambda module: module.startswith("_sync")),
     ("Errors", lambda module: module == "errors"),
     ("Data", lambda module: True),
 ]
-#: Of `sandling.tools`, and what signatures name.
+#: Classes of `sandling.tools`, and classes that signatures use.
 MORE = ["SandboxTools", "ToolOutput", "Image", "CreateOptions", "ExecOptions"]
 
 
@@ -63,7 +63,7 @@ def page(package: Path) -> str:
 
 
 def exports(package: Path) -> List[str]:
-    """The names that `__init__` lists; those that are awaited are the others' twins."""
+    """The names that `__init__` exports, without the async classes."""
     tree = ast.parse((package / "__init__.py").read_text())
     homes = next(
         node.value
@@ -75,7 +75,7 @@ def exports(package: Path) -> List[str]:
 
 
 def reached(source: Source, wanted: List[str]) -> None:
-    """Adds the classes that properties and attributes of the wanted ones are."""
+    """Adds the classes of properties and attributes."""
     for name in wanted:
         node = source.nodes[name]
         if not isinstance(node, ast.ClassDef):
@@ -98,7 +98,7 @@ def attributes(node: ast.ClassDef) -> Iterator[str]:
 
 
 def made(init: ast.FunctionDef) -> Iterator[Tuple[str, str]]:
-    """Kind and name of each `self.name = Kind(self)`."""
+    """The class and name of each `self.name = Class(self)`."""
     for line in init.body:
         if not isinstance(line, ast.Assign) or not isinstance(line.value, ast.Call):
             continue
@@ -137,7 +137,7 @@ def entry(source: Source, name: str) -> str:
 
 
 def has_arguments(init: ast.FunctionDef) -> bool:
-    """Whether somebody else than this package would call it."""
+    """Whether users of the package call it."""
     first = init.args.args[1:2]
     internal = {"client", "sandbox", "machine", "pool"}
     return not (first and first[0].arg in internal and len(init.args.args) == 2) or bool(init.args.kwonlyargs)
@@ -202,7 +202,7 @@ def plain(text: Optional[str]) -> str:
         return ""
     text = re.sub(r":(?:class|meth|func|attr|mod):`~?([^`]+)`", r"`\1`", text)
     text = text.replace("``\\ ", "``").replace("``", "`")
-    # A paragraph is one line; parameters are items of their own.
+    # A paragraph becomes one line, and each parameter an item.
     blocks = []
     for paragraph in re.split(r"\n\s*\n", text):
         block = re.sub(r"\n\s+", " ", paragraph) if paragraph.lstrip().startswith(":") else paragraph

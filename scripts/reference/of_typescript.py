@@ -1,4 +1,4 @@
-"""The page of the TypeScript SDK. The compiler reads it: typescript.mjs."""
+"""The page of the TypeScript SDK. typescript.mjs reads the source with the compiler."""
 
 from __future__ import annotations
 

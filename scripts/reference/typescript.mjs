@@ -1,4 +1,4 @@
-/** Prints the reference of the TypeScript SDK: what `src/index.ts` exports, with its signatures and comments. */
+/** Prints the reference of the TypeScript SDK: the exports of `src/index.ts`, with signatures and comments. */
 
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
@@ -14,10 +14,10 @@ const checker = program.getTypeChecker();
 
 const OPENING = `# TypeScript
 
-All that \`import { … } from "sandling"\` gives. A guide is [sdk.md](../sdk.md).
+Everything that \`import { … } from "sandling"\` provides. [sdk.md](../sdk.md) is the guide.
 `;
 
-/** Comments are for people who read the source; their text is what the page has. */
+/** The text of a declaration's comment. */
 function told(symbolOrNode) {
   const parts = symbolOrNode.getDocumentationComment
     ? symbolOrNode.getDocumentationComment(checker)
@@ -52,7 +52,7 @@ function describe(member) {
 
 function ofClass(node) {
   const members = node.members.filter((member) => !ts.isConstructorDeclaration(member) && isPublic(member));
-  // Of an overloaded method, what callers see is all but the last.
+  // Callers of an overloaded method see all declarations except the last.
   const overloaded = new Set(
     members.filter((member) => ts.isMethodDeclaration(member) && !member.body).map((member) => member.name.getText()),
   );

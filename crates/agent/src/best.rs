@@ -1,5 +1,5 @@
-//! Best of N: one sandbox is warmed and forked, each fork has an attempt of its own, a check scores them, and the best
-//! is kept.
+//! Best of N: prepares one sandbox, forks it, and runs one attempt in each fork. A check scores the attempts, and the
+//! best one is kept.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,40 +7,41 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sandling_client::{ClientError, Forked, Stream};
-use sandling_tools::{Doing, ToolError, Toolbox};
+use sandling_tools::{CallControl, ToolError, Toolbox};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
 use crate::events::{Event, Watch};
-use crate::job::{Job, Worker};
-use crate::run::Outcome;
+use crate::job::{Job, Outcome};
 use crate::transcript::Transcript;
+use crate::worker::Worker;
 
-/// What is run, and how often.
+/// What to run, and how often.
 pub struct Race<'a> {
     pub worker: Worker<'a>,
-    /// The sandbox that is forked.
+    /// The sandbox to fork.
     pub parent: &'a Toolbox,
     pub task: &'a str,
-    /// The command that scores: 0 is a pass, and a number in its last line counts among equals.
+    /// The command that scores an attempt. Exit code 0 is a pass. A number at the end of its last line ranks attempts
+    /// with equal results.
     pub check: &'a str,
     pub attempts: usize,
-    /// Of each attempt.
+    /// The budget of each attempt.
     pub budget: Budget,
     pub transcript: Transcript,
     pub stop: CancellationToken,
-    /// As [`Watch`], with the number of the attempt; 0 is none of them.
+    /// Like [`Watch`], with the number of the attempt. Number 0 is for events outside of an attempt.
     pub watch: &'a (dyn Fn(usize, Event<'_>) + Send + Sync),
 }
 
-/// One attempt, and what came of it.
+/// One attempt and its result.
 pub struct Attempt {
-    /// From 1.
+    /// Starts at 1.
     pub number: usize,
     pub outcome: Outcome,
     pub check_exit_code: Option<i32>,
-    /// The number in the last line of the check's output.
+    /// The number at the end of the check's last line.
     pub score: Option<f64>,
     pub toolbox: Arc<Toolbox>,
 }
@@ -50,7 +51,7 @@ impl Attempt {
         self.check_exit_code == Some(0)
     }
 
-    /// Better ones are greater: a pass, then the score, then fewer tokens.
+    /// A greater rank is better: a pass, then the score, then fewer tokens.
     fn compare(&self, other: &Self) -> Ordering {
         let tokens = |attempt: &Self| attempt.outcome.spent.usage.input + attempt.outcome.spent.usage.output;
         let score = |attempt: &Self| attempt.score.unwrap_or(f64::NEG_INFINITY);
@@ -59,18 +60,18 @@ impl Attempt {
     }
 }
 
-/// All attempts; the best one's sandbox still runs, the others' do not.
+/// All attempts. The sandbox of the best one still runs; the others have ended.
 pub struct Winner {
     pub attempts: Vec<Attempt>,
-    /// Where the best one is.
+    /// The index of the best attempt.
     pub best: usize,
 }
 
 pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
     let ttl = race.budget.wall.as_secs().saturating_add(GRACE_SECONDS);
     let secrets = race.worker.needs_secrets();
-    let wish = json!({ "count": race.attempts, "ttl_seconds": ttl, "inherit_secrets": secrets });
-    let Forked { children } = race.parent.client().post(&race.parent.path("fork-tree"), &wish).await?;
+    let request = json!({ "count": race.attempts, "ttl_seconds": ttl, "inherit_secrets": secrets });
+    let Forked { children } = race.parent.client().post(&race.parent.path("fork-tree"), &request).await?;
     let count = children.len();
     if count != race.attempts {
         race.transcript.write("forks", json!({ "wanted": race.attempts, "made": count }));
@@ -84,20 +85,20 @@ pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
     let best = first_best(&attempts, Attempt::compare);
     let Some(best) = best else { return Err(ClientError::Strange("a fork has no children".to_owned())) };
     for attempt in attempts.iter().enumerate().filter(|(index, _)| *index != best).map(|(_, attempt)| attempt) {
-        // One that cannot be ended now ends by itself.
+        // A sandbox that cannot be ended now ends at its TTL.
         let path = format!("/v1/sandboxes/{}", attempt.toolbox.sandbox());
         let _ = race.parent.client().delete_within(&path, REMOVE_WITHIN).await;
     }
     Ok(Winner { attempts, best })
 }
 
-/// Where the greatest is; the first of equals.
+/// The index of the greatest value. The first one wins among equals.
 fn first_best<T>(all: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Option<usize> {
     let last_first = all.iter().enumerate().rev();
     last_first.max_by(|(_, one), (_, other)| compare(one, other)).map(|(index, _)| index)
 }
 
-/// Beyond an attempt's own time: for its check, and for fetching what it did.
+/// The time that a fork lives beyond its attempt's own time, for the check and for fetching the result.
 const GRACE_SECONDS: u64 = 900;
 const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -140,14 +141,14 @@ impl Race<'_> {
                 tail.drain(..over);
             }
         };
-        let doing = Doing { cancelled: self.stop.clone(), watch: &keep };
-        let checked = toolbox.call("run_command", json!({ "command": self.check }), &doing).await?;
+        let control = CallControl { cancelled: self.stop.clone(), watch: &keep };
+        let checked = toolbox.call("run_command", json!({ "command": self.check }), &control).await?;
         let tail = tail.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((checked.exit_code, score(&String::from_utf8_lossy(&tail))))
     }
 }
 
-/// What is kept of a check's output to find its last line in.
+/// How many bytes of a check's output are kept to find its last line.
 const LAST: usize = 4096;
 
 fn score(output: &str) -> Option<f64> {
@@ -160,14 +161,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_equals_is_the_best() {
+    fn among_equal_attempts_the_first_wins() {
         assert_eq!(first_best(&[1, 3, 2, 3], Ord::cmp), Some(1));
         assert_eq!(first_best(&[0, 0, 0], Ord::cmp), Some(0));
         assert_eq!(first_best(&[] as &[u8], Ord::cmp), None);
     }
 
     #[test]
-    fn the_number_that_ends_the_last_line_is_the_score() {
+    fn the_score_is_the_number_at_the_end_of_the_last_line() {
         assert_eq!(score("a\nscore: 3.5\n\n"), Some(3.5));
         assert_eq!(score("12"), Some(12.0));
         for none in ["", "passed", "NaN", "inf"] {

@@ -1,26 +1,26 @@
-//! What a loop may use, and what it has used.
+//! The budget of a task, and how much of it is used.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::model::Usage;
-use crate::run::EndedBy;
+use crate::ended_by::EndedBy;
+use crate::usage::Usage;
 
-/// What one loop may use. What is absent is not bounded.
+/// The budget of one task. An absent field has no limit.
 #[derive(Debug, Clone)]
 pub struct Budget {
     /// Requests to the model.
     pub steps: u32,
     pub wall: Duration,
-    /// Tokens, read and written together.
+    /// Input and output tokens together.
     pub tokens: Option<u64>,
-    /// Dollars; needs prices.
+    /// In dollars. Needs prices.
     pub cost: Option<f64>,
     pub prices: Option<Prices>,
 }
 
-/// Dollars for a million tokens.
+/// Dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prices {
     pub input: f64,
@@ -33,14 +33,14 @@ impl Prices {
     }
 }
 
-/// What was used so far.
+/// How much of a budget is used.
 #[derive(Debug, Clone, Copy)]
 pub struct Spent {
     pub steps: u32,
     pub usage: Usage,
-    /// Of the last answer: the next request reads at least as much.
+    /// The usage of the last answer. The next request reads at least as much.
     last: Usage,
-    /// What `last` was estimated to be: what a request is more than this was added since.
+    /// The estimate for `last`. The amount by which the next request exceeds it was added since.
     estimated: u64,
     started: Instant,
 }
@@ -50,7 +50,7 @@ impl Spent {
         Self { steps: 0, usage: Usage::default(), last: Usage::default(), estimated: 0, started: Instant::now() }
     }
 
-    /// An answer, and what it was estimated to use.
+    /// Counts an answer. `estimate` is what its usage was estimated to be.
     pub fn add(&mut self, usage: Usage, estimate: Usage) {
         self.steps += 1;
         self.usage += usage;
@@ -58,12 +58,12 @@ impl Spent {
         self.estimated = estimate.total();
     }
 
-    /// What was used for an answer that never became whole.
+    /// Counts an answer that arrived incomplete.
     pub fn lose(&mut self, estimate: Usage) {
         self.usage += estimate;
     }
 
-    /// What somebody else counted, in all.
+    /// Sets totals that a command line reported itself.
     pub(crate) fn report(&mut self, steps: u32, usage: Usage) {
         (self.steps, self.usage) = (steps, usage);
     }
@@ -72,7 +72,7 @@ impl Spent {
         self.started.elapsed()
     }
 
-    /// In dollars, if prices are known.
+    /// The cost in dollars, if prices are known.
     pub fn cost(&self, budget: &Budget) -> Option<f64> {
         Some(budget.prices?.of(self.usage))
     }
@@ -81,9 +81,9 @@ impl Spent {
         self.started + budget.wall
     }
 
-    /// How many tokens the answer to a request of about `size` tokens may have: at most `usual`, and fewer where a budget
-    /// is nearly used up. What the request reads is taken off first: what the last one read and wrote, as it was counted,
-    /// and what came since.
+    /// The most tokens that the answer to a request of about `size` tokens may have: `usual`, or fewer if a budget is
+    /// nearly used up. The request's own input is subtracted first. It is what the last request read and wrote, plus
+    /// what was added since.
     pub fn next_answer(&self, budget: &Budget, usual: u64, size: u64) -> Result<u64, EndedBy> {
         if self.steps >= budget.steps {
             return Err(EndedBy::Steps);
@@ -113,7 +113,7 @@ impl Spent {
         Ok(most)
     }
 
-    /// A budget of which nothing was used was never enough.
+    /// If nothing was used yet, the budget is too small for even the first request.
     fn used_up(&self, ended: EndedBy, needed: &str, budget: &str) -> EndedBy {
         if self.usage.total() > 0 {
             return ended;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_first_request_needs_is_said_if_the_budget_is_less() {
+    fn a_budget_too_small_for_the_first_request_says_what_it_needs() {
         let spent = Spent::new();
         let tokens = Budget { tokens: Some(500), ..budget() };
         let why = spent.next_answer(&tokens, 1000, 900).unwrap_err().why();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn money_holds_too() {
+    fn the_cost_budget_is_enforced() {
         let prices = Some(Prices { input: 1.0, output: 10.0 });
         let (budget, mut spent) = (Budget { cost: Some(0.001), prices, ..budget() }, Spent::new());
         assert_eq!(spent.next_answer(&budget, 1000, 0).unwrap(), 100);

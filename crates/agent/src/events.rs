@@ -1,4 +1,4 @@
-//! What happens in a loop, for whoever watches it.
+//! Events of a running task.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use sandling_client::Stream;
 use sandling_tools::Observation;
 use serde_json::Value;
 
-use crate::model::Usage;
+use crate::usage::Usage;
 
-/// Something that happened. What it holds comes from strangers.
+/// An event of a running task. Its content comes from the model or the sandbox and is not trusted.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// There are not as many forks as were asked for.
+    /// Fewer forks were made than requested.
     Forked { wanted: usize, made: usize },
-    /// A request to the model begins.
+    /// A request to the model starts.
     Step { number: u32 },
-    /// A piece of what the model says.
+    /// A piece of the model's text.
     Said(&'a str),
-    /// The model's answer is whole.
+    /// The model's answer is complete.
     Replied { usage: Usage },
-    /// The model will be asked again.
+    /// The request to the model is retried.
     Retry { why: &'a str, after: Duration },
     /// A tool is called.
     Called { name: &'a str, arguments: &'a Value },
-    /// A piece of what a run prints.
+    /// A piece of a command's output.
     Printed(Stream, &'a [u8]),
-    /// What the model is told.
+    /// The result of a call, as the model sees it.
     Observed(&'a Observation),
 }
 

@@ -1,15 +1,13 @@
-//! A task's sandbox and limits, whoever works in it.
+//! A task's sandbox, budget and observers.
 
-use sandling_tools::{Doing, Observation, ToolError, Toolbox};
+use sandling_tools::{CallControl, Observation, ToolError, Toolbox};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::budget::Budget;
-use crate::engine::Engine;
+use crate::budget::{Budget, Spent};
+use crate::ended_by::EndedBy;
 use crate::events::{Event, Watch};
-use crate::model::Model;
-use crate::run::{Agent, EndedBy, Outcome};
 use crate::transcript::Transcript;
 
 #[derive(Clone)]
@@ -21,36 +19,21 @@ pub struct Job<'a> {
     pub stop: CancellationToken,
 }
 
-/// Who works.
-#[derive(Clone, Copy)]
-pub enum Worker<'a> {
-    /// A model, in our loop.
-    Model(&'a Model),
-    /// A command line in the sandbox.
-    Engine(&'a Engine),
-}
-
-impl Worker<'_> {
-    pub async fn run(self, job: Job<'_>, task: &str) -> Outcome {
-        match self {
-            Self::Model(model) => Agent { model, job }.run(task).await,
-            Self::Engine(engine) => engine.run(&job, task).await,
-        }
-    }
-
-    /// Whether forks of the sandbox have to have its secrets.
-    pub(crate) fn needs_secrets(self) -> bool {
-        matches!(self, Self::Engine(_))
-    }
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The last text of the model.
+    pub answer: String,
+    pub ended: EndedBy,
+    pub spent: Spent,
 }
 
 impl Job<'_> {
-    /// Calls a tool; what still runs at the deadline, or when somebody wants it to end, is killed.
+    /// Calls a tool. Kills it at the deadline, or when the user stops the task.
     pub(crate) async fn call(&self, name: &str, arguments: Value, deadline: Instant) -> Result<Observation, EndedBy> {
         let cancelled = self.stop.child_token();
         let printed = |stream, bytes: &[u8]| (self.watch)(Event::Printed(stream, bytes));
-        let doing = Doing { cancelled: cancelled.clone(), watch: &printed };
-        let mut call = std::pin::pin!(self.toolbox.call(name, arguments, &doing));
+        let control = CallControl { cancelled: cancelled.clone(), watch: &printed };
+        let mut call = std::pin::pin!(self.toolbox.call(name, arguments, &control));
         let done = tokio::select! {
             done = &mut call => done,
             () = tokio::time::sleep_until(deadline) => {

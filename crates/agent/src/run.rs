@@ -1,86 +1,33 @@
-//! The loop itself.
+//! The agent loop.
 
 use sandling_tools::{Observation, SPECS};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::budget::Spent;
+use crate::ended_by::EndedBy;
 use crate::events::Event;
-use crate::job::Job;
-use crate::model::{Call, Model, ModelError, Patience, Question, Reply, Turn};
+use crate::job::{Job, Outcome};
+use crate::model::{Backoff, Call, Model, ModelError, Question, Reply, Turn};
 
 const SYSTEM: &str = "You solve a task with a disposable computer: a virtual machine of your own, with the working \
     directory /workspace. Use the tools to look around, run code and commands, and change files there. You are root; \
     nothing in it is precious, and there may be no network. Check what you did by running it. When the task is done, \
     answer in a few sentences, without calling a tool.";
-/// The longest answer, if no budget says less.
+/// The longest answer, unless a budget allows less.
 const ANSWER_TOKENS: u64 = 8192;
-/// So often the same call with the same result is a hint to the model, and then the end.
+/// After this many equal calls with equal results, the model gets a hint, and later the task ends.
 const HINT_AFTER: u32 = 3;
 const END_AFTER: u32 = 6;
 const MOST_EMPTY: u32 = 3;
 
-/// A model with a task and a sandbox.
+/// A model that works on a task in a sandbox.
 pub struct Agent<'a> {
     pub model: &'a Model,
     pub job: Job<'a>,
 }
 
-/// How a loop came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EndedBy {
-    /// Whoever works says that it is done.
-    Answer,
-    Steps,
-    Tokens,
-    Time,
-    Money,
-    /// A budget that not even the first request fits into.
-    TooLittle(String),
-    /// It did the same thing again and again.
-    Repeats,
-    /// Somebody wanted it to end.
-    Stopped,
-    Model(String),
-    /// The command line that was to do it failed.
-    Engine(String),
-    Sandbox(String),
-}
-
-impl EndedBy {
-    /// In words.
-    pub fn why(&self) -> String {
-        match self {
-            Self::Answer => "done".to_owned(),
-            Self::Steps => "the budget of steps is used up".to_owned(),
-            Self::Tokens => "the budget of tokens is used up".to_owned(),
-            Self::Time => "the time is over".to_owned(),
-            Self::Money => "the budget of money is used up".to_owned(),
-            Self::Repeats => "the model did the same again and again".to_owned(),
-            Self::Stopped => "stopped".to_owned(),
-            Self::TooLittle(why) | Self::Model(why) | Self::Engine(why) | Self::Sandbox(why) => why.clone(),
-        }
-    }
-}
-
-impl From<ModelError> for EndedBy {
-    fn from(error: ModelError) -> Self {
-        match error {
-            ModelError::OutOfTime => Self::Time,
-            other => Self::Model(other.to_string()),
-        }
-    }
-}
-
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// The last thing that the model said.
-    pub answer: String,
-    pub ended: EndedBy,
-    pub spent: Spent,
-}
-
-/// The same call with the same result, over and over.
+/// Counts equal calls with equal results in a row.
 #[derive(Default)]
 struct Repeats {
     last: Option<(String, Result<Value, String>, String)>,
@@ -128,7 +75,7 @@ impl Agent<'_> {
             if is_empty {
                 empty += 1;
                 if empty == MOST_EMPTY {
-                    return EndedBy::Model("the model says nothing".to_owned());
+                    return EndedBy::Model("the model returned empty answers".to_owned());
                 }
                 turns.push(Turn::User("You said nothing. Call a tool, or answer if the task is done.".to_owned()));
                 continue;
@@ -149,7 +96,7 @@ impl Agent<'_> {
     }
 
     async fn ask(&self, turns: &[Turn], spent: &mut Spent) -> Result<Reply, EndedBy> {
-        let (deadline, mut patience) = (spent.deadline(&self.job.budget), Patience::default());
+        let (deadline, mut backoff) = (spent.deadline(&self.job.budget), Backoff::default());
         let mut question = self.question(turns, spent)?;
         (self.job.watch)(Event::Step { number: spent.steps + 1 });
         loop {
@@ -158,23 +105,23 @@ impl Agent<'_> {
                 Err(error) => error,
             };
             let why = error.to_string();
-            let after = patience.after(error, deadline)?;
+            let after = backoff.after(error, deadline)?;
             self.job.transcript.write("retry", json!({ "why": why, "after_seconds": after.as_secs_f64() }));
             (self.job.watch)(Event::Retry { why: &why, after });
             self.unless_stopped(tokio::time::sleep(after)).await?;
-            // What failed may have cost something, too.
+            // A failed request may have cost something, too.
             question = self.question(turns, spent)?;
         }
     }
 
-    /// What to ask next, if a budget allows for it.
+    /// The next request, if the budget allows one.
     fn question<'q>(&self, turns: &'q [Turn], spent: &Spent) -> Result<Question<'q>, EndedBy> {
         let question = Question { system: SYSTEM, turns, tools: SPECS, max_tokens: ANSWER_TOKENS };
         let max_tokens = spent.next_answer(&self.job.budget, ANSWER_TOKENS, question.size())?;
         Ok(Question { max_tokens, ..question })
     }
 
-    /// One try. What it used counts, whatever comes of it.
+    /// Sends the request once. What it used is counted, even if it fails.
     async fn ask_once(&self, question: &Question<'_>, spent: &mut Spent) -> Result<Result<Reply, ModelError>, EndedBy> {
         let (deadline, mut heard) = (spent.deadline(&self.job.budget), 0);
         let asked = self.unless_stopped(self.model.ask(question, deadline, &mut heard, self.job.watch)).await;

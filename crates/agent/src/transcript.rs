@@ -1,4 +1,4 @@
-//! A line of JSON for everything that happened: every request, call, result and count of tokens. No key is in it.
+//! The transcript: one line of JSON for every request, call, result and token count. It contains no key.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
-/// Where lines go. Clones write to the same file, each for its own attempt.
+/// Writes the transcript. Clones write to the same file, each for its own attempt.
 #[derive(Clone, Default)]
 pub struct Transcript {
     file: Option<Arc<Mutex<File>>>,
@@ -16,7 +16,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// A new file, for its owner's eyes only.
+    /// Creates a file that only its owner can read.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
         Ok(Self { file: Some(Arc::new(Mutex::new(file))), attempt: None })
@@ -26,7 +26,7 @@ impl Transcript {
         Self { file: self.file.clone(), attempt: Some(number) }
     }
 
-    /// Adds a line; `kind` says what it is about.
+    /// Adds a line of this `kind`.
     pub fn write(&self, kind: &str, about: Value) {
         let Some(file) = &self.file else { return };
         let mut line = Map::new();
@@ -40,7 +40,7 @@ impl Transcript {
         }
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        // A disk that is full must not end the work; the file was there to be written when it began.
+        // A full disk must not end the task.
         let _ = file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes());
     }
 }

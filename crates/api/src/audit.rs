@@ -172,9 +172,7 @@ pub(crate) fn record(app: &App, context: &RequestContext, done: &Done) {
         remote: context.peer().map(|peer| peer.ip()),
         recording: None,
     };
-    if let Err(error) = app.access.audit(&entry) {
-        tracing::error!(error = &error as &dyn std::error::Error, "a change could not be written to the audit log");
-    }
+    app.service.audit.record(&entry);
 }
 
 fn action(done: &Done) -> Option<(&'static str, &'static str)> {

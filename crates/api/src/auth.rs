@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use futures_util::future::BoxFuture;
 use sandling_engine::{Refused, Sandbox, SandboxId, SandboxInfo};
-use sandling_service::{AuthError, Denied, Principal, Scope, WorkspaceName};
+use sandling_service::{Principal, Scope, WorkspaceName};
 
 use crate::app::App;
 use crate::context::RequestContext;
@@ -69,7 +69,7 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let principal = app.access.authenticate(&presented(parts))?;
+        let principal = app.service.tokens.authenticate(&presented(parts))?;
         if let Some(context) = parts.extensions.get::<RequestContext>() {
             context.came_from(&principal);
         }
@@ -157,26 +157,6 @@ fn cannot_set_headers(headers: &HeaderMap) -> bool {
 pub(crate) fn query_value(query: Option<&str>, name: &str) -> String {
     let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query.unwrap_or_default()).unwrap_or_default();
     pairs.into_iter().find(|(key, _)| key == name).map(|(_, value)| value).unwrap_or_default()
-}
-
-impl From<AuthError> for ApiError {
-    fn from(error: AuthError) -> Self {
-        let code = match &error {
-            AuthError::Missing => "token_missing",
-            AuthError::Malformed => "token_malformed",
-            AuthError::Unknown => "token_unknown",
-            AuthError::Expired => "token_expired",
-            AuthError::Revoked => "token_revoked",
-            AuthError::Store(source) => return Self::internal(source),
-        };
-        Self::new(StatusCode::UNAUTHORIZED, code, error.to_string())
-    }
-}
-
-impl From<Denied> for ApiError {
-    fn from(denied: Denied) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", denied.to_string())
-    }
 }
 
 #[cfg(test)]

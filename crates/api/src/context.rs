@@ -70,7 +70,7 @@ fn requested_id(headers: &HeaderMap) -> Option<String> {
 }
 
 fn fresh_id() -> String {
-    crate::random::hex::<8>()
+    sandling_service::random::hex::<8>()
 }
 
 #[cfg(test)]

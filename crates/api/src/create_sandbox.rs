@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use sandling_service::WorkspaceName;
+use sandling_service::{ProcessDefaults, WorkspaceName};
 use sandling_wire::CreateSandbox;
 
 use crate::app::App;
-use crate::build::Start;
 use crate::context::RequestContext;
 use crate::convert::IntoWire;
 use crate::convert::sandbox::create_spec;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
-use crate::native::sandboxes::make;
 use crate::once::{Answer, Once};
 
 pub(crate) async fn answer(
@@ -28,8 +26,8 @@ pub(crate) async fn answer(
     let once = Once { app, context, workspace, headers, route, body: &body.bytes };
     once.answer(|mark| async move {
         let mut spec = create_spec(body.value, workspace.as_str())?;
-        Start::inherit(app, &mut spec)?;
-        let view = make(app, workspace, spec).await?.into_wire();
+        ProcessDefaults::inherit(&app.engine, &mut spec)?;
+        let view = app.service.sandboxes.create(workspace, spec).await?.info().into_wire();
         context.made(&view.id);
         mark.made(&view.id);
         Ok(Answer::json(StatusCode::CREATED, &view))

@@ -27,7 +27,7 @@ impl Recorder {
     pub(crate) fn new(app: &Arc<App>, context: &RequestContext, sandbox: &SandboxId, code: String) -> Self {
         let wanted = context.principal().is_some_and(|principal| {
             // A workspace that is gone wants nothing.
-            app.access.workspace(&principal.workspace).is_ok_and(|workspace| workspace.record_runs)
+            app.service.workspaces.find(&principal.workspace).is_ok_and(|workspace| workspace.record_runs)
         });
         Self(wanted.then(|| Tape {
             app: app.clone(),
@@ -94,9 +94,7 @@ impl Drop for Tape {
             remote: self.context.peer().map(|peer| peer.ip()),
             recording: Some(recording),
         };
-        if let Err(error) = self.app.access.audit(&entry) {
-            tracing::error!(error = &error as &dyn std::error::Error, "a run could not be recorded");
-        }
+        self.app.service.audit.record(&entry);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a client asks for, carried out in its session.
+//! Handles a client's requests in its session.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use sandling_client::ClientError;
-use sandling_tools::{BadCall, Doing, Observation, ToolError, is_mendable};
+use sandling_tools::{BadCall, CallControl, Observation, ToolError, is_correctable};
 use serde_json::Value;
 
 use crate::progress::{self, LastLine};
 use crate::session::{Found, Session};
-use crate::{past, resources, specs};
+use crate::{checkpoints, resources, specs};
 
-const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own, made when a tool first needs it and \
-    thrown away at the end of the session. Run anything in it; it has none of the user's files and, unless it was \
-    allowed, no network. /workspace is the working directory.";
+const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own. It is created when a tool first \
+    needs it, and deleted at the end of the session. You can run anything in it. It has none of the user's files, and \
+    no network unless the user allowed it. The working directory is /workspace.";
 
-/// Which versions of MCP a transport can do.
+/// Which MCP versions a transport supports.
 #[derive(Clone, Copy)]
 pub enum Versions {
     All,
-    /// Over HTTP, newer ones have no sessions, and a sandbox is a session's.
+    /// Over HTTP, newer versions have no sessions, and a sandbox belongs to a session.
     WithSessions,
 }
 
@@ -63,9 +63,9 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let last = LastLine::default();
-        let doing = Doing { cancelled: context.ct.clone(), watch: &|_, bytes| last.heard(bytes) };
+        let control = CallControl { cancelled: context.ct.clone(), watch: &|_, bytes| last.heard(bytes) };
         let arguments = request.arguments.map(Value::Object).unwrap_or_default();
-        let work = self.carry_out(&request.name, arguments, &doing);
+        let work = self.carry_out(&request.name, arguments, &control);
         let token = context.meta.get_progress_token();
         let longest = self.session.settings().tools.timeout;
         let observation = progress::beside(work, &context.peer, token, longest, &last).await;
@@ -104,7 +104,7 @@ impl ServerHandler for Handler {
         let fetched = self.with_server(|| async {
             match self.session.present().await {
                 Some(own) => own.fetch(&path).await,
-                None => Ok(Err("the session has no sandbox yet: no tool has needed one".to_owned())),
+                None => Ok(Err("the session has no sandbox yet; the first tool call creates it".to_owned())),
             }
         });
         Ok(resources::contents(&request.uri, fetched.await)?.into())
@@ -112,13 +112,18 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    /// A call's answer, whatever happens.
-    async fn carry_out(&self, name: &str, arguments: Value, doing: &Doing<'_>) -> Observation {
-        let done = self.dispatch(name, arguments, doing).await;
+    /// The result of a call, which may be an error result.
+    async fn carry_out(&self, name: &str, arguments: Value, control: &CallControl<'_>) -> Observation {
+        let done = self.dispatch(name, arguments, control).await;
         done.unwrap_or_else(|error| Observation::error(sentence(&error)))
     }
 
-    async fn dispatch(&self, name: &str, mut arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+    async fn dispatch(
+        &self,
+        name: &str,
+        mut arguments: Value,
+        control: &CallControl<'_>,
+    ) -> Result<Observation, ToolError> {
         match name {
             "keep_fork" => return self.session.keep(arguments).await,
             "drop_fork" => return self.session.drop_fork(arguments).await,
@@ -130,11 +135,11 @@ impl Handler {
             return Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into());
         }
         let sandbox = sandbox_named(&mut arguments)?;
-        self.with_server(|| self.call(name, sandbox.as_deref(), arguments.clone(), doing)).await
+        self.with_server(|| self.call(name, sandbox.as_deref(), arguments.clone(), control)).await
     }
 
-    /// Does something with the server; once more if it could not be reached, for then nothing was done, and it may be
-    /// elsewhere by now.
+    /// Runs work with the server. If the server cannot be reached, nothing was done, so the work is retried once with
+    /// the server's current address.
     async fn with_server<T, F>(&self, work: impl Fn() -> F) -> Result<T, ToolError>
     where
         F: Future<Output = Result<T, ToolError>>,
@@ -153,19 +158,19 @@ impl Handler {
         name: &str,
         sandbox: Option<&str>,
         arguments: Value,
-        doing: &Doing<'_>,
+        control: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
         let Found { toolbox, note } = self.session.find(sandbox).await?;
         let done = match name {
             "fork" => self.session.fork(&toolbox, arguments).await,
-            "checkpoint" => past::checkpoint(&toolbox, arguments).await,
-            "history" => past::history(&toolbox, arguments).await,
-            "rewind" => past::rewind(&toolbox, arguments).await,
-            "diff" => past::diff(&toolbox, arguments).await,
+            "checkpoint" => checkpoints::checkpoint(&toolbox, arguments).await,
+            "history" => checkpoints::history(&toolbox, arguments).await,
+            "rewind" => checkpoints::rewind(&toolbox, arguments).await,
+            "diff" => checkpoints::diff(&toolbox, arguments).await,
             "preview" => self.session.preview(&toolbox, arguments).await,
-            _ => toolbox.call(name, arguments, doing).await,
+            _ => toolbox.call(name, arguments, control).await,
         };
-        let done = mended(done);
+        let done = correctable_as_result(done);
         if matches!(done, Err(ToolError::Gone)) {
             self.session.forget(toolbox.sandbox()).await;
         }
@@ -177,15 +182,15 @@ impl Handler {
     }
 }
 
-/// What a model can mend is an answer.
-fn mended(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
+/// Returns a problem that the model can correct as a result.
+fn correctable_as_result(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
     match done {
-        Err(ToolError::Client(error)) if is_mendable(&error) => Ok(Observation::error(error.to_string())),
+        Err(ToolError::Client(error)) if is_correctable(&error) => Ok(Observation::error(error.to_string())),
         other => other,
     }
 }
 
-/// Takes the name of a sandbox out of a call's arguments.
+/// Removes the name of a sandbox from a call's arguments.
 fn sandbox_named(arguments: &mut Value) -> Result<Option<String>, BadCall> {
     match arguments.as_object_mut().and_then(|arguments| arguments.remove(specs::SANDBOX.0)) {
         None | Some(Value::Null) => Ok(None),
@@ -196,7 +201,7 @@ fn sandbox_named(arguments: &mut Value) -> Result<Option<String>, BadCall> {
 
 fn sentence(error: &ToolError) -> String {
     match error {
-        ToolError::Gone => "the sandbox has ended; the next call makes a new one, without its files".to_owned(),
+        ToolError::Gone => "the sandbox has ended; the next call creates a new one, without its files".to_owned(),
         other => other.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Many clients, over streamable HTTP. Each has to show a token, and has a session of its own.
+//! Serves many clients over streamable HTTP. Each client must send a token, and gets its own session.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -21,19 +21,19 @@ use crate::session::{Alive, REMOVE_WITHIN, Session, SessionSettings};
 
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    #[error("the address of the listening socket is not known")]
+    #[error("cannot determine the address of the listening socket")]
     Address(#[source] io::Error),
-    #[error("the server broke")]
+    #[error("the server failed")]
     Broken(#[source] io::Error),
 }
 
-/// What a call may take besides its run: a server is started for it, a machine made, a turn waited for.
+/// The time that a call may take besides its run: to start a server, create a machine, and wait in a queue.
 const BEYOND_A_RUN: Duration = Duration::from_secs(600);
 
-/// The sessions that are alive.
+/// The live sessions.
 type Sessions = Arc<Mutex<Vec<Weak<Session>>>>;
 
-/// Serves `/mcp` until `stop` says so; then all sandboxes are ended.
+/// Serves `/mcp` until `stop` is cancelled. Then it ends all sandboxes.
 pub async fn serve_http(
     listener: TcpListener,
     token: String,
@@ -47,7 +47,7 @@ pub async fn serve_http(
         .enforce_origin_validation()
         .with_max_request_body_bytes(64 * 1024 * 1024);
     if !address.ip().is_loopback() {
-        // By what name others reach this machine is not known here; the token keeps strangers out.
+        // The names under which others reach this host are not known here. The token keeps strangers out.
         config = config.disable_allowed_hosts();
     }
     let mut manager = LocalSessionManager::default();
@@ -65,13 +65,13 @@ pub async fn serve_http(
     for session in left.iter().filter_map(Weak::upgrade) {
         session.end().await;
     }
-    // Those that ended just now still have their sandboxes to end.
+    // Sessions that have just ended still need to end their sandboxes.
     let _ = tokio::time::timeout(REMOVE_WITHIN, ended.recv()).await;
     served.map_err(HttpError::Broken)
 }
 
-/// When a session counts as left. A call under way is silent for as long as it takes; a sandbox that nobody uses ends
-/// by itself before that.
+/// When a session counts as abandoned. A call in progress sends nothing until it is done. An unused sandbox ends before
+/// this time.
 fn longest_silence(settings: &SessionSettings) -> Duration {
     settings.idle.max(settings.tools.timeout.saturating_add(BEYOND_A_RUN))
 }
@@ -93,13 +93,14 @@ async fn admit(State(token): State<Arc<String>>, request: Request, next: Next) -
         let ends = request.method() == Method::DELETE;
         let mut answer = next.run(request).await;
         if ends && answer.status() == StatusCode::ACCEPTED {
-            // Python's client tells its user that any other answer is a failure.
+            // Python's client reports any other status as a failure to its user.
             *answer.status_mut() = StatusCode::NO_CONTENT;
         }
         return answer;
     }
-    let why = "a token is needed: the header `Authorization: Bearer …` with the token of the Sandling server";
-    // The body is not read, so nothing can follow it; a client that is not told so would send its next request in vain.
+    let why = "a token is required; send the Sandling server's token as `Authorization: Bearer …`";
+    // The body is not read, so the connection cannot be reused. Without this header, the client's next request would
+    // fail.
     (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer"), (CONNECTION, "close")], why).into_response()
 }
 
@@ -108,7 +109,7 @@ fn is_shown(headers: &HeaderMap, token: &str) -> bool {
     shown.is_some_and(|shown| is_same(shown, token.as_bytes()))
 }
 
-/// Takes as long whatever differs.
+/// Compares in constant time.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |found, (a, b)| found | (a ^ b));
     one.len() == other.len() && differences == 0
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_token_itself_opens() {
+    fn only_the_exact_token_is_accepted() {
         let shows = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().unwrap());

@@ -1,12 +1,12 @@
-//! Sandboxes for MCP clients, with the official Rust SDK, over stdio or streamable HTTP.
+//! Sandboxes for MCP clients, over stdio or streamable HTTP, built with the official Rust SDK.
 //!
-//! A session has one sandbox, made when a tool first needs it and ended with the session; forks of it are named, and
-//! end with it. A client that dies leaves nothing either: a sandbox that nobody uses ends by itself. This crate is a
-//! client of a Sandling server like any other, and starts one if there is none.
+//! A session has one sandbox. It is created when a tool first needs it, and ends with the session. Forks of it have
+//! names, and end with it. An unused sandbox ends by itself, so a client that crashes leaves nothing behind. This crate
+//! is an ordinary client of a Sandling server, and starts one if there is none.
 
+mod checkpoints;
 mod handler;
 mod http;
-mod past;
 mod progress;
 mod resources;
 mod session;

@@ -1,4 +1,4 @@
-//! Signs of life on calls that take long.
+//! Progress notifications for long calls.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -10,10 +10,10 @@ use rmcp::service::Peer;
 use tokio::time::Instant;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// What is shown of a line.
+/// How much of a line is shown.
 const LINE: usize = 200;
 
-/// The end of what a run printed last, whole line or not.
+/// The last line of a run's output, complete or not.
 #[derive(Default)]
 pub struct LastLine(Mutex<Vec<u8>>);
 
@@ -30,7 +30,7 @@ impl LastLine {
     }
 }
 
-/// Waits for work, and tells a client that asked for it how long it has taken, and what it printed last.
+/// Waits for work. Tells a client that asked for progress how long it has taken, and the last line of output.
 pub async fn beside<T>(
     work: impl Future<Output = T>,
     peer: &Peer<RoleServer>,
@@ -50,7 +50,7 @@ pub async fn beside<T>(
                 let sign = ProgressNotificationParam::new(token, passed)
                     .with_total(longest.as_secs_f64().max(passed))
                     .with_message(last.text());
-                // A client that does not take it wants the result all the same.
+                // A client that does not accept progress still wants the result.
                 let _ = peer.notify_progress(sign).await;
             }
         }

@@ -7,10 +7,10 @@ use rmcp::ErrorData;
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
 };
-use sandling_tools::{ToolError, Toolbox, is_mendable, picture};
+use sandling_tools::{ToolError, Toolbox, is_correctable, picture};
 
 const SCHEME: &str = "sandbox://";
-/// More files than these are not listed; those can be read all the same.
+/// At most this many files are listed. Others can still be read.
 const MOST: usize = 500;
 const DEPTH: u32 = 4;
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#').add(b'"').add(b'<').add(b'>');
@@ -32,7 +32,7 @@ pub fn templates() -> ListResourceTemplatesResult {
     ListResourceTemplatesResult::with_all_items(vec![file])
 }
 
-/// A file's bytes, or why there are none, as an answer.
+/// The content of a file as a resource, or an error.
 pub fn contents(
     uri: &str,
     fetched: Result<Result<Vec<u8>, String>, ToolError>,
@@ -53,16 +53,18 @@ fn uri(path: &str) -> String {
     format!("{SCHEME}{}", utf8_percent_encode(path, ENCODED))
 }
 
-/// The path that an address means.
+/// The path in a resource URI.
 pub fn path(uri: &str) -> Result<String, ErrorData> {
     let path = uri.strip_prefix(SCHEME).and_then(|path| percent_decode_str(path).decode_utf8().ok());
     let path = path.filter(|path| path.starts_with('/')).map(|path| path.into_owned());
-    path.ok_or_else(|| ErrorData::resource_not_found(format!("{uri:?} is no sandbox:///absolute/path"), None))
+    path.ok_or_else(|| {
+        ErrorData::resource_not_found(format!("{uri:?} is not of the form sandbox:///absolute/path"), None)
+    })
 }
 
 pub fn failed(error: &ToolError) -> ErrorData {
     match error {
-        ToolError::Client(error) if is_mendable(error) => ErrorData::resource_not_found(error.to_string(), None),
+        ToolError::Client(error) if is_correctable(error) => ErrorData::resource_not_found(error.to_string(), None),
         other => ErrorData::internal_error(other.to_string(), None),
     }
 }
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_survives_being_an_address() {
+    fn a_path_reads_back_from_its_uri() {
         for name in ["/workspace/a.txt", "/w/a b?c#d%e.txt", "/ü/\"x\""] {
             assert_eq!(path(&uri(name)).unwrap(), name);
         }

@@ -1,4 +1,4 @@
-//! One client's sandboxes: its own and the forks of it.
+//! The sandboxes of one client: its own, and the forks of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use tokio::task::JoinSet;
 const MOST_FORKS: usize = 8;
 pub const REMOVE_WITHIN: Duration = Duration::from_secs(30);
 
-/// What holds for every session.
+/// Settings for all sessions.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
     pub template: String,
-    /// A sandbox that nobody has used for so long ends by itself.
+    /// The idle timeout of a sandbox.
     pub idle: Duration,
     pub checkpoints: Checkpoints,
     pub tools: Settings,
 }
 
-/// When checkpoints are made.
+/// When checkpoints are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoints {
     EveryStep,
     OnRequest,
 }
 
-/// Held by whatever still has sandboxes to end; when nobody holds one any more, all are ended.
+/// Held by everything that still has sandboxes to end. When all holders are gone, all sandboxes have ended.
 pub type Alive = mpsc::Sender<()>;
 
-/// Made without a sandbox; dropped, it ends those that it has.
+/// A session starts without a sandbox. Dropping it ends its sandboxes.
 pub struct Session {
     settings: SessionSettings,
     alive: Alive,
@@ -48,13 +48,13 @@ struct Machines {
     own: Option<Arc<Toolbox>>,
     forks: BTreeMap<String, Arc<Toolbox>>,
     forked: usize,
-    /// There was one before, which ended by itself.
+    /// An earlier sandbox has ended by itself.
     lost: bool,
     /// When the server was last looked for.
     sought: Option<Instant>,
 }
 
-/// A sandbox to use, and what its user should know.
+/// A sandbox, and a note for its user.
 pub struct Found {
     pub toolbox: Arc<Toolbox>,
     pub note: Option<&'static str>,
@@ -93,7 +93,7 @@ impl Session {
         &self.settings
     }
 
-    /// The sandbox of this name; the session's own, made if need be, without one.
+    /// The sandbox of this name. Without a name, the session's own sandbox, created if necessary.
     pub async fn find(&self, name: Option<&str>) -> Result<Found, ToolError> {
         let mut machines = self.machines.lock().await;
         if let Some(name) = name {
@@ -105,20 +105,21 @@ impl Session {
         }
         let toolbox = machines.make(&self.settings).await?;
         let lost = std::mem::take(&mut machines.lost);
-        let note = lost.then_some("note: the sandbox there was had ended; this is a new one, without its files");
+        let note = lost.then_some("note: the previous sandbox has ended; this is a new one, without its files");
         Ok(Found { toolbox, note })
     }
 
-    /// The session's own sandbox, if it has one already.
+    /// The session's own sandbox, if there is one.
     pub async fn present(&self) -> Option<Arc<Toolbox>> {
         self.machines.lock().await.own.clone()
     }
 
-    /// Finds the server again that could not be reached at `address`, and has all sandboxes use it: they outlive it.
+    /// Finds the server that cannot be reached at `address` any more. All sandboxes then use the new address, because
+    /// they outlive the server.
     pub async fn find_server(&self, address: &str) -> Result<(), ToolError> {
         let began = Instant::now();
         let mut machines = self.machines.lock().await;
-        // Another call may have found it meanwhile, or found that there is none.
+        // Another call may have found the server meanwhile, or found that there is none.
         let found = machines.client.as_ref().is_some_and(|client| client.server().address != address);
         if found || machines.sought.is_some_and(|sought| sought > began) {
             return Ok(());
@@ -129,7 +130,7 @@ impl Session {
         Ok(())
     }
 
-    /// Forgets a sandbox that is no more, so that the next call makes another.
+    /// Forgets a sandbox that has ended, so that the next call creates another.
     pub async fn forget(&self, sandbox: &str) {
         let mut machines = self.machines.lock().await;
         if machines.own.as_ref().is_some_and(|own| own.sandbox() == sandbox) {
@@ -145,12 +146,12 @@ impl Session {
         if count == 0 || count + machines.forks.len() > MOST_FORKS {
             let there = machines.forks.len();
             return Err(BadCall(format!(
-                "count must be at least 1, and there may be {MOST_FORKS} forks at once; there are {there}"
+                "count must be at least 1, and a session can have {MOST_FORKS} forks; it has {there}"
             ))
             .into());
         }
-        let wish = json!({ "count": count, "idle_seconds": self.settings.idle.as_secs() });
-        let made: Forked = parent.client().post(&parent.path("fork-tree"), &wish).await?;
+        let request = json!({ "count": count, "idle_seconds": self.settings.idle.as_secs() });
+        let made: Forked = parent.client().post(&parent.path("fork-tree"), &request).await?;
         let mut names = Vec::new();
         for child in made.children {
             machines.forked += 1;
@@ -185,12 +186,12 @@ impl Session {
 
     pub async fn preview(&self, toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
         let PreviewWish { port, ttl_seconds } = read_arguments(arguments)?;
-        let wish = CreatePreview { port, ttl_seconds, paths: None };
-        let made: Preview = toolbox.client().post(&toolbox.path("preview-token"), &wish).await?;
+        let request = CreatePreview { port, ttl_seconds, paths: None };
+        let made: Preview = toolbox.client().post(&toolbox.path("preview-token"), &request).await?;
         Ok(Observation::text(made.url))
     }
 
-    /// Ends all that there is.
+    /// Ends all sandboxes.
     pub async fn end(&self) {
         end_all(self.machines.lock().await.take_all()).await;
     }
@@ -202,7 +203,7 @@ impl Machines {
             Some(client) => client.clone(),
             None => self.client.insert(Arc::new(Client::find_or_start().await?)).clone(),
         };
-        let wish = CreateSandbox {
+        let request = CreateSandbox {
             template: Some(settings.template.clone()),
             idle_seconds: Some(settings.idle.as_secs()),
             ttl_seconds: Some(LONGEST.as_secs()),
@@ -210,7 +211,7 @@ impl Machines {
             checkpoints: (settings.checkpoints == Checkpoints::EveryStep).then_some(CheckpointsName::EveryExec),
             ..CreateSandbox::default()
         };
-        let created: Sandbox = client.post("/v1/sandboxes", &wish).await?;
+        let created: Sandbox = client.post("/v1/sandboxes", &request).await?;
         let toolbox = Arc::new(Toolbox::new(client, created.id, settings.tools.clone()));
         self.own = Some(toolbox.clone());
         toolbox.make_directory().await?;
@@ -239,16 +240,16 @@ impl Machines {
     }
 }
 
-/// The longest that a session's sandbox lives, however much it is used.
+/// The longest life of a session's sandbox, even if it is in use.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 async fn end_all(toolboxes: Vec<Arc<Toolbox>>) {
     let mut ending = JoinSet::new();
     for toolbox in toolboxes {
         ending.spawn(async move {
-            // One that cannot be ended now ends by itself.
+            // A sandbox that cannot be ended now ends at its idle timeout.
             if let Err(error) = end(&toolbox).await {
-                tracing::warn!(%error, sandbox = toolbox.sandbox(), "a sandbox could not be ended");
+                tracing::warn!(%error, sandbox = toolbox.sandbox(), "cannot end a sandbox; it ends at its idle timeout");
             }
         });
     }

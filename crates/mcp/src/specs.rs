@@ -5,23 +5,23 @@ use std::sync::Arc;
 use rmcp::model::{Tool, ToolAnnotations};
 use sandling_tools::{SPECS, ToolSpec};
 
-/// Names the sandbox that a call is about.
+/// The argument that names the sandbox of a call.
 pub const SANDBOX: (&str, &str, &str) =
-    ("sandbox", "string", "The name of a fork, as `fork` gave it; the session's own sandbox unless given.");
+    ("sandbox", "string", "The name of a fork that `fork` returned. The default is the session's own sandbox.");
 
-/// The tools beyond those that every model gets.
+/// The tools besides those that every model gets.
 pub const OWN: &[ToolSpec] = &[
     ToolSpec {
         name: "fork",
-        description: "Copy the whole sandbox as it is now: memory, files, running processes, Python's variables. Try \
-            something risky, or several things side by side, in copies. Gives their names; the other tools take one \
-            as `sandbox`.",
-        arguments: &[("count", "integer", "How many copies, 1 to 8; 1 unless given."), SANDBOX],
+        description: "Copy the whole sandbox as it is now: memory, files, running processes, Python's variables. Use \
+            copies to try something risky, or several things side by side. Returns their names, which the other tools \
+            accept as `sandbox`.",
+        arguments: &[("count", "integer", "The number of copies, from 1 to 8. The default is 1."), SANDBOX],
         required: 0,
     },
     ToolSpec {
         name: "keep_fork",
-        description: "Make a fork the session's own sandbox. The one it was, and all other forks, are ended.",
+        description: "Make a fork the session's own sandbox. Ends the previous one and all other forks.",
         arguments: &[("fork", "string", "The name of the fork to keep.")],
         required: 1,
     },
@@ -33,42 +33,42 @@ pub const OWN: &[ToolSpec] = &[
     },
     ToolSpec {
         name: "checkpoint",
-        description: "Remember the whole sandbox as it is now: files, processes, Python's variables. Do it before \
-            something risky. Gives the number for `rewind` and `diff`.",
+        description: "Save the whole sandbox as it is now: files, processes, Python's variables. Use it before \
+            something risky. Returns the number for `rewind` and `diff`.",
         arguments: &[SANDBOX],
         required: 0,
     },
     ToolSpec {
         name: "history",
-        description: "List the sandbox's checkpoints, and what was about to be run when each was made.",
+        description: "List the sandbox's checkpoints, and what was about to run when each was created.",
         arguments: &[SANDBOX],
         required: 0,
     },
     ToolSpec {
         name: "rewind",
-        description: "Put the sandbox back to a checkpoint: files, processes and Python's variables are as they were \
-            then. It can be taken back by a rewind to where it was.",
+        description: "Restore the sandbox to a checkpoint: files, processes and Python's variables are as they were \
+            then. Returns the number to rewind to if you want to undo this.",
         arguments: &[("to", "integer", "The checkpoint's number, from `history`."), SANDBOX],
         required: 1,
     },
     ToolSpec {
         name: "diff",
-        description: "Show what changed in the files since a checkpoint, as a patch.",
+        description: "Show the file changes since a checkpoint, as a patch.",
         arguments: &[
             ("from", "integer", "The checkpoint's number, from `history`."),
-            ("to", "integer", "Another checkpoint; now unless given."),
-            ("path", "string", "The directory to compare; the working directory unless given."),
+            ("to", "integer", "Another checkpoint. The default is the current state."),
+            ("path", "string", "The directory to compare. The default is the working directory."),
             SANDBOX,
         ],
         required: 1,
     },
     ToolSpec {
         name: "preview",
-        description: "Make a link that opens a server in the sandbox in the user's browser. Start the server in the \
+        description: "Create a link that opens a server in the sandbox in the user's browser. Start the server in the \
             background first, on any port.",
         arguments: &[
-            ("port", "integer", "The TCP port that it listens on."),
-            ("ttl_seconds", "integer", "How long the link works; an hour unless given."),
+            ("port", "integer", "The TCP port that the server listens on."),
+            ("ttl_seconds", "integer", "How long the link works, in seconds. The default is an hour."),
             SANDBOX,
         ],
         required: 1,
@@ -89,7 +89,7 @@ fn tool(spec: &ToolSpec, add_sandbox: bool) -> Tool {
         let (name, kind, description) = SANDBOX;
         properties[name] = serde_json::json!({ "type": kind, "description": description });
     }
-    // Nothing that happens in a disposable machine can destroy anything, nor reach anything.
+    // A disposable machine holds nothing to destroy, and its network access is limited.
     let hints = ToolAnnotations::new().read_only(READ_ONLY.contains(&spec.name)).destructive(false).open_world(false);
     Tool::new(spec.name, spec.description, Arc::new(schema)).with_annotations(hints)
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_has_its_own_name_and_can_be_told_which_sandbox() {
+    fn tool_names_are_unique_and_tools_accept_a_sandbox() {
         let tools = tools();
         let mut names: Vec<_> = tools.iter().map(|tool| tool.name.clone()).collect();
         names.sort();

@@ -1,4 +1,4 @@
-//! One client, over stdin and stdout.
+//! Serves one client over stdin and stdout.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::session::{Session, SessionSettings};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StdioError {
-    #[error("what came in on stdin is not MCP; this command is for MCP clients, which docs/mcp.md says how to set up")]
+    #[error("the input on stdin is not MCP; this command is for MCP clients, see docs/mcp.md")]
     Handshake(#[source] Box<ServerInitializeError>),
-    #[error("the session broke")]
+    #[error("the session failed")]
     Broken(#[from] tokio::task::JoinError),
 }
 
-/// Serves until the client goes away or `stop` says so; then its sandboxes are ended.
+/// Serves until the client disconnects or `stop` is cancelled. Then it ends the client's sandboxes.
 pub async fn serve_stdio(settings: SessionSettings, stop: CancellationToken) -> Result<(), StdioError> {
-    // This one is ended here, and nobody needs to wait for it elsewhere.
+    // This function waits for the session itself, so no other holder is needed.
     let (alive, _) = mpsc::channel(1);
     let session = Arc::new(Session::new(settings, alive));
     let handler = Handler { session: session.clone(), versions: Versions::All };
@@ -33,7 +33,7 @@ pub async fn serve_stdio(settings: SessionSettings, stop: CancellationToken) -> 
 async fn serve(handler: Handler, stop: CancellationToken) -> Result<(), StdioError> {
     match handler.serve_with_ct(stdio(), stop).await {
         Ok(running) => running.waiting().await.map(drop).map_err(StdioError::Broken),
-        // A client that goes away before it has said anything wanted nothing.
+        // A client that disconnects before its first message is not an error.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(error) => Err(StdioError::Handshake(Box::new(error))),
     }

@@ -1,7 +1,5 @@
-//! What a gateway is started with.
+//! The configuration that a gateway starts with.
 
-use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ipnet::Ipv4Net;
@@ -12,61 +10,49 @@ use crate::event::Event;
 use crate::flow::Flow;
 use crate::frame::Ends;
 use crate::limits::Limits;
+use crate::link::Cable;
 use crate::peers::Peers;
 use crate::policy::{Learned, Policy};
 use crate::secret::SecretSet;
 use crate::tls::{Authority, TrustRoots};
 use crate::totals::Totals;
 
-/// How frames come from the machine and get there.
-pub enum Cable {
-    /// Our end of a pair of datagram sockets; QEMU was born with the other (`local.type=fd`). Nobody else can reach it.
-    Pair(UnixDatagram),
-    /// Sockets with names, that either side may bind anew at any time.
-    Named {
-        /// Where the gateway receives frames: QEMU's `remote.path`. What is there is replaced. Whoever may send there is
-        /// the guest to this gateway, so its directory should be closed.
-        gateway: PathBuf,
-        /// Where the machine receives frames: QEMU's `local.path`. It need not be there yet.
-        machine: PathBuf,
-    },
-}
-
-/// What a gateway is started with. Everything but the cable and the resolver has a default that allows nothing.
+/// The configuration that a gateway starts with. Everything except the cable and the resolver defaults to a value that
+/// allows nothing.
 pub struct GatewayConfig {
     pub cable: Cable,
     pub ends: Ends,
     pub policy: Policy,
-    /// The workspace's policy, where the sandbox's can only narrow it.
+    /// The workspace's policy, if it binds: the sandbox's policy can then only narrow it.
     pub bound: Option<Policy>,
-    /// Networks outside the public internet that the operator opened.
+    /// Networks outside the public internet that the operator allows.
     pub opened: Vec<Ipv4Net>,
     pub limits: Limits,
     pub secrets: SecretSet,
-    /// Needed to open TLS: for secrets, and for the policy's `inspected`.
+    /// Required to intercept TLS, for secrets and for the policy's TLS mode `inspected`.
     pub interception: Option<Interception>,
     pub resolver: Arc<dyn Resolver>,
-    /// Where decisions are told. Full or gone, they are counted as lost.
+    /// Receives the decisions. If the channel is full or closed, the gateway counts the event as lost.
     pub events: Option<mpsc::Sender<Event>>,
-    /// Where all gateways of a daemon count together.
+    /// Counters that all gateways of a daemon share.
     pub totals: Arc<Totals>,
     pub peers: Option<Arc<dyn Peers>>,
-    /// What an earlier gateway of the same sandbox, or its parent's, had pinned.
+    /// Pins of an earlier gateway of this sandbox, or of its parent.
     pub pins: Vec<Pin>,
-    /// What was learned by an earlier gateway of the same sandbox.
+    /// Destinations that an earlier gateway of this sandbox learned.
     pub learned: Learned,
-    /// Connections that the guest may still have, of another gateway's. They are reset at once.
+    /// Connections of an earlier gateway that the guest may still have. The gateway resets them at once.
     pub cut: Vec<Flow>,
-    /// Bytes out of earlier gateways of the same sandbox.
+    /// Bytes that the guest sent through earlier gateways of this sandbox.
     pub bytes_out: u64,
 }
 
-/// What opening TLS needs.
+/// What the gateway needs to intercept TLS.
 #[derive(Clone)]
 pub struct Interception {
-    /// The sandbox's own authority, which its guest trusts.
+    /// The sandbox's own certificate authority, which its guest trusts.
     pub authority: Arc<Authority>,
-    /// Whom servers are verified against.
+    /// The authorities that the gateway verifies servers against.
     pub roots: TrustRoots,
 }
 

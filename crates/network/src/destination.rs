@@ -1,66 +1,43 @@
 //! Where connections and datagrams go, and how they end.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
 
 use crate::event::{Failure, Verdict};
 use crate::name::HostName;
 use crate::peers::Peer;
-use crate::policy::{Refusal, Rules};
-use crate::shared::Shared;
+use crate::policy::Refusal;
 
-/// Where a connection goes.
+/// Where a connection or a datagram goes.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
     pub address: Ipv4Addr,
     pub port: u16,
-    /// The names that the address was resolved for.
+    /// The names for which DNS returned this address.
     pub names: Vec<HostName>,
-    /// Whom it stands for, if it goes to another sandbox.
+    /// The peer sandbox behind this address, if there is one.
     pub peer: Option<Peer>,
 }
 
-/// Why something does not go on, and of which name that is said, if there is only one it can be.
+/// Why a connection or datagram is refused, and its name if exactly one is known.
 pub(crate) type Refused = (Refusal, Option<HostName>);
 
 impl Destination {
-    /// Where what goes to this address and port ends: at a peer, or outside if `judge` lets it, which is told the names
-    /// that the address was resolved for.
-    pub fn judged(
-        shared: &Shared,
-        address: Ipv4Addr,
-        port: u16,
-        judge: impl FnOnce(&Rules, &[HostName]) -> Result<(), Refusal>,
-    ) -> Result<Destination, Refused> {
-        if let Some(peer) = shared.peers.peer(address) {
-            let names = vec![peer.name.clone()];
-            return Ok(Destination { address, port, names, peer: Some(peer) });
-        }
-        if shared.meters.is_spent() {
-            return Err((Refusal::BytesOut, None));
-        }
-        let names = shared.pins.names(address);
-        match judge(&shared.rules(), &names) {
-            Ok(()) => Ok(Destination { address, port, names, peer: None }),
-            Err(why) => Err((why, only(&names))),
-        }
-    }
-
-    /// The name, if there is only one it can be.
+    /// The name, if exactly one is known for the address.
     pub fn only_name(&self) -> Option<HostName> {
         only(&self.names)
     }
 }
 
-/// The name, if there is only one.
-fn only(names: &[HostName]) -> Option<HostName> {
+/// The name, if there is exactly one.
+pub(crate) fn only(names: &[HostName]) -> Option<HostName> {
     match names {
         [name] => Some(name.clone()),
         _ => None,
     }
 }
 
-/// How a connection or an exchange ended.
+/// How a connection or an exchange of datagrams ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Done,
@@ -72,7 +49,7 @@ impl From<io::Error> for End {
     fn from(error: io::Error) -> End {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
             Some(refusal) => End::Refused(*refusal),
-            None if error.kind() == io::ErrorKind::TimedOut => End::Failed(Failure::TimedOut),
+            None if error.kind() == ErrorKind::TimedOut => End::Failed(Failure::TimedOut),
             None => End::Failed(Failure::Reset),
         }
     }
@@ -85,5 +62,15 @@ impl From<End> for Verdict {
             End::Refused(why) => Verdict::Refused(why),
             End::Failed(why) => Verdict::Failed(why),
         }
+    }
+}
+
+/// The failure that a socket error stands for.
+pub(crate) fn failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => Failure::ConnectionRefused,
+        ErrorKind::TimedOut => Failure::TimedOut,
+        ErrorKind::ConnectionReset => Failure::Reset,
+        _ => Failure::Unreachable,
     }
 }

@@ -1,4 +1,4 @@
-//! Starts a gateway, changes it while it runs, and ends it.
+//! Starts a gateway, reconfigures it while it runs, and stops it.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -10,39 +10,41 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::config::{GatewayConfig, Interception};
-use crate::dns::{DnsServer, Pin, Pins};
-use crate::event::{Journal, Stats};
+use crate::dns::{Lookups, Pin, Pins};
 use crate::flow::Flow;
 use crate::frame::{self, Ends};
 use crate::host;
+use crate::journal::{Journal, Stats};
 use crate::limits::Limits;
 use crate::link::Link;
+use crate::meters::Meters;
 use crate::peers::{PeerNames, Peers};
 use crate::policy::{Learned, Policy, Rules};
 use crate::receive::receive;
 use crate::secret::SecretSet;
-use crate::shared::{Meters, Shared};
-use crate::tcp::{Table, hang_up};
+use crate::shared::Shared;
+use crate::tcp::Table;
 use crate::tls::{Interceptor, RootsError};
-use crate::udp::{self, Exchanges};
+use crate::udp::Exchanges;
+use crate::{connections, datagrams};
 
-/// One sandbox's gateway.
+/// The gateway of one sandbox.
 pub struct Gateway;
 
 /// Why a gateway cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    #[error("the cable to the machine cannot be used")]
+    #[error("cannot use the network cable to the virtual machine")]
     Cable(#[source] io::Error),
-    #[error("the MTU {0} is not between {low} and {high}", low = Ends::MTU.start(), high = Ends::MTU.end())]
+    #[error("the MTU must be between {low} and {high}, not {0}", low = Ends::MTU.start(), high = Ends::MTU.end())]
     Mtu(u16),
-    #[error("the host's own addresses cannot be read")]
+    #[error("cannot read the host's own addresses")]
     Host(#[source] io::Error),
-    #[error("TLS cannot be opened")]
+    #[error("cannot set up TLS interception")]
     Interception(#[from] RootsError),
 }
 
-/// A gateway that runs. It ends when this is dropped.
+/// A running gateway. Dropping the handle stops it.
 pub struct GatewayHandle {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
@@ -67,29 +69,32 @@ impl Gateway {
         }
         tasks.spawn(receive(shared.clone()));
         let sender = shared.clone();
-        tasks.spawn(async move { sender.link.send_waiting(&sender.journal.counters).await });
+        tasks.spawn(async move { sender.link.send_waiting().await });
         Ok(GatewayHandle { shared, tasks })
     }
 }
 
-/// Ends connections that the guest has and this gateway does not. Each is sent segments that fit nowhere; the guest
-/// answers with where it stands, and that, like every segment of an unknown connection, is answered with a reset.
+/// Resets connections that the guest has and this gateway does not know. The gateway sends segments outside any window.
+/// The guest replies with its sequence numbers, and the gateway answers that reply with a reset, as it does for every
+/// segment of an unknown connection.
 async fn cut_off(shared: Arc<Shared>, flows: Vec<Flow>) {
-    for frame in flows.iter().flat_map(|flow| frame::probes(&shared.ends, flow)) {
+    for frame in flows.iter().flat_map(|flow| frame::probes(&shared.link.ends, flow)) {
         while shared.link.is_full() {
             shared.link.room().await;
         }
-        shared.link.send(frame, &shared.journal.counters);
+        shared.link.send(frame);
     }
 }
 
 fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<Interceptor>>) -> io::Result<Shared> {
     let rules = Rules { policy: config.policy, bound: config.bound, opened: config.opened, host };
+    let journal = Arc::new(Journal::new(config.events, config.totals));
     Ok(Shared {
-        link: Link::open(config.cable)?,
-        journal: Journal::new(config.events, config.totals),
+        link: Arc::new(Link::open(config.cable, config.ends, journal.clone())?),
+        journal,
+        meters: Arc::new(Meters::new(&config.limits, config.bytes_out)),
         pins: Pins::restored(&config.pins),
-        dns: DnsServer::new(config.resolver, &config.limits),
+        lookups: Lookups::new(config.resolver, &config.limits),
         table: Table::default(),
         exchanges: Exchanges::default(),
         rules: watch::Sender::new(Arc::new(rules)),
@@ -98,78 +103,75 @@ fn share(config: GatewayConfig, host: Arc<[Ipv4Addr]>, interceptor: Option<Arc<I
         peers: PeerNames::new(config.peers, config.ends.peer_network),
         served: Mutex::default(),
         learned: Mutex::new(config.learned),
-        meters: Meters::new(&config.limits, config.bytes_out),
-        ends: config.ends,
-        limits: RwLock::new(config.limits),
     })
 }
 
 impl GatewayHandle {
-    /// Changes the policy and what binds it, both at once and also for open connections.
+    /// Replaces the policy and the workspace's bound in one step. Open connections are judged again.
     pub fn set_policies(&self, policy: Policy, bound: Option<Policy>) {
         self.shared.rules.send_modify(|rules| {
             *rules = Arc::new(Rules { policy, bound, ..Rules::clone(rules) });
         });
     }
 
-    /// Changes the secrets, at once: connections to hosts whose secrets change are reset.
+    /// Replaces the secrets at once, and resets connections to hosts whose secrets change.
     pub fn set_secrets(&self, secrets: SecretSet) {
         self.shared.secrets.send_replace(Arc::new(secrets));
     }
 
-    /// Puts it among others, or alone. Its connections with the peers that it had are reset.
+    /// Moves the sandbox to another group, or out of all groups. Connections with its previous peers are reset.
     pub fn set_peers(&self, peers: Option<Arc<dyn Peers>>) {
         self.shared.peers.set(peers);
         self.shared.judge_again();
-        hang_up(&self.shared);
-        udp::hang_up(&self.shared);
+        connections::hang_up(&self.shared);
+        datagrams::hang_up(&self.shared);
     }
 
-    /// When a peer last used the guest: now, while one has a connection to it.
+    /// When a peer last used the guest; now, if a peer has a connection to it.
     pub fn served(&self) -> Option<Instant> {
         self.shared.served()
     }
 
-    /// Opens TLS with this from now on, where it has to be opened.
+    /// Uses this authority and these roots for TLS that it intercepts from now on.
     pub fn set_interception(&self, with: &Interception) -> Result<(), RootsError> {
         let interceptor = Arc::new(Interceptor::new(with.authority.clone(), &with.roots)?);
         *self.shared.interceptor.write().unwrap_or_else(PoisonError::into_inner) = Some(interceptor);
         Ok(())
     }
 
-    /// Changes the limits, at once. Connections that are open beyond a new limit stay.
+    /// Replaces the limits at once. Connections above a new limit stay open.
     pub fn set_limits(&self, limits: Limits) {
-        self.shared.limit(limits);
+        self.shared.set_limits(&limits);
     }
 
-    /// What was counted.
+    /// The counters of this gateway.
     pub fn stats(&self) -> Stats {
         let mut stats = self.shared.journal.counters.read();
         stats.connections_open = self.shared.open() as u64;
         stats
     }
 
-    /// What is pinned, for the next gateway of this sandbox.
+    /// The current pins, for the next gateway of this sandbox.
     pub fn pins(&self) -> Vec<Pin> {
         self.shared.pins.all()
     }
 
-    /// The connections that the guest has, as far as it can know of them.
+    /// The connections that the guest knows.
     pub fn flows(&self) -> Vec<Flow> {
         self.shared.table.flows()
     }
 
-    /// What was used while learning, by this gateway and those before it.
+    /// The destinations learned by this gateway and its predecessors.
     pub fn learned(&self) -> Learned {
         self.shared.learned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Resets all connections: the guest was put back to an earlier moment and does not know them.
+    /// Resets all connections, because the guest was restored to an earlier moment and does not know them.
     pub fn reset_connections(&self) {
         self.shared.reset();
     }
 
-    /// Ends the gateway, and resets its connections while the guest can still hear it.
+    /// Stops the gateway, and resets its connections while the guest can still receive the resets.
     pub async fn stop(mut self) {
         self.shared.close();
         self.tasks.shutdown().await;

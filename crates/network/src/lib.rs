@@ -1,39 +1,56 @@
-//! One sandbox's gateway: the guest's network card ends here.
+//! The gateway of one sandbox: the guest's network card ends here.
 //!
-//! Frames arrive on a Unix datagram socket, one each. ARP, DHCP, ping and DNS are answered; TCP connections end here
-//! and others begin on the host, if the policy allows the address they go to and the name they show; datagrams are
-//! passed on if it allows their address and port; all else is refused. There is no device, no route and no firewall
-//! rule on the host, so nothing to forget.
+//! Each Ethernet frame arrives as one Unix datagram. The gateway answers ARP, DHCP, ping and DNS itself. It terminates
+//! the guest's TCP connections and opens its own on the host, if the policy allows the destination address and the name
+//! that the connection shows. It forwards UDP datagrams if the policy allows their address and port. It refuses
+//! everything else. The host gets no network device, no route and no firewall rule, so there is nothing to clean up.
 //!
 //! ```text
-//! machine ──frames──▶ link ─▶ receive ─▶ frame ─┬─ ARP, DHCP, ping: answered
-//!                                               ├─ dns ──▶ resolver, pins
-//!                                               ├─ udp ──▶ policy ─▶ exchange ─▶ host socket
-//!                                               └─ tcp ──▶ policy ─▶ session ─▶ host socket
-//!                                                                      ├─ tls (opened for secrets)
-//!                                                                      └─ http (each request's host)
+//! machine ──frames──▶ link ─▶ receive ─▶ frame ─┬─ ARP, DHCP, ping: answered here
+//!                                               ├─ dns_server ──▶ resolver, pins
+//!                                               ├─ datagrams ──▶ policy ─▶ host socket
+//!                                               └─ connections ──▶ policy ─▶ host socket
+//!                                                    ├─ tls (intercepted for secrets)
+//!                                                    └─ http (judges the host of each request)
 //! ```
 //!
-//! A gateway keeps nothing the guest depends on but its TCP connections: segments of one it does not know are answered
-//! with a reset. So it may end and start again at any time.
+//! The gateway holds no state that the guest depends on, except its TCP connections: it answers a segment of an unknown
+//! connection with a reset. So a gateway can stop and start again at any time.
+//!
+//! The modules form layers, and each uses only those above it in this list:
+//!
+//! - data and policy: `name`, `policy`, `secret`, `limits`, `rate`, `host`, `flow`
+//! - packets and decisions: `frame`, `event`, `totals`, `journal`
+//! - the guest's side and the accounting: `link`, `meters`, `traffic`, `peers`, `destination`
+//! - protocol parts that do not know about each other: `dns`, `tls`, `tcp`, `udp`
+//! - `shared`: the state of one gateway
+//! - protocols: `dns_server`, `session`, `http`, `connections`, `datagrams`
+//! - the gateway: `receive`, `config`, `gateway`, `group`
 
 mod config;
+mod connections;
+mod datagrams;
 mod destination;
 mod dns;
+mod dns_server;
 mod event;
 mod flow;
 mod frame;
 mod gateway;
+mod group;
 mod host;
 mod http;
+mod journal;
 mod limits;
 mod link;
+mod meters;
 mod name;
 mod peers;
 pub mod policy;
 mod rate;
 mod receive;
 mod secret;
+mod session;
 mod shared;
 mod tcp;
 mod tls;
@@ -41,25 +58,28 @@ mod totals;
 mod traffic;
 mod udp;
 
-pub use config::{Cable, GatewayConfig, Interception};
+pub use config::{GatewayConfig, Interception};
 pub use dns::{Pin, ResolveError, Resolved, Resolver, SystemResolver};
-pub use event::{Event, EventKind, Failure, Stats, Verdict};
+pub use event::{Event, EventKind, Failure, Verdict};
 pub use flow::Flow;
 pub use frame::{Ends, MacAddress};
 pub use gateway::{Gateway, GatewayHandle, StartError};
-pub use limits::{BadLimit, LimitWish, Limits};
+pub use group::{Group, Member};
+pub use journal::Stats;
+pub use limits::{BadLimit, LimitRequest, Limits};
+pub use link::Cable;
 pub use name::{HostName, NotAName};
-pub use peers::{Group, Member, PeerIo, PeerStream, Peers};
+pub use peers::{PeerIo, PeerStream, Peers};
 pub use secret::{BadSecret, Secret, SecretSet};
 pub use tls::{Authority, AuthorityError, RootsError, TrustRoots};
 pub use totals::Totals;
 
-/// The parsers of what a guest can send, for fuzzing.
+/// The parsers of bytes that a guest can send, for fuzzing.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::dns::{Answer, read as read_dns};
     pub use crate::frame::{Inbound, lease, read as read_frame, reset, udp, unreachable};
-    pub use crate::http::{Frames, Scrubber, Search, Sent, Spelling};
+    pub use crate::http::{GuestFrames, Scrubber, Search, ServerFrames, Spelling};
     pub use crate::tcp::{Greeting, classify};
     pub use crate::tls::Hello;
     pub use crate::udp::is_quic;

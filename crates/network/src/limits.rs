@@ -1,38 +1,38 @@
-//! How much one sandbox may use of the network.
+//! How much of the network one sandbox may use.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Limits of one sandbox. Each is a setting; the defaults suit an agent that installs packages and calls APIs.
+/// The limits of one sandbox. The defaults suit an agent that installs packages and calls APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes a second from the guest, all connections together.
+    /// Bytes a second from the guest, over all connections.
     pub bytes_out_per_second: u64,
-    /// Bytes a second to the guest, all connections together.
+    /// Bytes a second to the guest, over all connections.
     pub bytes_in_per_second: u64,
-    /// Bytes from the guest in all.
+    /// Total bytes from the guest.
     pub bytes_out: u64,
     /// Connections that are open or being opened.
     pub connections: usize,
-    /// Connections that are being opened, towards the host's network.
+    /// Connections to the host's network that are being opened.
     pub connecting: usize,
-    /// New connections a second; ten times as many at once.
+    /// New connections a second. The burst is ten times as many.
     pub connections_per_second: u32,
-    /// DNS queries a second; four times as many at once.
+    /// DNS queries a second. The burst is four times as many.
     pub dns_queries_per_second: u32,
-    /// Names a minute that were not asked for lately: what a tunnel through labels would need many of.
+    /// Names a minute that are not in the cache. A tunnel through DNS labels would need many.
     pub dns_new_names_per_minute: u32,
-    /// The longest label of a name that is asked for.
+    /// The longest label in a queried name.
     pub dns_label_length: usize,
-    /// The longest name that is asked for.
+    /// The longest queried name.
     pub dns_name_length: usize,
-    /// A connection without a byte either way for so long is closed.
+    /// The idle timeout: a connection without a byte in either direction for this long is closed.
     #[serde(with = "seconds")]
     pub idle: Duration,
-    /// How long the host's network may take to answer a new connection.
+    /// How long a host may take to accept a connection.
     #[serde(with = "seconds")]
     pub connect: Duration,
     /// How long a connection that must show a name may take to do so.
@@ -60,10 +60,10 @@ impl Default for Limits {
     }
 }
 
-/// Limits that are wanted for one sandbox. What is absent is as the operator says, and so is the most of each.
+/// Limits requested for one sandbox. An absent limit has the operator's value, which is also the maximum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LimitWish {
+pub struct LimitRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,24 +76,24 @@ pub struct LimitWish {
     pub dns_queries_per_second: Option<u64>,
 }
 
-/// Why a limit cannot be.
+/// Why a limit is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadLimit {
     #[error("the limit `{name}` must be between {least} and {most}, not {value}")]
     OutOfRange { name: &'static str, value: u64, least: u64, most: u64 },
-    #[error("`{0}` is no limit; there are {known}", known = NAMES.join(", "))]
+    #[error("`{0}` is not a limit; use one of {known}", known = NAMES.join(", "))]
     Unknown(String),
-    #[error("`{0}` is no number; write 1000, 64K, 10M or 2G")]
+    #[error("`{0}` is not a number; write 1000, 64K, 10M or 2G")]
     NoNumber(String),
 }
 
 const NAMES: [&str; 5] =
     ["sent_bytes", "sent_bytes_per_second", "received_bytes_per_second", "connections", "dns_queries_per_second"];
-/// Less would look like a connection that hangs.
+/// A lower bandwidth would look like a connection that hangs.
 const LEAST_BANDWIDTH: u64 = 1024;
 
-impl LimitWish {
-    /// Takes in `name=value`, where the value may end in K, M or G.
+impl LimitRequest {
+    /// Parses `name=value`, where the value may end in K, M or G.
     pub fn add(&mut self, text: &str) -> Result<(), BadLimit> {
         let (name, value) = text.split_once('=').ok_or_else(|| BadLimit::Unknown(text.to_owned()))?;
         let place = match name {
@@ -108,9 +108,9 @@ impl LimitWish {
         Ok(())
     }
 
-    /// These where they say something, else the others.
-    pub fn or(self, other: LimitWish) -> LimitWish {
-        LimitWish {
+    /// Takes absent limits from `other`.
+    pub fn or(self, other: LimitRequest) -> LimitRequest {
+        LimitRequest {
             sent_bytes: self.sent_bytes.or(other.sent_bytes),
             sent_bytes_per_second: self.sent_bytes_per_second.or(other.sent_bytes_per_second),
             received_bytes_per_second: self.received_bytes_per_second.or(other.received_bytes_per_second),
@@ -119,7 +119,7 @@ impl LimitWish {
         }
     }
 
-    /// Whether each can be had where `most` are the operator's.
+    /// Checks each limit against the operator's maximum.
     pub fn check(&self, most: &Limits) -> Result<(), BadLimit> {
         let bounds = [
             (self.sent_bytes, 0, most.bytes_out),
@@ -136,9 +136,9 @@ impl LimitWish {
         Ok(())
     }
 
-    /// What holds for the sandbox: never more than `most`, even if that was more once.
+    /// The sandbox's limits. They never exceed `most`, even if the operator has lowered it since the request.
     pub fn within(&self, most: &Limits) -> Limits {
-        let lower = |wish: Option<u64>, most: u64| wish.map_or(most, |wish| wish.min(most));
+        let lower = |requested: Option<u64>, most: u64| requested.map_or(most, |value| value.min(most));
         Limits {
             bytes_out: lower(self.sent_bytes, most.bytes_out),
             bytes_out_per_second: lower(self.sent_bytes_per_second, most.bytes_out_per_second),
@@ -149,7 +149,7 @@ impl LimitWish {
         }
     }
 
-    /// The limits of all sandboxes, as an operator says them: bound by nothing but reason.
+    /// The limits of all sandboxes, as the operator sets them. They have only technical maximums.
     pub fn of_operator(self) -> Result<Limits, BadLimit> {
         let usual = Limits::default();
         let reason = Limits {
@@ -161,7 +161,7 @@ impl LimitWish {
             ..usual
         };
         self.check(&reason)?;
-        let unsaid = LimitWish {
+        let unsaid = LimitRequest {
             sent_bytes: Some(usual.bytes_out),
             sent_bytes_per_second: Some(usual.bytes_out_per_second),
             received_bytes_per_second: Some(usual.bytes_in_per_second),
@@ -172,7 +172,7 @@ impl LimitWish {
     }
 }
 
-/// A number, with K, M or G for the powers of 1,024.
+/// Parses a number. K, M and G stand for powers of 1,024.
 fn number(text: &str) -> Option<u64> {
     let (digits, shift) = match text.as_bytes().last()? {
         b'K' | b'k' => (&text[..text.len() - 1], 10),
@@ -202,42 +202,42 @@ mod seconds {
 mod tests {
     use super::*;
 
-    fn wish(texts: &[&str]) -> Result<LimitWish, BadLimit> {
-        let mut wish = LimitWish::default();
-        texts.iter().try_for_each(|text| wish.add(text)).map(|()| wish)
+    fn request(texts: &[&str]) -> Result<LimitRequest, BadLimit> {
+        let mut request = LimitRequest::default();
+        texts.iter().try_for_each(|text| request.add(text)).map(|()| request)
     }
 
     #[test]
     fn limits_are_written_with_units() {
-        let read = wish(&["connections=5", "sent_bytes=2G", "sent_bytes_per_second=64K"]).unwrap();
+        let read = request(&["connections=5", "sent_bytes=2G", "sent_bytes_per_second=64K"]).unwrap();
         assert_eq!((read.connections, read.sent_bytes), (Some(5), Some(2 << 30)));
         assert_eq!(read.sent_bytes_per_second, Some(65_536));
         for bad in
             ["connections", "speed=1", "connections=", "connections=+1", "connections=1T", "sent_bytes=99999999999G"]
         {
-            assert!(wish(&[bad]).is_err(), "{bad}");
+            assert!(request(&[bad]).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn a_wish_stays_below_what_the_operator_says() {
-        let most = wish(&["connections=100"]).unwrap().of_operator().unwrap();
+    fn a_request_cannot_exceed_the_operators_limits() {
+        let most = request(&["connections=100"]).unwrap().of_operator().unwrap();
         assert_eq!((most.connections, most.bytes_out), (100, Limits::default().bytes_out));
-        let less = wish(&["connections=5"]).unwrap();
+        let less = request(&["connections=5"]).unwrap();
         assert!(less.check(&most).is_ok());
         assert_eq!(less.within(&most), Limits { connections: 5, ..most });
-        let more = wish(&["connections=101"]).unwrap();
+        let more = request(&["connections=101"]).unwrap();
         assert_eq!(
             more.check(&most).unwrap_err().to_string(),
             "the limit `connections` must be between 1 and 100, not 101"
         );
         assert_eq!(more.within(&most), most);
-        assert!(wish(&["received_bytes_per_second=0"]).unwrap().check(&most).is_err());
+        assert!(request(&["received_bytes_per_second=0"]).unwrap().check(&most).is_err());
     }
 
     #[test]
-    fn what_is_not_said_is_taken_from_the_next() {
-        let merged = wish(&["connections=5"]).unwrap().or(wish(&["connections=9", "sent_bytes=1K"]).unwrap());
+    fn absent_limits_come_from_the_fallback() {
+        let merged = request(&["connections=5"]).unwrap().or(request(&["connections=9", "sent_bytes=1K"]).unwrap());
         assert_eq!((merged.connections, merged.sent_bytes), (Some(5), Some(1024)));
     }
 }

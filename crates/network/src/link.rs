@@ -1,10 +1,12 @@
-//! The cable: Ethernet frames to and from the machine, one Unix datagram each.
+//! The cable to the virtual machine: each Ethernet frame is one Unix datagram.
 //!
-//! Usually a pair of sockets that are connected to each other for good. Where both ends have names instead, there are
-//! two sockets, because a connected datagram socket takes frames from its peer only, and QEMU's end is another one
-//! after every restore: frames are received on a bound socket that is never connected, and sent from an unbound one
-//! that is connected anew whenever the machine's end is. A connected socket also learns when the peer has room again;
-//! until then nothing more is sent, so that a slow machine slows its senders down instead of losing frames.
+//! The cable is usually a pair of connected sockets. If both ends have names instead, the gateway uses two sockets,
+//! because a connected datagram socket accepts frames from its peer only and QEMU has a new socket after every restore.
+//! The gateway receives on a bound socket that it never connects. It sends from an unbound socket, and connects that
+//! again whenever the machine's end changes.
+//!
+//! A connected socket signals when its peer has room again. The gateway sends nothing until then, so a slow machine
+//! slows its senders down and loses no frames.
 
 use std::collections::VecDeque;
 use std::fs::Permissions;
@@ -18,16 +20,33 @@ use std::time::Duration;
 use tokio::net::UnixDatagram;
 use tokio::sync::Notify;
 
-use crate::config::Cable;
-use crate::event::{Counters, add};
+use crate::frame::Ends;
+use crate::journal::{Journal, add};
 
-/// Frames that wait while the machine takes none; connections hold back long before, only answers come on top.
+/// The most frames that are queued while the machine accepts none. Connections pause long before that; only replies
+/// such as ARP and DNS come on top.
 const WAITING: usize = 256;
-/// How often a machine that is not there is looked for again.
+/// How often the gateway checks again for a machine that has disappeared.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How frames travel between the gateway and the machine.
+pub enum Cable {
+    /// Our end of a socket pair. QEMU inherited the other end (`local.type=fd`), so nothing else can reach it.
+    Pair(std::os::unix::net::UnixDatagram),
+    /// Named sockets, which either side may bind again at any time.
+    Named {
+        /// Where the gateway receives frames: QEMU's `remote.path`. An existing file there is replaced. Every process
+        /// that can write to this socket can act as the guest, so restrict access to its directory.
+        gateway: PathBuf,
+        /// Where the machine receives frames: QEMU's `local.path`. It need not exist yet.
+        machine: PathBuf,
+    },
+}
 
 /// The gateway's end of the cable.
 pub(crate) struct Link {
+    pub ends: Ends,
+    journal: Arc<Journal>,
     receive: Arc<UnixDatagram>,
     /// Absent if the sockets are a pair.
     names: Option<Names>,
@@ -37,7 +56,7 @@ pub(crate) struct Link {
     room: Notify,
 }
 
-/// The names of both ends, and which socket it was that we gave ours to.
+/// The paths of both ends, and the inode of the socket that we bound.
 struct Names {
     own: PathBuf,
     inode: u64,
@@ -50,33 +69,32 @@ struct Sending {
 }
 
 impl Link {
-    /// Takes hold of our end. The machine's need not be there yet.
-    pub fn open(cable: Cable) -> io::Result<Link> {
-        match cable {
+    /// Opens our end. The machine's end need not exist yet.
+    pub fn open(cable: Cable, ends: Ends, journal: Arc<Journal>) -> io::Result<Link> {
+        let (receive, names, socket) = match cable {
             Cable::Pair(socket) => {
                 socket.set_nonblocking(true)?;
                 let socket = Arc::new(UnixDatagram::from_std(socket)?);
-                Ok(Link::new(socket.clone(), None, Some(socket)))
+                (socket.clone(), None, Some(socket))
             }
             Cable::Named { gateway, machine } => {
                 let (receive, inode) = bind(&gateway)?;
-                Ok(Link::new(Arc::new(receive), Some(Names { own: gateway, inode, machine }), None))
+                (Arc::new(receive), Some(Names { own: gateway, inode, machine }), None)
             }
-        }
-    }
-
-    fn new(receive: Arc<UnixDatagram>, names: Option<Names>, socket: Option<Arc<UnixDatagram>>) -> Link {
-        Link {
+        };
+        Ok(Link {
+            ends,
+            journal,
             receive,
             names,
             sending: Mutex::new(Sending { socket, queue: VecDeque::new() }),
             full: AtomicBool::new(false),
             waiting: Notify::new(),
             room: Notify::new(),
-        }
+        })
     }
 
-    /// Takes the socket's name away, if it has one, unless another gateway has bound it meanwhile.
+    /// Removes our socket file, if there is one and no other gateway has bound it since.
     pub fn unbind(&self) {
         if let Some(Names { own, inode, .. }) = &self.names
             && std::fs::metadata(own).is_ok_and(|there| there.ino() == *inode)
@@ -85,22 +103,22 @@ impl Link {
         }
     }
 
-    /// Waits until the machine has sent something.
+    /// Waits until the machine has sent a frame.
     pub async fn readable(&self) -> io::Result<()> {
         self.receive.readable().await
     }
 
-    /// Receives a frame if one is there. What is longer than `room` is cut.
+    /// Receives a frame if one has arrived. A frame longer than `room` is truncated.
     pub fn try_receive(&self, room: &mut [u8]) -> io::Result<usize> {
         self.receive.try_recv(room)
     }
 
-    /// Whether senders that can wait should.
+    /// Whether the queue is in use, so senders that can wait should wait.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Acquire)
     }
 
-    /// Waits until there is room again.
+    /// Waits until the queue is empty.
     pub async fn room(&self) {
         let room = self.room.notified();
         tokio::pin!(room);
@@ -110,8 +128,9 @@ impl Link {
         }
     }
 
-    /// Sends a frame now, or when the machine has room, or never if it is not there.
-    pub fn send(&self, frame: Vec<u8>, counters: &Counters) {
+    /// Sends a frame. Queues it while the machine has no room, and drops it if there is no machine.
+    pub fn send(&self, frame: Vec<u8>) {
+        let counters = &self.journal.counters;
         let mut sending = self.lock();
         if sending.queue.is_empty() {
             match self.try_send(&mut sending, &frame) {
@@ -134,7 +153,7 @@ impl Link {
                 (Ok(_), _) => return Ok(()),
                 (Err(error), None) => return Err(error),
                 (Err(error), _) if error.kind() == ErrorKind::WouldBlock => return Err(error),
-                // The machine's end was closed; another one may be there.
+                // The machine closed its end. Try to connect to a new one.
                 (Err(_), Some(_)) => sending.socket = None,
             }
         }
@@ -146,20 +165,22 @@ impl Link {
         sent.map(drop)
     }
 
-    /// Sends what waits, for ever.
-    pub async fn send_waiting(&self, counters: &Counters) {
+    /// Sends queued frames, forever.
+    pub async fn send_waiting(&self) {
         loop {
             self.waiting.notified().await;
-            while let Some(socket) = self.send_some(counters) {
-                // A machine that vanishes without closing its end wakes nobody, hence the second look.
+            while let Some(socket) = self.send_some() {
+                // A machine that disappears without closing its end causes no wake-up, so check again after a timeout.
                 let _ = tokio::time::timeout(LOOK_AGAIN, socket.writable()).await;
             }
             self.room.notify_waiters();
         }
     }
 
-    /// Sends until the machine takes no more; answers the socket to wait for, or nothing if all is sent.
-    fn send_some(&self, counters: &Counters) -> Option<Arc<UnixDatagram>> {
+    /// Sends queued frames until the machine accepts no more. Returns the socket to wait for, or nothing if the queue
+    /// is empty.
+    fn send_some(&self) -> Option<Arc<UnixDatagram>> {
+        let counters = &self.journal.counters;
         let mut sending = self.lock();
         while let Some(frame) = sending.queue.pop_front() {
             match self.try_send(&mut sending, &frame) {
@@ -180,7 +201,7 @@ impl Link {
     }
 }
 
-/// Binds `own` anew, for nobody but us to send to.
+/// Binds `own`, replacing an existing socket, with access for our user only.
 fn bind(own: &Path) -> io::Result<(UnixDatagram, u64)> {
     match std::fs::remove_file(own) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),

@@ -1,4 +1,4 @@
-//! A host's name, in the one spelling that everything here compares: lower case, without the last dot.
+//! A host name in one canonical spelling, so that names compare equal: lower case, without a trailing dot.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +6,17 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest name DNS can carry, in text.
+/// The longest name that DNS can carry, as text.
 const LONGEST_NAME: usize = 253;
-/// The longest label DNS can carry.
+/// The longest label that DNS can carry.
 const LONGEST_LABEL: usize = 63;
 
-/// A host's name: letters, digits, `-` and `_` in labels, and never an address.
+/// A host name: labels of letters, digits, `-` and `_`. Never an address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostName(Box<str>);
 
-/// Why a text is no host name.
+/// Why a text is not a host name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotAName {
     #[error("a host name has between 1 and {LONGEST_NAME} characters")]
@@ -30,22 +30,22 @@ pub enum NotAName {
 }
 
 impl HostName {
-    /// The text, in lower case and without a last dot.
+    /// The name in lower case, without a trailing dot.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its labels, from the left.
+    /// The labels, from left to right.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
         self.0.split('.')
     }
 
-    /// Whether this name is below `parent`, at any depth, and not `parent` itself.
+    /// Whether this name is a subdomain of `parent`, at any depth.
     pub fn is_below(&self, parent: &HostName) -> bool {
         self.0.strip_suffix(parent.as_str()).is_some_and(|rest| rest.ends_with('.'))
     }
 
-    /// Whether this name is `parent` or below it.
+    /// Whether this name is `parent` or a subdomain of it.
     pub fn is_or_is_below(&self, parent: &str) -> bool {
         self.0.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }
@@ -67,7 +67,7 @@ impl FromStr for HostName {
                 return Err(NotAName::Character);
             }
         }
-        // `127.1`, `0x7f.1` and `2130706433` are addresses to many resolvers; no top-level domain looks like a number.
+        // Many resolvers read `127.1`, `0x7f.1` and `2130706433` as addresses. No top-level domain looks like a number.
         let last = text.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
         let digits = last.strip_prefix("0x").unwrap_or(&last);
         if last.bytes().all(|byte| byte.is_ascii_digit())
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn addresses_in_any_disguise_are_no_names() {
+    fn addresses_in_any_spelling_are_not_names() {
         for text in ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "10.0.0.0x1", "1.2.3.4."] {
             assert_eq!(text.parse::<HostName>(), Err(NotAName::Address), "{text}");
         }
     }
 
     #[test]
-    fn bytes_that_other_parsers_stumble_over_are_refused() {
+    fn names_that_other_parsers_read_differently_are_refused() {
         for text in ["a b.com", "a\0.com", "a/.com", "a:80", "ä.com", "[::1]", "a..com", ".com", "", "."] {
             assert!(text.parse::<HostName>().is_err(), "{text:?}");
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn below_means_a_whole_label() {
+    fn subdomains_match_whole_labels_only() {
         assert!(name("a.example.com").is_below(&name("example.com")));
         assert!(name("b.a.example.com").is_below(&name("example.com")));
         assert!(!name("example.com").is_below(&name("example.com")));

@@ -1,4 +1,4 @@
-//! A token bucket: how often, or how much, in a time.
+//! A token bucket.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ impl Bucket {
         Bucket { per_second, burst, tokens: burst, filled: Instant::now() }
     }
 
-    /// Allows another rate from now on. What was saved up stays, as far as it fits.
+    /// Changes the rate. Saved tokens stay, up to the new burst.
     pub fn change(&mut self, per_second: f64, burst: f64) {
         self.fill();
         (self.per_second, self.burst) = (per_second, burst);
         self.tokens = self.tokens.min(burst);
     }
 
-    /// Takes `amount` if it is there.
+    /// Takes `amount` if there are enough tokens.
     pub fn take(&mut self, amount: f64) -> bool {
         self.take_within(amount, Duration::ZERO)
     }
 
-    /// Takes `amount` if it is there, or would be after no more than `wait`.
+    /// Takes `amount` if there are enough tokens now or within `wait`.
     pub fn take_within(&mut self, amount: f64, wait: Duration) -> bool {
         self.fill();
         let enough = self.tokens + self.per_second * wait.as_secs_f64() >= amount;
@@ -41,7 +41,7 @@ impl Bucket {
         enough
     }
 
-    /// Takes `amount` even if it is not there, and says how long to wait until it would have been.
+    /// Takes `amount` even if there are too few tokens. Returns the time until the debt is paid.
     pub fn owe(&mut self, amount: f64) -> Duration {
         self.fill();
         self.tokens -= amount;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_then_the_average() {
+    async fn after_a_burst_only_the_average_rate_passes() {
         let mut bucket = Bucket::new(10.0, 3.0);
         assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 3);
         tokio::time::advance(Duration::from_millis(100)).await;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_rate_gives_nothing_away() {
+    async fn changing_the_rate_does_not_refill_the_bucket() {
         let mut bucket = Bucket::new(10.0, 100.0);
         bucket.change(10.0, 2.0);
         assert_eq!((0..5).filter(|_| bucket.take(1.0)).count(), 2);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_taken_ahead_is_not_there_later() {
+    async fn tokens_taken_ahead_are_missing_later() {
         let (mut bucket, wait) = (Bucket::new(10.0, 3.0), Duration::from_millis(200));
         assert_eq!((0..9).filter(|_| bucket.take_within(1.0, wait)).count(), 5);
         tokio::time::advance(wait).await;
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_owed_is_waited_for() {
+    async fn debt_is_returned_as_waiting_time() {
         let mut bucket = Bucket::new(100.0, 50.0);
         assert_eq!(bucket.owe(50.0), Duration::ZERO);
         assert_eq!(bucket.owe(100.0), Duration::from_secs(1));

@@ -1,7 +1,7 @@
-//! The task that takes in the guest's frames.
+//! The task that receives the guest's frames.
 //!
-//! It never waits for anything but frames: what takes longer becomes a task of its own. A guest that sends rubbish is
-//! read more slowly the more it sends, so that it costs nobody else anything.
+//! The task waits for frames only, and spawns another task for everything that takes longer. It slows down for a guest
+//! that sends useless frames, so that such a guest costs other sandboxes nothing.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -9,30 +9,32 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::event::{Event, EventKind, Verdict, add};
+use crate::dns_server::answer;
+use crate::event::{Event, EventKind, Verdict};
 use crate::frame::{self, Inbound};
+use crate::journal::add;
 use crate::policy::{Range, Refusal};
 use crate::rate::Bucket;
 use crate::shared::Shared;
-use crate::{tcp, udp};
+use crate::{connections, datagrams};
 
-/// Frames between two looks at what else there is to do.
+/// Frames that are handled before the task yields to others.
 const AT_ONCE: usize = 64;
-/// Frames a second that may be rubbish, refused or about nothing, and how many at once.
+/// Useless frames (malformed, refused or without effect) a second before reading slows down, and how many at once.
 const RUBBISH: (f64, f64) = (2_000.0, 4_000.0);
-/// Questions being answered at a time.
+/// DNS queries that are answered at the same time.
 const QUESTIONS: usize = 256;
-/// What is longer than the longest frame, so that an oversized one is seen as such.
+/// One byte more than the longest frame, so that an oversized frame is recognized.
 const ROOM: usize = 1;
 
-/// Takes in frames until the link breaks.
+/// Receives frames until the link fails.
 pub(crate) async fn receive(shared: Arc<Shared>) {
-    let mut room = vec![0; usize::from(shared.ends.mtu) + frame::ETHERNET_HEADER + ROOM];
+    let mut room = vec![0; usize::from(shared.link.ends.mtu) + frame::ETHERNET_HEADER + ROOM];
     let mut receiver =
         Receiver { rubbish: Bucket::new(RUBBISH.0, RUBBISH.1), questions: Arc::new(Semaphore::new(QUESTIONS)), shared };
     loop {
         if let Err(error) = receiver.shared.link.readable().await {
-            tracing::error!(%error, "the gateway's socket is broken");
+            tracing::error!(%error, "the gateway's socket failed; the sandbox has no network");
             return;
         }
         let wait = receiver.some(&mut room);
@@ -51,7 +53,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Takes in some frames; answers how long to rest before the next.
+    /// Handles some frames. Returns how long to wait before the next.
     fn some(&mut self, room: &mut [u8]) -> Duration {
         let mut wait = Duration::ZERO;
         for _ in 0..AT_ONCE {
@@ -59,7 +61,7 @@ impl Receiver {
                 Ok(length) => length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    tracing::warn!(%error, "a frame could not be received");
+                    tracing::warn!(%error, "cannot receive a frame");
                     break;
                 }
             };
@@ -71,30 +73,30 @@ impl Receiver {
         wait
     }
 
-    /// Takes in one frame; answers whether it was of use.
+    /// Handles one frame. Returns whether it was useful.
     fn one(&mut self, bytes: &[u8]) -> bool {
         let shared = &self.shared;
-        match frame::read(&shared.ends, bytes) {
-            Inbound::Tcp { segment, packet } => return tcp::segment(shared, segment, packet),
-            Inbound::Udp(datagram) => return udp::datagram(shared, &datagram),
+        match frame::read(&shared.link.ends, bytes) {
+            Inbound::Tcp { segment, packet } => return connections::segment(shared, segment, packet),
+            Inbound::Udp(datagram) => return datagrams::datagram(shared, &datagram),
             Inbound::Dns { from_port, message } => self.question(from_port, message),
-            Inbound::WhoIsGateway => self.send(frame::arp_reply(&shared.ends)),
+            Inbound::WhoIsGateway => self.send(frame::arp_reply(&shared.link.ends)),
             Inbound::Echo { ident, sequence, data } => {
-                self.send(frame::echo_reply(&shared.ends, ident, sequence, data));
+                self.send(frame::echo_reply(&shared.link.ends, ident, sequence, data));
             }
             Inbound::Dhcp(message) => {
-                if let Some(reply) = frame::lease(&shared.ends, message) {
+                if let Some(reply) = frame::lease(&shared.link.ends, message) {
                     self.send(reply);
                 }
             }
             Inbound::Refused { to, why, packet } => {
-                // A disguise is called what it hides.
+                // An IPv6 address that embeds an IPv4 address is reported as the range of that address.
                 let why = match (why, Range::of(to)) {
                     (Refusal::Ipv6, Some(range)) if range != Range::Ipv6 => Refusal::Range(range),
                     _ => why,
                 };
                 shared.journal.write(Event::new(EventKind::Packet, Verdict::Refused(why)).at_address(to, None));
-                if let Some(answer) = packet.and_then(|packet| frame::unreachable(&shared.ends, packet)) {
+                if let Some(answer) = packet.and_then(|packet| frame::unreachable(&shared.link.ends, packet)) {
                     self.send(answer);
                 }
             }
@@ -105,7 +107,7 @@ impl Receiver {
     }
 
     fn send(&self, bytes: Vec<u8>) {
-        self.shared.link.send(bytes, &self.shared.journal.counters);
+        self.shared.link.send(bytes);
     }
 
     fn question(&self, from_port: u16, message: &[u8]) {
@@ -115,11 +117,11 @@ impl Receiver {
         };
         let (shared, message) = (self.shared.clone(), message.to_vec());
         tokio::spawn(async move {
-            if let Some(answer) = shared.dns.answer(&shared, &message).await.message {
-                let ends = &shared.ends;
+            if let Some(answer) = answer(&shared, &message).await.message {
+                let ends = &shared.link.ends;
                 let (own, guest) = ((ends.gateway_address, 53), (ends.guest_address, from_port));
                 let bytes = frame::udp(ends, own, guest, &answer);
-                shared.link.send(bytes, &shared.journal.counters);
+                shared.link.send(bytes);
             }
             drop(place);
         });

@@ -1,6 +1,7 @@
-//! Secrets that never enter the guest: it holds a placeholder, the gateway knows the value.
+//! Secrets that never enter the guest. The guest holds a placeholder, and only the gateway knows the value.
 //!
-//! The store, its encryption and who may read it are the engine's; a set is handed in and can be replaced at any time.
+//! The engine stores and encrypts the secrets and controls access to them. It gives the gateway a set, which it can
+//! replace at any time.
 
 use std::fmt;
 
@@ -10,10 +11,10 @@ use zeroize::Zeroizing;
 use crate::name::HostName;
 use crate::policy::{Entry, Target};
 
-/// The shortest placeholder: a short one could appear by chance.
+/// The shortest placeholder. A shorter one could appear in other data by chance.
 const SHORTEST_PLACEHOLDER: usize = 16;
 
-/// A value of so many characters does not appear by chance.
+/// A value of this length does not appear in other data by chance.
 pub(crate) const UNMISTAKABLE: usize = 8;
 
 /// One secret of one sandbox.
@@ -25,14 +26,14 @@ pub struct Secret {
     hosts: Vec<Entry>,
 }
 
-/// Why something cannot be a secret.
+/// Why a secret is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadSecret {
-    #[error("a placeholder has at least {SHORTEST_PLACEHOLDER} letters, digits, - or _")]
+    #[error("a placeholder needs at least {SHORTEST_PLACEHOLDER} characters: letters, digits, - and _")]
     Placeholder,
-    #[error("a secret's value has visible ASCII characters only, and at least one")]
+    #[error("a secret's value must not be empty, and may contain printable ASCII characters only")]
     Value,
-    #[error("a secret is bound to host names, at least one")]
+    #[error("a secret needs at least one host name that it is for; addresses and presets are not allowed")]
     Hosts,
 }
 
@@ -54,27 +55,27 @@ impl Secret {
         Ok(Secret { name: name.to_owned(), placeholder: placeholder.to_owned(), value, hosts })
     }
 
-    /// What it is called in events.
+    /// The name that events use.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the guest holds.
+    /// The placeholder that the guest holds.
     pub fn placeholder(&self) -> &str {
         &self.placeholder
     }
 
-    /// What the server gets.
+    /// The value that the server gets.
     pub(crate) fn value(&self) -> &str {
         &self.value
     }
 
-    /// Whether its value is found nowhere but where it was told.
+    /// Whether the value is long enough not to appear in other data by chance.
     pub(crate) fn is_unmistakable(&self) -> bool {
         self.value.len() >= UNMISTAKABLE
     }
 
-    /// Whether it may be placed into requests to `port` of `host`.
+    /// Whether the gateway may insert it into requests to `port` of `host`.
     pub fn is_for(&self, host: &HostName, port: u16) -> bool {
         self.hosts.iter().any(|entry| entry.covers_port_of_name(host, port))
     }
@@ -86,27 +87,27 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// All secrets of one sandbox at one moment.
+/// All secrets of one sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretSet(Vec<Secret>);
 
 impl SecretSet {
-    /// These secrets.
+    /// A set of these secrets.
     pub fn new(secrets: Vec<Secret>) -> SecretSet {
         SecretSet(secrets)
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them.
+    /// Iterates over the secrets.
     pub fn iter(&self) -> impl Iterator<Item = &Secret> {
         self.0.iter()
     }
 
-    /// Those for `port` of `host`.
+    /// The secrets for `port` of `host`.
     pub fn bound_to(&self, host: &HostName, port: u16) -> Vec<&Secret> {
         self.0.iter().filter(|secret| secret.is_for(host, port)).collect()
     }

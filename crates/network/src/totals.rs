@@ -1,4 +1,4 @@
-//! What all gateways of a daemon decided and carried, since it started: figures that no sandbox's end takes away.
+//! Counters of all gateways of a daemon since it started. They outlive the sandboxes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::event::{EventKind, Verdict};
 
-/// What all gateways that share it decided and carried. It only rises.
+/// Counters that all gateways of a daemon share. They only increase.
 #[derive(Debug, Default)]
 pub struct Totals {
     decisions: Mutex<HashMap<(EventKind, Verdict), u64>>,
@@ -17,7 +17,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// How often each decision was made.
+    /// The number of times that each decision was made.
     pub fn decisions(&self) -> Vec<(EventKind, Verdict, u64)> {
         let decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
         decisions.iter().map(|((kind, verdict), count)| (*kind, *verdict, *count)).collect()
@@ -37,7 +37,7 @@ impl Totals {
         self.dns_queries.load(Ordering::Relaxed)
     }
 
-    /// Events that were passed on to nobody, because there were too many.
+    /// Events that were dropped because of the rate limit, or because no receiver had room.
     pub fn events_lost(&self) -> u64 {
         self.events_lost.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Bytes of one connection or exchange: counted, held to the sandbox's limits, and missed when there are none for too long.
+//! The accounting of one connection or exchange: byte counts, rate limits and the idle timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,23 +6,26 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use crate::journal::Journal;
+use crate::meters::{Meters, Passage};
 use crate::policy::Refusal;
-use crate::shared::{Passage, Shared};
 
-/// Bytes of one connection or exchange.
+/// The bytes of one connection or exchange.
 pub(crate) struct Traffic {
-    shared: Arc<Shared>,
+    meters: Arc<Meters>,
+    journal: Arc<Journal>,
     bytes_out: AtomicU64,
     bytes_in: AtomicU64,
     start: Instant,
-    /// Milliseconds after `start` at which the last byte passed.
+    /// When the last byte passed, in milliseconds after `start`.
     touched: AtomicU64,
 }
 
 impl Traffic {
-    pub fn new(shared: &Arc<Shared>) -> Arc<Traffic> {
+    pub fn new(meters: Arc<Meters>, journal: Arc<Journal>) -> Arc<Traffic> {
         Arc::new(Traffic {
-            shared: shared.clone(),
+            meters,
+            journal,
             bytes_out: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             start: Instant::now(),
@@ -30,59 +33,59 @@ impl Traffic {
         })
     }
 
-    /// Counts bytes from the guest; answers how long to wait before the next.
+    /// Counts bytes from the guest. Returns how long to wait before reading more.
     pub fn outward(&self, bytes: usize) -> Result<Duration, Refusal> {
         self.count_outward(bytes as u64);
-        self.shared.meters.outward(bytes as u64)
+        self.meters.outward(bytes as u64)
     }
 
-    /// Counts bytes to the guest; answers how long to wait before the next.
+    /// Counts bytes to the guest. Returns how long to wait before sending more.
     pub fn inward(&self, bytes: usize) -> Duration {
         self.count_inward(bytes as u64);
-        self.shared.meters.inward(bytes as u64)
+        self.meters.inward(bytes as u64)
     }
 
-    /// Counts a datagram from the guest, if it may pass now; else it is lost.
+    /// Counts a datagram from the guest, unless the rate limit drops it.
     pub fn datagram_outward(&self, bytes: usize) -> Result<Passage, Refusal> {
         let bytes = bytes as u64;
-        let passage = self.shared.meters.datagram_outward(bytes)?;
+        let passage = self.meters.datagram_outward(bytes)?;
         if passage == Passage::Now {
             self.count_outward(bytes);
         }
         Ok(passage)
     }
 
-    /// Counts a datagram to the guest; answers how long to wait before the next.
+    /// Counts a datagram to the guest. Returns how long to wait before sending more.
     pub fn datagram_inward(&self, bytes: usize) -> Duration {
         let bytes = bytes as u64;
         self.count_inward(bytes);
-        self.shared.meters.datagram_inward(bytes)
+        self.meters.datagram_inward(bytes)
     }
 
     fn count_outward(&self, bytes: u64) {
         self.touch();
         self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.journal.counters.bytes_out.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.journal.totals.carried(bytes, 0);
+        self.journal.counters.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+        self.journal.totals.carried(bytes, 0);
     }
 
     fn count_inward(&self, bytes: u64) {
         self.touch();
         self.bytes_in.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.journal.counters.bytes_in.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.journal.totals.carried(0, bytes);
+        self.journal.counters.bytes_in.fetch_add(bytes, Ordering::Relaxed);
+        self.journal.totals.carried(0, bytes);
     }
 
-    /// Bytes from and to the guest so far.
+    /// Bytes from the guest and to it so far.
     pub fn counted(&self) -> (u64, u64) {
         (self.bytes_out.load(Ordering::Relaxed), self.bytes_in.load(Ordering::Relaxed))
     }
 
-    /// Waits until no byte has passed for too long: for this time, or what the limits say if that is less.
+    /// Waits until no byte has passed for `most`, or for the limits' idle timeout if that is shorter.
     pub async fn idle(&self, most: Duration) {
         loop {
             let touched = self.start + Duration::from_millis(self.touched.load(Ordering::Relaxed));
-            let due = touched + self.shared.limits().idle.min(most);
+            let due = touched + self.meters.limits().idle.min(most);
             if due <= Instant::now() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Code in a live Python, whose variables last from call to call.
+//! Code in a live Python interpreter, which keeps its variables between calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::excerpt::shorten;
 use crate::observation::{Image, Observation};
 use crate::spec::read_arguments;
-use crate::toolbox::{Doing, ToolError, Toolbox};
+use crate::toolbox::{CallControl, ToolError, Toolbox};
 
-/// A cell that does not heed an interrupt within this loses its interpreter.
+/// How long an interrupted cell may take to stop before its interpreter is restarted.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(3);
-/// What is shown of one cell at most; a model reads all of it with every later step.
+/// The most results and images that a model sees of one cell. It reads all of them again with every later step.
 const MOST_RESULTS: usize = 50;
 const MOST_IMAGES: usize = 8;
-/// In base64; the models' servers refuse larger ones.
+/// The size limit of an image, in base64. The models' servers refuse larger ones.
 const LARGEST_IMAGE: usize = 5 * 1024 * 1024;
 const SHOWN: [&str; 2] = ["image/png", "image/jpeg"];
 
@@ -36,7 +36,7 @@ fn is_unknown_context(error: &ClientError) -> bool {
         if status.as_u16() == 404 && message == "session not found")
 }
 
-/// An error that a stream ends with.
+/// The error that a stream of events ended with.
 fn refused(body: Value) -> ClientError {
     let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
     let status = body["status"].as_u64().and_then(|status| u16::try_from(status).ok());
@@ -48,7 +48,7 @@ fn refused(body: Value) -> ClientError {
     }
 }
 
-/// What a model is shown of rich results: texts that fit into so many bytes together, and some of the pictures.
+/// The part of rich results that a model sees: texts up to `limit` bytes together, and some of the images.
 fn results(all: Vec<BTreeMap<String, String>>, limit: usize) -> (Vec<String>, Vec<Image>) {
     let (mut notes, mut images) = (Vec::new(), Vec::new());
     let (mut left, mut texts_cut, mut images_cut) = (limit, 0, 0);
@@ -71,7 +71,8 @@ fn results(all: Vec<BTreeMap<String, String>>, limit: usize) -> (Vec<String>, Ve
     }
     for (count, what) in [(texts_cut, "results"), (images_cut, "images")] {
         if count > 0 {
-            notes.push(format!("[{count} more {what} are not shown: too many, or too large]"));
+            notes
+                .push(format!("[{count} more {what} are not shown, because there are too many or they are too large]"));
         }
     }
     (notes, images)
@@ -90,38 +91,48 @@ struct Cell {
 }
 
 impl Toolbox {
-    pub(crate) async fn run_code(&self, arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+    pub(crate) async fn run_code(&self, arguments: Value, control: &CallControl<'_>) -> Result<Observation, ToolError> {
         let RunCode { code, language, timeout_seconds } = read_arguments(arguments)?;
         let deadline = self.settings.deadline(timeout_seconds)?;
         match language {
-            LanguageName::Python => self.run_cell(code, deadline, doing).await,
-            other => self.run_script(other, code, deadline, doing).await,
+            LanguageName::Python => self.run_cell(code, deadline, control).await,
+            other => self.run_script(other, code, deadline, control).await,
         }
     }
 
-    async fn run_cell(&self, code: String, deadline: Duration, doing: &Doing<'_>) -> Result<Observation, ToolError> {
-        match self.try_cell(&code, deadline, doing).await {
-            // After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
+    async fn run_cell(
+        &self,
+        code: String,
+        deadline: Duration,
+        control: &CallControl<'_>,
+    ) -> Result<Observation, ToolError> {
+        match self.try_cell(&code, deadline, control).await {
+            // After a rewind, the interpreter may not exist yet. Nothing ran, so start a new one.
             Err(ToolError::Client(error)) if is_unknown_context(&error) => {
                 *self.python.lock().await = None;
-                self.try_cell(&code, deadline, doing).await
+                self.try_cell(&code, deadline, control).await
             }
             other => other,
         }
     }
 
-    async fn try_cell(&self, code: &str, deadline: Duration, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+    async fn try_cell(
+        &self,
+        code: &str,
+        deadline: Duration,
+        control: &CallControl<'_>,
+    ) -> Result<Observation, ToolError> {
         let _turn = tokio::select! {
             turn = self.cell.lock() => turn,
-            () = doing.cancelled.cancelled() => return Err(ToolError::Cancelled),
+            () = control.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
         let context = self.context().await?;
-        let wish = json!({ "code": code, "timeout_ms": u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX) });
+        let request = json!({ "code": code, "timeout_ms": u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX) });
         let path = self.path(&format!("repl/sessions/{context}/run/stream"));
-        let mut running = std::pin::pin!(self.follow(&path, &wish, doing));
+        let mut running = std::pin::pin!(self.follow(&path, &request, control));
         tokio::select! {
             done = &mut running => self.observed(done, deadline),
-            () = doing.cancelled.cancelled() => {
+            () = control.cancelled.cancelled() => {
                 let _ = self.client.tell(&self.path(&format!("repl/sessions/{context}/interrupt")), &json!({})).await;
                 if tokio::time::timeout(INTERRUPTED_WITHIN, &mut running).await.is_err() {
                     let restart = self.path(&format!("repl/sessions/{context}/restart"));
@@ -132,9 +143,9 @@ impl Toolbox {
         }
     }
 
-    /// Shows what a cell prints until it has ended.
-    async fn follow(&self, path: &str, wish: &Value, doing: &Doing<'_>) -> Result<Cell, ClientError> {
-        let mut events = self.client.post_events(path, wish).await?;
+    /// Shows a cell's output until the cell has ended.
+    async fn follow(&self, path: &str, request: &Value, control: &CallControl<'_>) -> Result<Cell, ClientError> {
+        let mut events = self.client.post_events(path, request).await?;
         while let Some(event) = events.next().await? {
             let data: Value =
                 serde_json::from_str(&event.data).map_err(|error| ClientError::Strange(error.to_string()))?;
@@ -147,7 +158,7 @@ impl Toolbox {
                 "error" => return Err(refused(data)),
                 _ => continue,
             };
-            (doing.watch)(stream, data["chunk"].as_str().unwrap_or_default().as_bytes());
+            (control.watch)(stream, data["chunk"].as_str().unwrap_or_default().as_bytes());
         }
         Err(ClientError::broken("a cell ended without a result"))
     }
@@ -157,10 +168,10 @@ impl Toolbox {
         if let Some(context) = &*python {
             return Ok(context.clone());
         }
-        let wish = json!({ "language": "python", "cwd": self.settings.directory });
-        let made: Value = self.client.post(&self.path("repl/sessions"), &wish).await?;
+        let request = json!({ "language": "python", "cwd": self.settings.directory });
+        let made: Value = self.client.post(&self.path("repl/sessions"), &request).await?;
         let Some(id) = made["id"].as_str() else {
-            return Err(ClientError::Strange("a context has no id".to_owned()).into());
+            return Err(ClientError::Strange("a new context has no id".to_owned()).into());
         };
         *python = Some(id.to_owned());
         Ok(id.to_owned())
@@ -172,7 +183,7 @@ impl Toolbox {
             Err(ClientError::Refused { status, body, .. }) if status.as_u16() == 504 => {
                 let text = |name: &str| shorten(body[name].as_str().unwrap_or_default(), self.settings.max_output);
                 let note = format!(
-                    "interrupted after {} s, its deadline; this is what it had printed until then",
+                    "interrupted after {} s, its deadline; this is the output until then",
                     deadline.as_secs_f64()
                 );
                 let observation = Observation::of_run(None, &[note], &text("stdout"), &text("stderr"));
@@ -186,7 +197,7 @@ impl Toolbox {
         let limit = self.settings.max_output;
         let (mut notes, images) = results(cell.results, limit);
         if cell.restarted {
-            notes.push("the interpreter was ended and started anew: variables are gone".to_owned());
+            notes.push("the interpreter was restarted, so its variables are gone".to_owned());
         }
         if let Some(error) = &cell.error {
             notes.push(format!("error:\n{}", shorten(error, limit)));
@@ -205,27 +216,30 @@ mod tests {
     }
 
     #[test]
-    fn few_results_are_shown_whole() {
+    fn few_results_are_shown_completely() {
         let (notes, images) = results(vec![bundle("text/plain", "42"), bundle("image/png", "aa")], 100);
         assert_eq!(notes, ["result:\n42"]);
         assert_eq!(images, [Image { mime: "image/png".to_owned(), data: "aa".to_owned() }]);
     }
 
     #[test]
-    fn many_results_are_counted_instead() {
+    fn excess_results_are_counted() {
         let many = (0..1000).map(|_| bundle("text/plain", "0123456789")).collect();
         let (notes, _) = results(many, 100);
-        assert_eq!((notes.len(), notes[10].as_str()), (11, "[990 more results are not shown: too many, or too large]"));
+        assert_eq!(
+            (notes.len(), notes[10].as_str()),
+            (11, "[990 more results are not shown, because there are too many or they are too large]")
+        );
         let many = (0..20).map(|_| bundle("image/png", "aa")).chain([bundle("image/jpeg", &"a".repeat(6 << 20))]);
         let (notes, images) = results(many.collect(), 100);
         assert_eq!(
             (notes.as_slice(), images.len()),
-            (&["[13 more images are not shown: too many, or too large]".to_owned()][..], 8)
+            (&["[13 more images are not shown, because there are too many or they are too large]".to_owned()][..], 8)
         );
     }
 
     #[test]
-    fn a_deadline_in_a_stream_is_the_refusal_that_it_would_have_been() {
+    fn a_timeout_in_a_stream_is_the_same_error_as_without_a_stream() {
         let error = refused(json!({ "status": 504, "code": "command_timeout", "error": "late", "stdout": "before" }));
         let ClientError::Refused { status, body, .. } = error else { panic!("{error}") };
         assert_eq!((status.as_u16(), body["stdout"].as_str()), (504, Some("before")));

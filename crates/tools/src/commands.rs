@@ -1,4 +1,4 @@
-//! Commands, and code whose interpreter is started for it.
+//! Commands, and code that runs in a new interpreter.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::excerpt::Excerpt;
 use crate::observation::Observation;
 use crate::spec::read_arguments;
-use crate::toolbox::{Doing, ToolError, Toolbox};
+use crate::toolbox::{CallControl, ToolError, Toolbox};
 
-/// What the guest keeps of a command's output; a model sees less.
+/// How much of a command's output the guest keeps. A model sees less.
 const KEPT: u64 = 4 * 1024 * 1024;
-/// A killed command is heard of within this, or not at all.
+/// How long to wait for a killed command to be reported.
 const DEAD_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -25,10 +25,14 @@ struct RunCommand {
 }
 
 impl Toolbox {
-    pub(crate) async fn run_command(&self, arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+    pub(crate) async fn run_command(
+        &self,
+        arguments: Value,
+        control: &CallControl<'_>,
+    ) -> Result<Observation, ToolError> {
         let RunCommand { command, timeout_seconds } = read_arguments(arguments)?;
         let deadline = self.settings.deadline(timeout_seconds)?;
-        self.execute(ExecRequest { cmd: Some(command), ..self.request(deadline) }, doing).await
+        self.execute(ExecRequest { cmd: Some(command), ..self.request(deadline) }, control).await
     }
 
     pub(crate) async fn run_script(
@@ -36,10 +40,10 @@ impl Toolbox {
         language: LanguageName,
         code: String,
         deadline: Duration,
-        doing: &Doing<'_>,
+        control: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
         let request = ExecRequest { code: Some(code), language: Some(language), ..self.request(deadline) };
-        self.execute(request, doing).await
+        self.execute(request, control).await
     }
 
     fn request(&self, deadline: Duration) -> ExecRequest {
@@ -52,7 +56,7 @@ impl Toolbox {
         }
     }
 
-    async fn execute(&self, run: ExecRequest, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+    async fn execute(&self, run: ExecRequest, control: &CallControl<'_>) -> Result<Observation, ToolError> {
         let timeout_seconds = run.timeout_seconds.unwrap_or_default();
         let start = SessionStart { run, terminal: None, closed_stdin: Some(true), scan: None };
         let (mut session, _input) = self.client.session(&self.sandbox, &start).await?;
@@ -61,8 +65,8 @@ impl Toolbox {
         loop {
             let heard = tokio::select! {
                 heard = session.next() => heard?,
-                // Before its id is known there is nothing to kill; it comes at once.
-                () = doing.cancelled.cancelled(), if id.is_some() => {
+                // The command cannot be killed before its id is known, but the id arrives at once.
+                () = control.cancelled.cancelled(), if id.is_some() => {
                     self.kill(id.as_deref().unwrap_or_default()).await;
                     return Err(ToolError::Cancelled);
                 }
@@ -70,7 +74,7 @@ impl Toolbox {
             match heard {
                 Heard::Started { id: started } => id = Some(started),
                 Heard::Bytes(stream, bytes) => {
-                    (doing.watch)(stream, &bytes);
+                    (control.watch)(stream, &bytes);
                     match stream {
                         Stream::Stdout => stdout.push(&bytes),
                         Stream::Stderr => stderr.push(&bytes),
@@ -85,7 +89,7 @@ impl Toolbox {
     async fn kill(&self, exec: &str) {
         let (path, signal) = (self.path(&format!("execs/{exec}/signal")), json!({ "signal": "KILL" }));
         let killed = self.client.tell(&path, &signal);
-        // One that has ended meanwhile needs no killing, and one that nobody can reach ends by its deadline.
+        // A command that has just ended needs no kill, and one that cannot be reached ends at its deadline.
         let _ = tokio::time::timeout(DEAD_WITHIN, killed).await;
     }
 }
@@ -94,7 +98,7 @@ fn ran(ended: &Ended, timeout_seconds: f64, stdout: Excerpt, stderr: Excerpt) ->
     let notes: Vec<String> = match ended.reason.as_str() {
         "exited" | "signalled" => Vec::new(),
         "timeout" => {
-            vec![format!("ended after {timeout_seconds} s, its deadline; this is what it had printed until then")]
+            vec![format!("ended after {timeout_seconds} s, its deadline; this is the output until then")]
         }
         other => vec![format!("ended by: {other}")],
     };

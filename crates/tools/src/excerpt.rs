@@ -1,8 +1,8 @@
-//! Output that fits: its beginning, its end, and a note of what was cut between.
+//! Shortens output to its beginning and its end, with a note in between.
 
 use std::collections::VecDeque;
 
-/// Bytes as they come, of which only the first and the last are kept.
+/// Keeps only the first and the last bytes of a stream.
 #[derive(Debug)]
 pub struct Excerpt {
     head: Vec<u8>,
@@ -12,7 +12,7 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Keeps so many bytes.
+    /// Keeps this many bytes.
     pub fn new(limit: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), half: limit / 2, cut: 0 }
     }
@@ -20,7 +20,7 @@ impl Excerpt {
     pub fn push(&mut self, bytes: &[u8]) {
         let (first, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
         self.head.extend_from_slice(first);
-        // Of a piece that is longer than all that is kept, only its end can stay.
+        // Of a piece that is longer than the limit, only the end can be kept.
         let skipped = rest.len().saturating_sub(self.half);
         self.tail.extend(&rest[skipped..]);
         let over = self.tail.len().saturating_sub(self.half);
@@ -28,7 +28,7 @@ impl Excerpt {
         self.cut += (skipped + over) as u64;
     }
 
-    /// Bytes that are known to be lost, such as those that the guest did not keep.
+    /// Counts bytes that are lost already, such as those that the guest did not keep.
     pub fn skip(&mut self, bytes: u64) {
         self.cut += bytes;
     }
@@ -48,7 +48,7 @@ impl Excerpt {
     }
 }
 
-/// Text that fits into so many bytes.
+/// Shortens text to this many bytes.
 pub fn shorten(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
@@ -69,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_whole() {
+    fn short_output_is_unchanged() {
         assert_eq!(excerpt(8, &["abc", "defgh"]), "abcdefgh");
         assert_eq!(excerpt(8, &[]), "");
         assert_eq!(shorten("abc", 3), "abc");
     }
 
     #[test]
-    fn the_middle_is_cut_however_it_comes() {
+    fn the_middle_is_cut_for_any_pieces() {
         let wanted = "abcd\n[... 3 bytes cut here ...]\nhijk";
         assert_eq!(excerpt(8, &["abcdefghijk"]), wanted);
         assert_eq!(excerpt(8, &"abcdefghijk".split("").collect::<Vec<_>>()), wanted);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_within_a_character_breaks_nothing() {
+    fn a_cut_within_a_character_is_safe() {
         assert!(excerpt(4, &["ααααα"]).contains("6 bytes cut"));
         assert!(shorten("€€€€€", 7).contains("cut here"));
     }

@@ -1,4 +1,4 @@
-//! Files.
+//! Reading, writing and listing files.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,9 +11,9 @@ use crate::observation::{Image, Observation};
 use crate::spec::read_arguments;
 use crate::toolbox::{ToolError, Toolbox};
 
-/// A file larger than this is not fetched for a model.
+/// A larger file is not read for a model.
 const MAX_FILE: usize = 16 * 1024 * 1024;
-/// A picture larger than this is described instead.
+/// A larger image is described instead of shown.
 const MAX_PICTURE: usize = 4_000_000;
 
 #[derive(Deserialize)]
@@ -35,7 +35,7 @@ struct ListFiles {
     path: Option<String>,
 }
 
-/// The kind of picture that bytes are, by how they begin.
+/// The image type of these bytes, from their signature.
 pub fn picture(bytes: &[u8]) -> Option<&'static str> {
     const KNOWN: [(&[u8], &str); 2] = [(b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg")];
     KNOWN.iter().find(|(start, _)| bytes.starts_with(start)).map(|(_, mime)| *mime)
@@ -58,12 +58,12 @@ impl Toolbox {
             Ok(text) => Ok(Observation::text(shorten(text, self.settings.max_output))),
             Err(_) => {
                 let size = bytes.len();
-                Ok(Observation::error(format!("{path} is not text: {size} bytes; look at it with run_command")))
+                Ok(Observation::error(format!("{path} is not text ({size} bytes); inspect it with run_command")))
             }
         }
     }
 
-    /// A file's bytes, unless a model should not be given them: then why.
+    /// The bytes of a file, or why a model should not get them.
     pub async fn fetch(&self, path: &str) -> Result<Result<Vec<u8>, String>, ToolError> {
         let wanted = query(&[("path", Some(self.settings.absolute(path)))]);
         let stat: Entry = self.client.get(&self.path(&format!("fs/stat{wanted}"))).await?;
@@ -71,11 +71,11 @@ impl Toolbox {
         match stat.mode.as_str() {
             "f" if stat.size > MAX_FILE as u64 => return Ok(Err(too_large())),
             "f" => {}
-            "d" => return Ok(Err(format!("{path} is a directory; list_files lists it"))),
-            "l" => return Ok(Err(format!("{path} is a link to what is not there"))),
-            _ => return Ok(Err(format!("{path} is no file but a device, a pipe or a socket; use run_command"))),
+            "d" => return Ok(Err(format!("{path} is a directory; use list_files"))),
+            "l" => return Ok(Err(format!("{path} is a link to a file that does not exist"))),
+            _ => return Ok(Err(format!("{path} is a device, a pipe or a socket, and not a file; use run_command"))),
         }
-        // What the kernel makes up has no size, and no end maybe.
+        // Files that the kernel generates have no size, and may be endless.
         let bytes = self.client.short_text(&self.path(&format!("fs{wanted}")), MAX_FILE).await?;
         Ok(bytes.map(|bytes| bytes.to_vec()).ok_or_else(too_large))
     }
@@ -87,7 +87,7 @@ impl Toolbox {
         Ok(Observation::text(format!("wrote {size} bytes to {path}")))
     }
 
-    /// Writes a file, replacing what was there.
+    /// Writes a file, replacing an existing one.
     pub async fn store(&self, path: &str, bytes: Vec<u8>) -> Result<(), ToolError> {
         let wanted = query(&[("path", Some(self.settings.absolute(path)))]);
         Ok(self.client.upload(&self.path(&format!("fs{wanted}")), bytes).await?)
@@ -110,7 +110,7 @@ impl Toolbox {
         Ok(Observation::text(shorten(&lines.join("\n"), self.settings.max_output)))
     }
 
-    /// What is in a directory, so many levels down.
+    /// Lists a directory, `depth` levels deep.
     pub async fn list(&self, path: &str, depth: u32) -> Result<Listing, ToolError> {
         let wanted = query(&[("path", Some(path.to_owned())), ("depth", Some(depth.to_string()))]);
         Ok(self.client.get(&self.path(&format!("fs/dir{wanted}"))).await?)

@@ -1,8 +1,8 @@
-//! A sandbox as tools of a model: what each tool takes, carrying calls out, and answers that a model can use.
+//! A sandbox as tools for a model: tool definitions, calls, and results that a model can use.
 //!
-//! The exit code is always in the answer, long output is cut in the middle with a note, pictures are pictures, and a
-//! call that makes no sense is answered so that the model can mend it. What only a person can mend is an error. The
-//! MCP server and the agent loop both stand on this; it knows neither of them.
+//! A result always contains the exit code. Long output is cut in the middle, with a note. Images are returned as
+//! images. An invalid call returns a text from which the model can correct it. A problem that only a person can solve
+//! is an error. The MCP server and the agent loop both use this crate, which knows neither of them.
 
 mod cells;
 mod commands;
@@ -16,4 +16,4 @@ pub use excerpt::{Excerpt, shorten};
 pub use files::picture;
 pub use observation::{Image, Observation};
 pub use spec::{BadCall, SPECS, ToolSpec, read_arguments};
-pub use toolbox::{Doing, Settings, ToolError, Toolbox, is_gone, is_mendable};
+pub use toolbox::{CallControl, Settings, ToolError, Toolbox, is_correctable, is_gone};

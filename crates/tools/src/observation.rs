@@ -1,4 +1,4 @@
-//! What a model is told about a call.
+//! The result of a call, as a model sees it.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
@@ -11,9 +11,9 @@ pub struct Image {
 pub struct Observation {
     pub text: String,
     pub images: Vec<Image>,
-    /// Something went wrong that the model may mend.
+    /// Something failed that the model can correct.
     pub is_error: bool,
-    /// Of what ran, if something did.
+    /// The exit code, if something ran.
     pub exit_code: Option<i32>,
 }
 
@@ -26,7 +26,7 @@ impl Observation {
         Self { text: format!("error: {}", text.into()), is_error: true, ..Self::default() }
     }
 
-    /// A run in words: how it ended always, then what it printed.
+    /// The text of a run: always how it ended, then its output.
     pub(crate) fn of_run(exit_code: Option<i32>, notes: &[String], stdout: &str, stderr: &str) -> Self {
         let code = exit_code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         let mut parts = vec![format!("exit code: {code}")];

@@ -1,4 +1,4 @@
-//! What each tool is for and what it takes. The Python SDK's tools have the same names and words.
+//! The tool definitions. The tools of the Python SDK have the same names and descriptions.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -10,12 +10,12 @@ pub struct ToolSpec {
     pub description: &'static str,
     /// Name, type, description.
     pub arguments: &'static [(&'static str, &'static str, &'static str)],
-    /// How many of the arguments, from the first on, must be there.
+    /// How many of the arguments, counted from the first, are required.
     pub required: usize,
 }
 
 impl ToolSpec {
-    /// Its arguments as a JSON schema.
+    /// The arguments as a JSON schema.
     pub fn schema(&self) -> Map<String, Value> {
         let mut properties = Map::new();
         for (name, kind, description) in self.arguments {
@@ -39,58 +39,58 @@ impl ToolSpec {
 pub const SPECS: &[ToolSpec] = &[
     ToolSpec {
         name: "run_code",
-        description: "Run code in a sandbox, a disposable computer. Python keeps its variables from call to call, its \
-            last expression is shown, and plots come back as images. Each node or bash run starts anew. Files last.",
+        description: "Run code in a sandbox, a disposable computer. Python keeps its variables between calls, shows its \
+            last expression, and returns plots as images. Each node or bash run is a new process. Files persist.",
         arguments: &[
             ("code", "string", "The code to run."),
-            ("language", "string", "python unless given."),
-            ("timeout_seconds", "number", "End it after so many seconds."),
+            ("language", "string", "The default is python."),
+            ("timeout_seconds", "number", "The time limit in seconds."),
         ],
         required: 1,
     },
     ToolSpec {
         name: "run_command",
-        description: "Run a shell command in the sandbox and get its output and exit code. Each call is a shell of \
-            its own, in the working directory; files last. What is put into the background with & goes on running.",
+        description: "Run a shell command in the sandbox and get its output and exit code. Each call starts a \
+            new shell in the working directory. Files persist, and processes started with & keep running.",
         arguments: &[
-            ("command", "string", "The command line, for sh."),
-            ("timeout_seconds", "number", "End it after so many seconds."),
+            ("command", "string", "The command line for sh."),
+            ("timeout_seconds", "number", "The time limit in seconds."),
         ],
         required: 1,
     },
     ToolSpec {
         name: "read_file",
-        description: "Read a file of the sandbox. Pictures (PNG, JPEG) come back as images.",
+        description: "Read a file in the sandbox. PNG and JPEG files are returned as images.",
         arguments: &[("path", "string", "An absolute path.")],
         required: 1,
     },
     ToolSpec {
         name: "write_file",
-        description: "Write a text file in the sandbox, replacing what was there. Directories above it are made.",
-        arguments: &[("path", "string", "An absolute path."), ("content", "string", "The whole text of the file.")],
+        description: "Write a text file in the sandbox. Replaces an existing file, and creates missing directories.",
+        arguments: &[("path", "string", "An absolute path."), ("content", "string", "The complete text of the file.")],
         required: 2,
     },
     ToolSpec {
         name: "list_files",
-        description: "List a directory of the sandbox.",
-        arguments: &[("path", "string", "An absolute path; the working directory unless given.")],
+        description: "List a directory in the sandbox.",
+        arguments: &[("path", "string", "An absolute path. The default is the working directory.")],
         required: 0,
     },
 ];
 
-/// A model's call that cannot be carried out; the text tells the model why.
+/// A call of the model that cannot be carried out. The text tells the model why.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadCall(pub String);
 
-/// A call's arguments, if they fit. Models get this wrong; the error says how.
+/// Parses a call's arguments. The error tells the model what is wrong.
 pub fn read_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, BadCall> {
     let arguments = match arguments {
         Value::Null => Value::Object(Map::new()),
         Value::Object(_) => arguments,
         _ => return Err(BadCall("the arguments must be a JSON object".to_owned())),
     };
-    serde_json::from_value(arguments).map_err(|error| BadCall(format!("the arguments do not fit: {error}")))
+    serde_json::from_value(arguments).map_err(|error| BadCall(format!("the arguments are not valid: {error}")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One sandbox, and the calls that are carried out in it.
+//! One sandbox, and the calls that run in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tokio_util::sync::CancellationToken;
 use crate::observation::Observation;
 use crate::spec::{BadCall, SPECS};
 
-/// What holds for all calls.
+/// Settings for all calls.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The deadline of every run, and the longest that a model can ask for.
+    /// The default deadline of a run, and the longest that a model can request.
     pub timeout: Duration,
-    /// Bytes of each stream that a model is shown; the middle of more is cut.
+    /// The most bytes of each stream that a model sees. The middle of longer output is cut.
     pub max_output: usize,
-    /// Where commands run, and where paths start that do not begin with `/`.
+    /// The working directory of commands, and the base of relative paths.
     pub directory: String,
 }
 
@@ -29,7 +29,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What a model means by a path.
+    /// The absolute form of a model's path.
     pub fn absolute(&self, path: &str) -> String {
         match path {
             "" => self.directory.clone(),
@@ -38,34 +38,34 @@ impl Settings {
         }
     }
 
-    /// What a model asked for, within what it may.
+    /// The requested deadline, within the maximum.
     pub(crate) fn deadline(&self, wanted: Option<f64>) -> Result<Duration, BadCall> {
         let Some(seconds) = wanted else { return Ok(self.timeout) };
         if seconds <= 0.0 {
             return Err(BadCall(format!("timeout_seconds must be more than 0, not {seconds}")));
         }
-        // More than a duration can hold is more than it may, too.
+        // A value that a duration cannot hold also exceeds the maximum.
         let wanted = Duration::try_from_secs_f64(seconds).unwrap_or(self.timeout);
         Ok(wanted.max(Duration::from_millis(1)).min(self.timeout))
     }
 }
 
-/// A sandbox as tools. Calls may be made at once.
+/// A sandbox as tools. Calls can run at the same time.
 pub struct Toolbox {
     pub(crate) client: Arc<Client>,
     pub(crate) sandbox: String,
     pub(crate) settings: Settings,
-    /// The live Python, once there is one.
+    /// The live Python interpreter, once there is one.
     pub(crate) python: Mutex<Option<String>>,
-    /// Held by the cell that runs in it, until its end is known: one that is cancelled takes a moment.
+    /// Held by the running cell until its end is known. A cancelled cell takes a moment to end.
     pub(crate) cell: Mutex<()>,
 }
 
-/// A call under way, as whoever made it sees it.
-pub struct Doing<'a> {
-    /// Ends what runs.
+/// A call in progress, as its caller sees it.
+pub struct CallControl<'a> {
+    /// Cancels the call.
     pub cancelled: CancellationToken,
-    /// Is shown what a run prints, as it comes.
+    /// Receives the output as it arrives.
     pub watch: &'a (dyn Fn(Stream, &[u8]) + Send + Sync),
 }
 
@@ -87,15 +87,15 @@ impl From<ClientError> for ToolError {
     }
 }
 
-/// Whether the sandbox is no more, or its guest is dead.
+/// Whether the sandbox has ended, or its guest has failed.
 pub fn is_gone(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { code, message, .. }
         if code == "sandbox_ended" || message == "sandbox not found")
         || error.is_guest_death()
 }
 
-/// Whether a model could do better, knowing what was wrong.
-pub fn is_mendable(error: &ClientError) -> bool {
+/// Whether the model can correct its call, given the error.
+pub fn is_correctable(error: &ClientError) -> bool {
     const ITS_OWN: [u16; 5] = [400, 404, 409, 413, 422];
     const OF_FILES: [&str; 2] = ["permission_denied", "no_space"];
     matches!(error, ClientError::Refused { status, code, .. }
@@ -108,12 +108,12 @@ impl Toolbox {
         Self { client, sandbox, settings, python: Mutex::new(None), cell: Mutex::default() }
     }
 
-    /// The same for a fork, which has the parent's live Python as well.
+    /// The tools of a fork, which also has the parent's live Python interpreter.
     pub async fn of_fork(&self, sandbox: String) -> Self {
         self.with(self.client.clone(), sandbox).await
     }
 
-    /// The same by way of a server that was found anew.
+    /// The same tools over a new connection to the server.
     pub async fn with_client(&self, client: Arc<Client>) -> Self {
         self.with(client, self.sandbox.clone()).await
     }
@@ -135,14 +135,20 @@ impl Toolbox {
         &self.client
     }
 
-    /// Carries out one call. What a model can mend is its answer; what only a person can mend is an error.
-    pub async fn call(&self, name: &str, arguments: Value, doing: &Doing<'_>) -> Result<Observation, ToolError> {
+    /// Carries out one call. A problem that the model can correct is a result. A problem that only a person can solve
+    /// is an error.
+    pub async fn call(
+        &self,
+        name: &str,
+        arguments: Value,
+        control: &CallControl<'_>,
+    ) -> Result<Observation, ToolError> {
         let done = match name {
-            "run_code" => self.run_code(arguments, doing).await,
-            "run_command" => self.run_command(arguments, doing).await,
-            "read_file" => self.in_time(self.read_file(arguments), doing).await,
-            "write_file" => self.in_time(self.write_file(arguments), doing).await,
-            "list_files" => self.in_time(self.list_files(arguments), doing).await,
+            "run_code" => self.run_code(arguments, control).await,
+            "run_command" => self.run_command(arguments, control).await,
+            "read_file" => self.in_time(self.read_file(arguments), control).await,
+            "write_file" => self.in_time(self.write_file(arguments), control).await,
+            "list_files" => self.in_time(self.list_files(arguments), control).await,
             _ => {
                 let known: Vec<&str> = SPECS.iter().map(|spec| spec.name).collect();
                 Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into())
@@ -150,33 +156,33 @@ impl Toolbox {
         };
         match done {
             Err(ToolError::Call(BadCall(why))) => Ok(Observation::error(why)),
-            Err(ToolError::Client(error)) if is_mendable(&error) => Ok(Observation::error(error.to_string())),
+            Err(ToolError::Client(error)) if is_correctable(&error) => Ok(Observation::error(error.to_string())),
             other => other,
         }
     }
 
-    /// Work that has no deadline of its own, and can be dropped at any time.
+    /// Runs work that has no deadline of its own and can be dropped at any time.
     async fn in_time(
         &self,
         work: impl Future<Output = Result<Observation, ToolError>>,
-        doing: &Doing<'_>,
+        control: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
         let timeout = self.settings.timeout;
         tokio::select! {
             done = work => done,
-            () = doing.cancelled.cancelled() => Err(ToolError::Cancelled),
+            () = control.cancelled.cancelled() => Err(ToolError::Cancelled),
             () = tokio::time::sleep(timeout) => {
-                Ok(Observation::error(format!("this took longer than {} s, its deadline", timeout.as_secs_f64())))
+                Ok(Observation::error(format!("the call took longer than {} s, its deadline", timeout.as_secs_f64())))
             }
         }
     }
 
-    /// Makes the directory where commands run.
+    /// Creates the working directory.
     pub async fn make_directory(&self) -> Result<(), ClientError> {
         self.client.tell(&self.path("fs/mkdir"), &json!({ "path": self.settings.directory })).await
     }
 
-    /// The path of something of the sandbox's, for its client.
+    /// The URL path of something in the sandbox.
     pub fn path(&self, below: &str) -> String {
         format!("/v1/sandboxes/{}/{below}", self.sandbox)
     }

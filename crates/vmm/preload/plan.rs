@@ -1,10 +1,10 @@
 //! The plan of a cached process: the steps by which a new process becomes it, and what both ends must agree on.
 //!
-//! `src/process_cache` writes a plan, and `resume.rs` carries it out. Both include this file, as do the preloaded library
-//! and the build script, so the format exists once. There is no standard library here and no allocation.
+//! `src/process_cache` writes a plan, and `resume.rs` carries it out. Both include this file, as do the preloaded
+//! library and the build script, so the format exists once. There is no standard library here and no allocation.
 //!
-//! A plan is a sequence of little-endian `u64` words: [`MAGIC`], [`VERSION`], then the steps. A step is its tag and five
-//! numbers; a step that names a file is followed by the path, as [`path_words`] lays it out.
+//! A plan is a sequence of little-endian `u64` words: [`MAGIC`], [`VERSION`], then the steps. A step is its tag and
+//! five numbers; a step that names a file is followed by the path, as [`path_words`] lays it out.
 
 #![allow(dead_code)] // each program that includes this file uses a part of it
 
@@ -23,8 +23,9 @@ pub const PLAN_NAME: &str = "process.plan";
 /// How the names of the layers with the process's pages begin; two digits follow.
 pub const PAGES_PREFIX: &str = "process.";
 
-/// The kernel and QEMU put nothing here: it is below every program that can be moved. The program that resumes a process
-/// is linked to the first of these addresses, maps the plan at the second, and passes the vDSO through the third.
+/// The kernel and QEMU put nothing here: it is below every program that can be moved. The program that resumes a
+/// process is linked to the first of these addresses, maps the plan at the second, and passes the vDSO through the
+/// third.
 pub const RESERVED: Range<u64> = 0x1000_0000..0x4000_0000;
 pub const PROGRAM_ADDRESS: u64 = RESERVED.start;
 pub const PLAN_ADDRESS: u64 = 0x2000_0000;

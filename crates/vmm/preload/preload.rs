@@ -1,16 +1,16 @@
 //! Preloaded into a restored QEMU: maps saved pages over the base of guest memory, and copies the process on request.
 //!
-//! QEMU maps one file as guest memory and has no notion of layers, and it cannot leave a copy of itself behind. Both take
-//! a few lines inside its process. There is no standard library here, no allocation and nothing that can panic: a failure
-//! ends QEMU before its guest has run, with a line in its log.
+//! QEMU maps one file as guest memory and has no notion of layers, and it cannot leave a copy of itself behind. Both
+//! take a few lines inside its process. There is no standard library here, no allocation and nothing that can panic: a
+//! failure ends QEMU before its guest has run, with a line in its log.
 //!
 //! - Guest memory is the private mapping of `SANDLING_MEMORY` bytes. The library maps each record of
 //!   `/layers/memory.map` (guest offset, length, layer, offset in the layer; four little-endian `u64`) over it from
 //!   `/layers/memory.LAYER`, privately, so that all machines share the pages that none has written.
-//! - A caller connects to the socket `SANDLING_COPY_FD` and sends how many threads to record, and their ids (all `u32`).
-//!   The library then forks. The copy sends the address and the length of guest memory and the address of the threads'
-//!   [`Table`] (three `u64`), and waits until the caller closes the connection. The caller has stopped the guest, reads
-//!   the copy's memory from outside, and lets the original continue meanwhile.
+//! - A caller connects to the socket `SANDLING_COPY_FD` and sends how many threads to record, and their ids (all
+//!   `u32`). The library then forks. The copy sends the address and the length of guest memory and the address of the
+//!   threads' [`Table`] (three `u64`), and waits until the caller closes the connection. The caller has stopped the
+//!   guest, reads the copy's memory from outside, and lets the original continue meanwhile.
 //! - A signal makes a thread record itself: the handler stores the registers that a call preserves, and waits until the
 //!   copy is made. `resume.rs` makes the same threads in another process with this memory; there the handlers return, and
 //!   the threads continue as after any signal.
@@ -112,15 +112,15 @@ extern "C" fn start() {
     }
 }
 
-/// Gives nothing back to the kernel: in a resumed process the kernel does not know of this heap, and the C library would
-/// lose count of it.
+/// Gives nothing back to the kernel: in a resumed process the kernel does not know of this heap, and the C library
+/// would lose count of it.
 #[unsafe(no_mangle)]
 extern "C" fn malloc_trim(_: usize) -> c_int {
     0
 }
 
-/// Gives QEMU random bytes for its guest (`rdrand`) from the kernel. The TLS library's own generator would return the same
-/// bytes in every process that is resumed from one copy.
+/// Gives QEMU random bytes for its guest (`rdrand`) from the kernel. The TLS library's own generator would return the
+/// same bytes in every process that is resumed from one copy.
 #[unsafe(no_mangle)]
 extern "C" fn gnutls_rnd(_level: c_int, bytes: *mut u8, length: usize) -> c_int {
     let mut filled = 0;
@@ -243,16 +243,17 @@ static TABLE: Recorded = Recorded(UnsafeCell::new(Table::EMPTY));
 static PARKED: AtomicU32 = AtomicU32::new(0);
 /// Raised when the parked threads may continue.
 static ROUND: AtomicU32 = AtomicU32::new(0);
-/// The round in which the threads were signalled: a thread that runs its handler too late must not wait for the next one.
+/// The round in which the threads were signalled: a thread that runs its handler too late must not wait for the next
+/// one.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
 fn copy(caller: c_int, tids: &[u8]) {
     let (address, bytes) = (ADDRESS.load(SeqCst), BYTES.load(SeqCst));
     let table = TABLE.0.get();
     let parked = park_all(tids);
-    // SAFETY: QEMU keeps guest memory out of forks; this copy needs it. The clone is a plain fork; it touches nothing that
-    // another thread could have held, and ends without running any of QEMU's code. A process that is resumed from it
-    // continues after `save`, and makes copies like any other.
+    // SAFETY: QEMU keeps guest memory out of forks; this copy needs it. The clone is a plain fork; it touches nothing
+    // that another thread could have held, and ends without running any of QEMU's code. A process that is resumed from
+    // it continues after `save`, and makes copies like any other.
     unsafe {
         while syscall(SYS_WAIT4, ANY_CHILD as c_long, 0usize, WNOHANG as c_long, 0usize) > 0 {}
         syscall(SYS_MADVISE, address, bytes, MADV_DOFORK as c_long);

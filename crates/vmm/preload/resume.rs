@@ -1,8 +1,8 @@
 //! Becomes a QEMU that was cached: maps its memory, opens its descriptors, makes its threads, and lets them continue.
 //!
-//! The steps are in the plan (`plan.rs`), which the caller wrote when it captured the process. This program is linked to
-//! an address that no other mapping uses, has no standard library, and runs on its own stack: the plan may map something
-//! over everything that the kernel gave it.
+//! The steps are in the plan (`plan.rs`), which the caller wrote when it captured the process. This program is linked
+//! to an address that no other mapping uses, has no standard library, and runs on its own stack: the plan may map
+//! something over everything that the kernel gave it.
 
 #![no_std]
 #![no_main]
@@ -82,7 +82,8 @@ extern "C" fn _start() -> ! {
 }
 
 extern "C" fn resume(initial: *const usize) -> ! {
-    // SAFETY: the plan was made from a complete process, and nothing else runs here until the threads of that process do.
+    // SAFETY: the plan was made from a complete process, and nothing else runs here until the threads of that process
+    // do.
     unsafe {
         let vdso = vdso(initial);
         let all = !0u64;

@@ -25,9 +25,9 @@ impl Accelerator {
         match self {
             Self::Kvm => "host",
             // Five-level paging only makes emulated page walks longer. The extended level is explicit: without SVM,
-            // QEMU lowers it below the leaf that has the address sizes, and the kernel then treats its own memory as out
-            // of range. With "fast string instructions", kernel and C library would copy byte by byte, and each byte is
-            // one iteration of an emulated loop.
+            // QEMU lowers it below the leaf that has the address sizes, and the kernel then treats its own memory as
+            // out of range. With "fast string instructions", kernel and C library would copy byte by byte, and each
+            // byte is one iteration of an emulated loop.
             Self::Tcg => "max,la57=off,xlevel=0x80000008,erms=off",
         }
     }
@@ -83,8 +83,8 @@ pub enum ResolveError {
     KvmDoesNotWork { reason: String },
 }
 
-/// Runs a few instructions of guest code to find out whether KVM works. It takes milliseconds, and a few seconds at most
-/// if KVM hangs.
+/// Runs a few instructions of guest code to find out whether KVM works. It takes milliseconds, and a few seconds at
+/// most if KVM hangs.
 pub fn probe() -> Probe {
     let begun = Instant::now();
     let (accelerator, reason) = match guest_code::run(guest_code::TIME_LIMIT) {
@@ -94,7 +94,8 @@ pub fn probe() -> Probe {
     Probe { accelerator, reason, took: begun.elapsed() }
 }
 
-/// Turns a choice into an accelerator. If KVM is chosen and does not work, that is an error, and never a silent fallback.
+/// Turns a choice into an accelerator. If KVM is chosen and does not work, that is an error, and never a silent
+/// fallback.
 pub fn resolve(choice: AcceleratorChoice) -> Result<Probe, ResolveError> {
     if choice == AcceleratorChoice::Tcg {
         return Ok(Probe { accelerator: Accelerator::Tcg, reason: "requested".to_owned(), took: Duration::ZERO });

@@ -32,8 +32,8 @@ pub enum DiskError {
 
 /// Creates an empty overlay of `virtual_bytes` over `backing`, a name as QEMU will see it (`/layers/NAME`).
 ///
-/// qemu-img does not open the backing file (`-u`), because that name exists only in the jail. Starting qemu-img takes some
-/// 10 ms; to avoid that, copy an overlay that was created earlier.
+/// qemu-img does not open the backing file (`-u`), because that name exists only in the jail. Starting qemu-img takes
+/// some 10 ms; to avoid that, copy an overlay that was created earlier.
 pub async fn create_overlay(
     path: &Path,
     backing: &str,

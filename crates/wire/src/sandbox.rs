@@ -17,7 +17,7 @@ pub struct SandboxView {
     pub cpu: u32,
     pub memory_mb: u32,
     pub disk_mb: u32,
-    /// `creating`, `running`, `paused`, `hibernated` or `deleted`.
+    /// `creating`, `running`, `paused`, `hibernated`, `unreadable` or `deleted`.
     pub status: &'static str,
     pub created_at: String,
     /// The same for all sandboxes, because each has its own gateway.

@@ -1,9 +1,9 @@
-"""Makes ``sandling._sync`` from ``sandling._async``.
+"""Generates ``sandling._sync`` from ``sandling._async``.
 
     python scripts/generate_sync.py           writes the files
-    python scripts/generate_sync.py --check   ends with 1 if they are not what would be written
+    python scripts/generate_sync.py --check   exits with 1 if they are out of date
 
-``colour`` is written by hand on both sides: it holds what cannot be made from one source.
+``colour`` is written by hand on both sides, because it differs too much.
 Needs ``unasync`` and ``ruff``.
 """
 
@@ -20,7 +20,7 @@ import unasync
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "sandling"
 BY_HAND = {"__init__.py", "colour.py"}
 NOTE = "# Made from sandling/_async by scripts/generate_sync.py. Change that, not this.\n"
-#: Where taking "Async" off a name is not enough.
+#: Names for which removing "Async" is not enough.
 NAMES = {
     "_async": "_sync",
     "aclose": "close",

@@ -1,4 +1,4 @@
-/** A record of all that is done in the machines of a pool, for those who must be able to say what was run. */
+/** An audit log of everything that is done in the machines of a pool. */
 
 import { createHash } from "node:crypto";
 import { appendFileSync } from "node:fs";
@@ -10,24 +10,24 @@ import { toWire, type Wire } from "./naming.js";
 import type { ServerEvent } from "./sse.js";
 import { type RequestOptions, Transport } from "./transport.js";
 
-/** One thing that was done: who asked for what, in which sandbox, and what came of it. */
+/** One action: who asked for what, in which sandbox, and the result. */
 export interface AuditRecord {
-  /** `run` by a pool, `POST /exec` and its kind in a machine that a pool lent; whatever you call it in your own. */
+  /** `run` for a pool's run, a request such as `POST /exec` for a leased machine, or a name of your choice. */
   action: string;
-  /** What was run, whole, and how. */
+  /** The complete input, and how it ran. */
   input: Wire;
-  /** What came back, whole: not what a model or a page was shown of it. */
+  /** The complete output, not the shortened one that a model or a page shows. */
   output: Wire;
   sandboxId: string;
-  /** For whom, in the caller's words. */
+  /** The user, as the caller names them. */
   actor: string | null;
-  /** `left` if nobody stayed to its end. */
+  /** `left` if nobody read the result to its end. */
   outcome: "ok" | "failed" | "timeout" | "error" | "left";
   durationMs: number;
   time: string;
 }
 
-/** Keeps records: as lines of JSON in a file that only its owner can read, or by a function of yours. */
+/** Writes records as lines of JSON to a file that only its owner can read, or passes them to your function. */
 export class AuditLog {
   readonly #keep: (record: AuditRecord) => void;
 
@@ -36,7 +36,7 @@ export class AuditLog {
     this.#keep = typeof sink === "string" ? append : sink;
   }
 
-  /** A record that cannot be kept is an error: what is not recorded must not go unnoticed. */
+  /** Writes a record. A failure throws, because a missing record must not go unnoticed. */
   write(record: AuditRecord): void {
     this.#keep(record);
   }
@@ -51,7 +51,7 @@ export function newRecord(action: string, input: Wire, actor: string | null = nu
   return { action, input, output: {}, sandboxId: "", actor, outcome: "ok", durationMs: 0, time };
 }
 
-/** A request to a machine while it is under way. `end` writes it down, however it ended. */
+/** A running request to a machine. `end` records it, whatever the result. */
 export class Recording {
   readonly record: AuditRecord;
   readonly #audit: AuditLog;
@@ -69,7 +69,7 @@ export class Recording {
     this.#audit = audit;
   }
 
-  /** The whole answer has come. */
+  /** Takes the complete answer. */
   answered(headers: IncomingHttpHeaders, content: Buffer): void {
     if (!headers["content-type"]?.startsWith("application/json")) Object.assign(this.record.output, told(content));
     else if (content.length > 0) {
@@ -78,26 +78,26 @@ export class Recording {
     }
   }
 
-  /** An event of a stream has come. Of those that are not a command's, the last one is kept. */
+  /** Takes an event of a stream. For streams that are not a command's, only the last event is recorded. */
   heard(event: ServerEvent): void {
     const data = JSON.parse(event.data) as Wire;
     if (event.name === "stdout" || event.name === "stderr") this.shown(event.name, String(data["chunk"]));
     else Object.assign(this.record.output, data);
   }
 
-  /** Something was printed, or went over a terminal, one way or the other. */
+  /** Takes output, or bytes that went over a terminal in either direction. */
   shown(name: string, data: string | Uint8Array): void {
     (this.#texts[name] ??= []).push(typeof data === "string" ? data : Buffer.from(data).toString("utf8"));
   }
 
-  /** Part of a file went by that may not fit into memory, nor into a record. */
+  /** Takes a part of a streamed file, which may be too large for memory and for a record. */
   passed(where: Wire, block: Uint8Array): void {
     this.#digest.update(block);
     where["size"] = Number(where["size"] ?? 0) + block.length;
     where["sha256"] = this.#digest.copy().digest("hex");
   }
 
-  /** `left`: nobody stayed to its end. */
+  /** `left`: nobody read the result to its end. */
   end(how: { error?: unknown; left?: boolean } = {}): void {
     const { record } = this;
     for (const [name, pieces] of Object.entries(this.#texts)) record.output[name] = pieces.join("");
@@ -113,7 +113,7 @@ export class Recording {
   }
 }
 
-/** Sends requests by another transport, and writes each down. */
+/** Sends requests through another transport and records each one. */
 export class RecordingTransport extends Transport {
   readonly #inner: Transport;
   readonly #audit: AuditLog;
@@ -199,7 +199,7 @@ async function* passingOn(content: AsyncIterable<Uint8Array>, recording: Recordi
   }
 }
 
-/** Of the environment only the names, because the values may be secrets. */
+/** Removes the values of the environment, because they may be secrets. */
 function withoutValues(body: Wire): Wire {
   return body["env"] ? { ...body, env: Object.keys(body["env"]).sort() } : body;
 }

@@ -1,9 +1,9 @@
-/** Checkpoints: where a sandbox can go back to. */
+/** Checkpoints: saved moments that a sandbox can go back to. */
 
 import type { Checkpoint, Timeline } from "./models.js";
 import type { Sandbox } from "./sandbox.js";
 
-/** `sandbox.checkpoints`; see `rewind` and `diff` for what they are good for. */
+/** `sandbox.checkpoints`; use them with `rewind` and `diff`. */
 export class Checkpoints {
   readonly #sandbox: Sandbox;
 
@@ -11,17 +11,17 @@ export class Checkpoints {
     this.#sandbox = sandbox;
   }
 
-  /** All of them, oldest first, and the one that the sandbox has come from. */
+  /** All checkpoints, oldest first, and the one that the sandbox came from. */
   list(): Promise<Timeline> {
     return this.#sandbox.timeline();
   }
 
-  /** Makes one of this moment; one with a name is kept. */
+  /** Makes a checkpoint now. One with a name is kept. */
   create(name?: string): Promise<Checkpoint> {
     return this.#sandbox.checkpoint(name);
   }
 
-  /** Gives one a name, which keeps it, or takes its name away. */
+  /** Names a checkpoint, which keeps it, or removes its name. */
   name(checkpoint: number | string, name: string | null): Promise<Checkpoint> {
     return this.#sandbox.nameCheckpoint(checkpoint, name);
   }

@@ -16,11 +16,11 @@ import { Secrets } from "./secrets.js";
 import { Templates } from "./templates.js";
 import { Transport } from "./transport.js";
 
-/** Making a machine takes longer than an ordinary request may. */
+/** Creating a machine may take longer than other requests. */
 const CREATE_WITHIN_MS = 300_000;
 const LOST_ATTEMPTS = 3;
 
-/** A refusal that is about to be tried again. */
+/** A create that was refused and will be retried. */
 export interface CreateRetryEvent {
   path: string;
   attempt: number;
@@ -32,14 +32,14 @@ export interface CreateRetryEvent {
 export interface ClientOptions {
   apiUrl?: string;
   apiKey?: string;
-  /** For requests other than commands and machines; 60 s unless given. */
+  /** The timeout of requests other than commands and creates; 60 s by default. */
   timeoutMs?: number;
-  /** How long a server without room is asked again; 60 s unless given. */
+  /** How long to retry a create while the server has no capacity; 60 s by default. */
   maxCreateRetrySeconds?: number;
   onCreateRetry?: (event: CreateRetryEvent) => unknown;
 }
 
-/** A client of one server: the one that is named, else `SANDLING_API`'s, else a local one, started if need be. */
+/** A client of one server: the given one, or `SANDLING_API`, or else the local one, which it starts if necessary. */
 export class Client {
   readonly transport: Transport;
   readonly sandboxes: Sandboxes;
@@ -65,28 +65,28 @@ export class Client {
     this.network = new NetworkDefaults(this.transport);
   }
 
-  /** Whom the token stands for. */
+  /** The workspace and scope of the token. */
   async me(): Promise<Record<string, unknown>> {
     return fromWire(await this.transport.request("GET", "/v1/me"));
   }
 
-  /** Which server this is, and what runs its machines. */
+  /** The version of the server and its accelerator. */
   async version(): Promise<{ name: string; version: string; accelerator: string }> {
     return fromWire(await this.transport.request("GET", "/version"));
   }
 
-  /** The workspace's limits, and how much of them is used. */
+  /** The limits of the workspace, and how much is used. */
   async quota(): Promise<Record<string, unknown>> {
     return fromWire(await this.transport.request("GET", "/v1/quota"));
   }
 
-  /** What happened in the workspace, oldest first. */
+  /** The events of the workspace, oldest first. */
   async events(tail = 100): Promise<Event[]> {
     const data = await this.transport.request("GET", "/v1/events", { query: { tail } });
     return listOf(data, "events").map((item) => fromWire<Event>(item));
   }
 
-  /** What happened in the workspace and what happens from now on. */
+  /** The events of the workspace, and new ones as they happen. */
   async *followEvents(tail = 100): AsyncGenerator<Event, void, undefined> {
     const query = { tail, follow: "true" };
     for await (const event of this.transport.events("GET", "/v1/events", { query })) {
@@ -94,12 +94,12 @@ export class Client {
     }
   }
 
-  /** Where the server is. */
+  /** The URL of the server. */
   async apiUrl(): Promise<string> {
     return (await this.transport.endpoint()).url;
   }
 
-  /** The same client, whose requests go another way. */
+  /** A copy of the client with another transport. */
   through(transport: Transport): Client {
     return new Client(this.#options, transport);
   }
@@ -110,8 +110,8 @@ export class Client {
   }
 
   /**
-   * Asks for machines, again if the server has no room. With a key, a request whose answer was lost can be repeated and
-   * still makes one machine.
+   * Creates machines, and retries if the server has no capacity. With an idempotency key, a retry after a lost answer
+   * still creates only one machine.
    */
   async make(path: string, body: Wire | undefined, how: { keyed: boolean; signal?: AbortSignal }): Promise<unknown> {
     const headers: Record<string, string> = how.keyed ? { "idempotency-key": randomUUID() } : {};
@@ -136,7 +136,7 @@ export class Client {
   async #waitFor(refusal: Omit<CreateRetryEvent, "delaySeconds">, signal?: AbortSignal): Promise<void> {
     const { error, attempt, elapsedSeconds } = refusal;
     const budget = this.#options.maxCreateRetrySeconds ?? DEFAULT_BUDGET_SECONDS;
-    // The first try's connection was lost, but it is still being worked on.
+    // The server still works on the first attempt, whose connection was lost.
     const inProgress = error.code === "key_in_progress" && elapsedSeconds * 1000 < CREATE_WITHIN_MS;
     const wait = inProgress ? 0.5 : delaySeconds(error, attempt - 1, elapsedSeconds, budget);
     if (wait === undefined) throw error;
@@ -170,7 +170,7 @@ export class Sandboxes {
   }
 }
 
-/** `client.snapshots`: machines that were saved by `sandbox.snapshot()`. */
+/** `client.snapshots`: machines that `sandbox.snapshot()` saved. */
 export class Snapshots {
   readonly #transport: Transport;
 
@@ -178,7 +178,7 @@ export class Snapshots {
     this.#transport = transport;
   }
 
-  /** The newest first. */
+  /** All snapshots, newest first. */
   async list(options: { sandboxId?: string } = {}): Promise<SnapshotInfo[]> {
     const query = { sandbox_id: options.sandboxId };
     const data = await this.#transport.request("GET", "/v1/snapshots", { query });
@@ -215,7 +215,7 @@ export class Volumes {
     return fromWire(await this.#transport.request("GET", `/v1/volumes/${encodeURIComponent(name)}`));
   }
 
-  /** A `clone` of it, or one of its `snapshots`. */
+  /** Makes a `clone` or one of its `snapshots`. */
   async copy(name: string, copy: string, kind: "clone" | "snapshots" = "clone"): Promise<VolumeInfo> {
     const path = `/v1/volumes/${encodeURIComponent(name)}/${kind}`;
     return fromWire(await this.#transport.request("POST", path, { body: { name: copy } }));
@@ -239,7 +239,7 @@ export class Tokens {
     return listOf(data, "items").map((item) => fromWire<Token>(item));
   }
 
-  /** Makes a token. Its secret is in this answer and nowhere else. */
+  /** Creates a token. Only this answer has its secret. */
   async create(name: string, options: { expiresInDays?: number; scope?: string } = {}): Promise<Token> {
     const body = toWire({ label: name, ...options });
     return fromWire(await this.#transport.request("POST", "/v1/me/tokens", { body }));
@@ -252,13 +252,13 @@ export class Tokens {
 
 let shared: Client | undefined;
 
-/** The client that is used where none is given. */
+/** The client that is used by default. */
 export function getDefaultClient(): Client {
   shared ??= new Client();
   return shared;
 }
 
-/** Uses another client where none is given; nothing for a new one. */
+/** Sets the default client; `undefined` creates a new one. */
 export function setDefaultClient(client?: Client): void {
   shared = client;
 }

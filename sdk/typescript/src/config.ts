@@ -1,9 +1,9 @@
 /**
  * Which server to talk to, and with which token.
  *
- * An option wins over the environment (`SANDLING_API`, `SANDLING_TOKEN`). Without either, a server of this user's own is
- * used, and started if there is none (`local.ts`). The token in its home is sent to that server, or to another on this
- * machine, and to no one else.
+ * An option overrides the environment (`SANDLING_API`, `SANDLING_TOKEN`). Without either, the client uses the local
+ * server and starts it if necessary (`local.ts`). The token in the home is sent only to that server, or to another
+ * server on this machine.
  */
 
 import { readFileSync } from "node:fs";
@@ -20,20 +20,20 @@ export interface Endpoint {
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-/** An address for people, without what is secret in it. */
+/** The URL without its password, for messages. */
 export function shown(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   return `${protocol}//${host}${pathname.replace(/\/$/, "")}`;
 }
 
-/** Where the server keeps its state. */
+/** The directory where the server keeps its state. */
 export function home(): string {
   const { SANDLING_HOME, XDG_DATA_HOME } = process.env;
   if (SANDLING_HOME) return resolve(SANDLING_HOME);
   return XDG_DATA_HOME ? resolve(XDG_DATA_HOME, "sandling") : join(homedir(), ".local", "share", "sandling");
 }
 
-/** The token that a server made at its first start here. */
+/** The token that the local server created at its first start. */
 export function homeToken(): string | undefined {
   try {
     return readFileSync(join(home(), "token"), "utf8").trim() || undefined;
@@ -42,7 +42,7 @@ export function homeToken(): string | undefined {
   }
 }
 
-/** The server that somebody named; nothing if it is to be this user's own. */
+/** The server that an argument or the environment names; `undefined` for the local server. */
 export function configured(apiUrl?: string, apiKey?: string): Endpoint | undefined {
   const named = apiUrl || process.env["SANDLING_API"];
   if (!named) return undefined;

@@ -7,7 +7,7 @@ import { fromWire, toWire } from "./naming.js";
 import type { SandboxRequests } from "./requests.js";
 import type { Sandbox } from "./sandbox.js";
 
-/** The server's own deadline for a cell, if the caller names none. */
+/** The server's default timeout of a cell. */
 const DEFAULT_TIMEOUT_SECONDS = 30;
 
 /** A live interpreter in a sandbox. */
@@ -18,15 +18,15 @@ export class CodeContext {
     requests: SandboxRequests,
     readonly id: string,
     readonly language: string,
-    /** The sandbox that it is in. */
+    /** The sandbox of the context. */
     readonly sandbox: Sandbox,
   ) {
     this.#requests = requests;
   }
 
   /**
-   * Runs a cell. Its last expression is a result; an exception is in `error`. A cell that runs into its deadline (30 s
-   * unless given) is interrupted: `SandboxTimeout`.
+   * Runs a cell. The value of its last expression is a result. An exception is in `error`. A cell that reaches its
+   * timeout (30 s by default) is interrupted and throws `SandboxTimeout`.
    */
   async runCode(code: string, options: { timeoutSeconds?: number; outputLimit?: number } = {}): Promise<Execution> {
     const { timeoutSeconds, outputLimit } = options;
@@ -36,22 +36,22 @@ export class CodeContext {
     return execution(await this.#request("POST", "/run", { body, timeoutMs: wait }));
   }
 
-  /** Interrupts the cell that runs, as Ctrl-C would. */
+  /** Interrupts the running cell, like Ctrl-C. */
   async interrupt(): Promise<void> {
     await this.#request("POST", "/interrupt");
   }
 
-  /** Gives it a new interpreter, without variables. */
+  /** Starts a new interpreter, without variables. */
   async restart(): Promise<void> {
     await this.#request("POST", "/restart");
   }
 
-  /** Copies of it, each in a sandbox of its own (`sandbox`), where it goes on with its variables. */
+  /** Copies the interpreter with its variables, each copy in a new sandbox (`sandbox`). */
   fork(count = 1, options: { metadata?: Record<string, string> } = {}): Promise<CodeContext[]> {
     return this.sandbox.forkContext(this.id, { count, ...options });
   }
 
-  /** Ends it. One that is already gone is no error. */
+  /** Ends the context. It may have ended already. */
   async close(): Promise<void> {
     try {
       await this.#request("DELETE", "");

@@ -1,4 +1,4 @@
-/** Node 18 has no `Symbol.asyncDispose` yet; `await using`, compiled, looks for it under this name. */
+/** Node 18 has no `Symbol.asyncDispose`. Compiled `await using` looks for it under this name. */
 const symbols = Symbol as unknown as { asyncDispose?: symbol };
 symbols.asyncDispose ??= Symbol.for("nodejs.asyncDispose");
 

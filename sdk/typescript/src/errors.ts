@@ -1,20 +1,20 @@
 /**
- * What can go wrong, as classes. What the server refused carries the HTTP `status`, a stable `code` for programs, and
- * the `requestId` under which the server's log and audit have the request.
+ * The errors of this package. If the server refused a request, the error has the HTTP `status`, a stable `code` for
+ * programs, and the `requestId` of the server's log and audit log.
  */
 
 export interface Facts {
   status?: number;
   code?: string;
   requestId?: string;
-  /** Seconds after which the server wants to be asked again, if it said so. */
+  /** Seconds to wait before a retry, if the server said so. */
   retryAfter?: number;
-  /** The answer's other fields. */
+  /** The other fields of the answer. */
   details?: Record<string, unknown>;
   cause?: unknown;
 }
 
-/** Base of every error of this package. */
+/** Base class of all errors of this package. */
 export class SandlingError extends Error {
   readonly status: number | undefined;
   readonly code: string | undefined;
@@ -37,28 +37,28 @@ export class SandlingError extends Error {
 export class ConfigError extends SandlingError {}
 /** The token is missing, unknown, expired or revoked. */
 export class AuthError extends SandlingError {}
-/** There is no such thing, or it belongs to somebody else. */
+/** It does not exist, or belongs to another workspace. */
 export class NotFoundError extends SandlingError {}
-/** The request cannot be carried out as it is. */
+/** The request is invalid. */
 export class BadRequestError extends SandlingError {}
 /** The token's scope, or the guest's file permissions, do not allow it. */
 export class ForbiddenError extends BadRequestError {}
-/** It does not fit the present state, such as a command in a paused sandbox. */
+/** The current state does not allow it, such as a command in a paused sandbox. */
 export class ConflictError extends BadRequestError {}
-/** A quota is used up, or requests come too fast. */
+/** A quota or a rate limit is exceeded. */
 export class LimitError extends BadRequestError {}
 /** The server or the guest failed. */
 export class ServerError extends SandlingError {}
-/** The host has no room at the moment. */
+/** The host has no capacity at the moment. */
 export class CapacityError extends ServerError {}
-/** A disk is full: the sandbox's own, or the server's; the message says which. Waiting seldom helps. */
+/** A disk is full, of the sandbox or of the server; the message says which. Waiting seldom helps. */
 export class NoSpaceError extends ServerError {}
-/** The server could not be reached, or went away before it answered. */
+/** The server could not be reached, or the connection was lost before it answered. */
 export class ConnectionError extends SandlingError {}
-/** The server did not answer in time. Whether it did what was asked is unknown. */
+/** The server did not answer in time. It may still have carried out the request. */
 export class RequestTimeout extends ConnectionError {}
 
-/** An error that happened after something had been printed. */
+/** An error that carries the output so far. */
 export class ErrorWithOutput extends SandlingError {
   readonly stdout: string;
   readonly stderr: string;
@@ -70,12 +70,12 @@ export class ErrorWithOutput extends SandlingError {
   }
 }
 
-/** A command or cell ran into its deadline and was ended. `stdout` and `stderr` hold what it had printed. */
+/** A command or cell reached its timeout and was ended. `stdout` and `stderr` hold what it had printed. */
 export class SandboxTimeout extends ErrorWithOutput {}
 
-/** A command's output ended without its exit code. Whether it runs on is unknown; `commands.get(id)` can say. */
+/** A command's output ended without an exit code. It may still be running; `commands.get(id)` tells. */
 export class ExecInterrupted extends ErrorWithOutput {
-  /** The command's; empty if it was not told. */
+  /** The ID of the command; empty if it is unknown. */
   readonly id: string;
 
   constructor(message: string, id: string, printed: { stdout: string; stderr: string }, facts: Facts = {}) {
@@ -84,7 +84,7 @@ export class ExecInterrupted extends ErrorWithOutput {
   }
 }
 
-/** A command that had to succeed (`check: true`) did not. */
+/** A command with `check: true` did not exit with 0. */
 export class CommandFailed extends ErrorWithOutput {
   readonly exitCode: number;
 
@@ -97,7 +97,7 @@ export class CommandFailed extends ErrorWithOutput {
 /** A template could not be built. */
 export class TemplateBuildError extends SandlingError {}
 
-/** No branch of an exploration can be the winner. `outcomes` says how each one ended. */
+/** No branch of an exploration can win. `outcomes` says how each one ended. */
 export class ExploreError extends SandlingError {
   readonly outcomes: readonly unknown[];
 
@@ -119,7 +119,7 @@ const BY_STATUS: Record<number, new (message: string, facts?: Facts) => Sandling
 
 type Headers = Record<string, string | string[] | undefined>;
 
-/** The error for an answer that is not a success. `body` is its text, or what that says. */
+/** The error for an unsuccessful answer. `body` is its JSON or its text. */
 export function fromAnswer(status: number, headers: Headers, body: string | Record<string, unknown>): SandlingError {
   const { error, code, request_id: requestId, ...details } = typeof body === "string" ? fieldsOf(body) : body;
   const text = typeof body === "string" ? body : "";

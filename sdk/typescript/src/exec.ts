@@ -1,4 +1,4 @@
-/** Commands: one that is followed while it runs, one that runs by itself, and all of a sandbox's. */
+/** Commands: streamed ones, background ones, and the list of all commands of a sandbox. */
 
 import type { IncomingHttpHeaders } from "node:http";
 
@@ -10,12 +10,12 @@ import type { ServerEvent } from "./sse.js";
 import type { SandboxRequests } from "./requests.js";
 import type { RequestOptions } from "./transport.js";
 
-/** What the network may add to a command's own deadline. */
+/** How much the network may add to the timeout of a command. */
 const GRACE_MS = 60_000;
-/** What the server answers if a command's deadline passed. */
+/** The server's answer if a command reached its timeout. */
 const TIMED_OUT = 504;
 
-/** How long to wait for the answer to a command with this deadline. */
+/** How long to wait for the answer to a command with this timeout. */
 export function patience(timeoutSeconds: number | undefined): number | null {
   return timeoutSeconds === undefined ? null : timeoutSeconds * 1000 + GRACE_MS;
 }
@@ -26,8 +26,8 @@ export function execResult(data: unknown): ExecResult {
 }
 
 /**
- * A command's output while it runs: an async iterable of chunks. Afterwards `result` says how it ended. Leaving it early
- * does not end the command; `kill` does.
+ * The output of a running command: an async iterable of chunks. Afterwards `result` says how it ended. If you stop
+ * early, the command continues; `kill` ends it.
  */
 export class ExecStream implements AsyncIterable<Chunk> {
   readonly #requests: SandboxRequests;
@@ -44,12 +44,12 @@ export class ExecStream implements AsyncIterable<Chunk> {
     this.#id = id;
   }
 
-  /** The command's id, as soon as it runs. */
+  /** The ID of the command, as soon as it runs. */
   get id(): string {
     return this.#id;
   }
 
-  /** What was printed so far. */
+  /** The output so far. */
   get stdout(): string {
     return this.#printed.stdout;
   }
@@ -58,7 +58,7 @@ export class ExecStream implements AsyncIterable<Chunk> {
     return this.#printed.stderr;
   }
 
-  /** How the command ended. There is none before the last chunk. */
+  /** How the command ended. Available after the last chunk. */
   get result(): ExecResult {
     if (!this.#result) throw new Error("the command's output has not been read to its end");
     return this.#result;
@@ -90,7 +90,7 @@ export class ExecStream implements AsyncIterable<Chunk> {
         if (this.#result) break;
       }
     } catch (error) {
-      // Before there is an answer it is not known that there is a command.
+      // Before the answer arrives, the command may not exist.
       if (!this.#head || !(error instanceof ConnectionError)) throw error;
       cause = error;
     }
@@ -113,7 +113,7 @@ export class ExecStream implements AsyncIterable<Chunk> {
   #judge(cause: unknown): void {
     const head = this.#head ?? {};
     const { status, ...complaint } = this.#complaint ?? {};
-    // The same errors as if the command had not been followed.
+    // The same errors as without streaming.
     if (this.#result?.reason === "timeout") {
       const late = { error: "command timeout", ...complaint, ...this.#printed, code: "command_timeout" };
       throw fromAnswer(TIMED_OUT, head, late);
@@ -125,7 +125,7 @@ export class ExecStream implements AsyncIterable<Chunk> {
   }
 }
 
-/** A command that runs by itself. Its output is kept and can be read, from its first byte, by anyone at any time. */
+/** A background command. Its output is stored, and any client can read it from the first byte. */
 export class Exec {
   readonly #requests: SandboxRequests;
 
@@ -141,17 +141,17 @@ export class Exec {
     return fromWire(await this.#requests.request("GET", `/execs/${this.id}`));
   }
 
-  /** Waits for its end. */
+  /** Waits until it ends. */
   wait(): Promise<ExecResult> {
     return this.stream().wait();
   }
 
-  /** Its output from byte `start` on, then what it prints. */
+  /** Its output from byte `start`, followed by new output. */
   stream(start = 0): ExecStream {
     return new ExecStream(this.#requests, "GET", `/execs/${this.id}/output`, { query: { from: start } }, this.id);
   }
 
-  /** Sends a signal, such as `TERM` or 15, to it and all of its group. */
+  /** Sends a signal, such as `TERM` or 15, to its process group. */
   async signal(signal: string | number): Promise<void> {
     await this.#requests.request("POST", `/execs/${this.id}/signal`, { body: { signal } });
   }
@@ -160,7 +160,7 @@ export class Exec {
     return this.signal("KILL");
   }
 
-  /** Drops what is kept of it. */
+  /** Deletes its stored output. */
   async forget(): Promise<void> {
     await this.#requests.request("DELETE", `/execs/${this.id}`);
   }
@@ -174,31 +174,31 @@ export class Commands {
     this.#requests = requests;
   }
 
-  /** Runs a command and waits for its end. */
+  /** Runs a command and waits until it ends. */
   async run(command: string | readonly string[], options: ExecOptions & Listeners = {}): Promise<ExecResult> {
     return run(this.#requests, execBody(command, options), options);
   }
 
-  /** Starts a command and leaves it to itself. */
+  /** Starts a command in the background. */
   async start(command: string | readonly string[], options: ExecOptions = {}): Promise<Exec> {
     const body = { ...execBody(command, options), detached: true };
     const { id, pid } = (await this.#requests.request("POST", "/exec", { body })) as { id: string; pid: number };
     return new Exec(this.#requests, id, pid);
   }
 
-  /** Those that run, and those that ended and whose output is still kept. */
+  /** Running commands, and ended ones whose output is still stored. */
   async list(): Promise<ExecInfo[]> {
     const { execs } = (await this.#requests.request("GET", "/execs")) as { execs: unknown[] };
     return execs.map((item) => fromWire<ExecInfo>(item));
   }
 
-  /** A command by its id. */
+  /** A command by its ID. */
   get(id: string): Exec {
     return new Exec(this.#requests, id);
   }
 }
 
-/** Runs what a body says; with listeners, its output is handed to them while it comes. */
+/** Runs the command of a request body. Listeners get the output while it runs. */
 export async function run(
   requests: SandboxRequests,
   body: Wire,

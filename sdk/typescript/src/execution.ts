@@ -1,36 +1,36 @@
-/** How a pool runs what strangers wrote, and how it went. */
+/** Settings and results of a pool's runs. */
 
 import type { Wire } from "./naming.js";
 import { toWire } from "./naming.js";
 
-/** What holds where a config says nothing. */
+/** The defaults of a config. */
 export const DEFAULTS = { language: "python", timeoutSeconds: 30 };
 
-/** How code is run. */
+/** How a pool runs code. */
 export interface ExecutionConfig {
-  /** `python` unless given. */
+  /** `python` by default. */
   language?: string;
-  /** 30 unless given. */
+  /** 30 by default. */
   timeoutSeconds?: number;
-  /** Of each machine; the template's own if absent. */
+  /** Memory of each machine; by default the template's. */
   memoryMb?: number;
-  /** Bytes a run may print. */
+  /** The output limit in bytes. */
   outputLimit?: number;
   env?: Record<string, string>;
-  /** A name or a number; root if absent. */
+  /** A name or a number; root by default. */
   user?: string;
   /**
-   * Top-level modules that are welcome. Advice only: what is imported beside them is reported, not prevented, because no
-   * list of names could prevent it. The virtual machine is what keeps code in.
+   * Top-level modules that may be imported. This is advice: other imports are reported and not prevented, because no
+   * list of names could prevent them. The virtual machine is the boundary.
    */
   allowedImports?: readonly string[];
 }
 
-/** One run of a pool, in a machine of its own. */
+/** The result of one run of a pool. */
 export interface RunReport {
   stdout: string;
   stderr: string;
-  /** Nothing if it was ended by its deadline. */
+  /** `undefined` if it reached its timeout. */
   exitCode: number | null;
   /** `exited`, `signalled`, `timeout`, `out_of_memory` or `output_limit`. */
   reason: string;
@@ -41,22 +41,22 @@ export interface RunReport {
   timedOut: boolean;
 }
 
-/** A pool at a glance. */
+/** The state of a pool. */
 export interface PoolStatus {
-  /** Machines that should be ready. */
+  /** How many machines should be ready. */
   size: number;
   ready: number;
-  /** Being made. */
+  /** How many are being created. */
   warming: number;
-  /** Handed out and not given back. */
+  /** How many are in use. */
   busy: number;
-  /** Handed out since the pool was started. */
+  /** How many were handed out since the start. */
   served: number;
-  /** Why the last machine could not be made, until one could. */
+  /** Why the last create failed; `undefined` after a success. */
   lastError: string | null;
 }
 
-/** All of it, for a record; of the environment only the names, because the values may be secrets. */
+/** All settings, for a record. Only the names of the environment, because the values may be secrets. */
 export function configRecord(config: ExecutionConfig): Wire {
   const { language = DEFAULTS.language, timeoutSeconds = DEFAULTS.timeoutSeconds, env = {}, allowedImports } = config;
   const welcome = allowedImports ? [...allowedImports].sort() : null;
@@ -64,7 +64,7 @@ export function configRecord(config: ExecutionConfig): Wire {
   return toWire({ ...others, language, timeoutSeconds, env: Object.keys(env).sort(), allowedImports: welcome });
 }
 
-/** What a teacher would remark about the code, before it runs. */
+/** Remarks about the code, made before it runs. */
 export function advice(code: string, config: ExecutionConfig): string[] {
   const { allowedImports, language = DEFAULTS.language } = config;
   if (!allowedImports || !["python", "py", "python3"].includes(language)) return [];
@@ -74,7 +74,7 @@ export function advice(code: string, config: ExecutionConfig): string[] {
 
 const IMPORT = /^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import\b|import[ \t]+([\w., \t]+))/gm;
 
-/** The top-level modules that lines of Python import by name. */
+/** The top-level modules that Python code imports. */
 function importedModules(code: string): Set<string> {
   const named = [...code.matchAll(IMPORT)].flatMap(([, from, list]) => (from ? [from] : (list ?? "").split(",")));
   return new Set(named.map((name) => name.trim().split(/[.\s]/)[0] ?? "").filter((name) => name));

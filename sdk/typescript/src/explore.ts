@@ -1,4 +1,4 @@
-/** Best of N: try every candidate in a fork of its own, keep the best, end the others. */
+/** Best of N: tries every candidate in its own fork, keeps the best and ends the others. */
 
 import { ExploreError, SandboxTimeout, SandlingError } from "./errors.js";
 import type { Sandbox } from "./sandbox.js";
@@ -7,21 +7,21 @@ const MAX_BRANCHES = 16;
 const TAIL_BYTES = 4096;
 const MOST_FILES = 200;
 const MARKER = "/tmp/.sandling-explore-marker";
-/** Where people work; what is not there is passed over. */
+/** Directories in which to look for changed files. Missing ones are skipped. */
 const ROOTS = "/app /work /workspace /root /home";
 
-/** One thing to try: a command line, or a function that is given the fork. */
+/** One candidate: a command line, or a function that takes the fork. */
 export interface Candidate {
   label: string;
   cmd?: string;
   fn?: (sandbox: Sandbox) => unknown;
   timeoutSeconds?: number;
   env?: Record<string, string>;
-  /** A score that is known beforehand. */
+  /** A score that is known in advance. */
   score?: number;
 }
 
-/** How one candidate did in its fork. */
+/** The outcome of one candidate. */
 export interface BranchOutcome {
   label: string;
   sandboxId: string;
@@ -34,23 +34,23 @@ export interface BranchOutcome {
   stderrTail: string;
   filesChanged: string[];
   durationMs: number;
-  /** What a candidate's function returned. */
+  /** The return value of the candidate's function. */
   value: unknown;
   error: string | null;
   timedOut: boolean;
 }
 
 export interface ExploreOptions {
-  /** Given the fork and its outcome; without it a branch that succeeded has 1 and the others 0. */
+  /** Takes the fork and its outcome. By default a branch that succeeded has 1 and the others 0. */
   scoreFn?: (sandbox: Sandbox, outcome: BranchOutcome) => number | Promise<number>;
   select?: "max" | "min" | ((viable: BranchOutcome[]) => BranchOutcome);
-  /** Whether a branch that failed can win; false means it can. */
+  /** Whether only a branch that succeeded can win; true by default. */
   requireSuccess?: boolean;
-  /** Branches at work at once, 4 unless given. */
+  /** How many branches run in parallel, 4 by default. */
   maxConcurrency?: number;
   cleanupLosers?: boolean;
   promoteWinner?: boolean;
-  /** List the files each branch changed; a string says where to look. */
+  /** Lists the files that each branch changed; a string says where to look. */
   captureFiles?: boolean | string;
   /** How long forks live if this process dies. */
   ttlSeconds?: number;
@@ -58,7 +58,7 @@ export interface ExploreOptions {
 }
 
 export interface ExploreResult {
-  /** The best branch's sandbox. It lives on; end it when you are done. */
+  /** The sandbox of the winner. It still runs; end it when you are done. */
   winner: Sandbox;
   winnerOutcome: BranchOutcome;
   /** All branches, the best first. */
@@ -113,7 +113,7 @@ function checkSelect(select: unknown = "max"): void {
   }
 }
 
-/** Tries one candidate. What the caller's own functions throw belongs to this branch; the others go on. */
+/** Tries one candidate. Errors of the caller's functions belong to this branch; the others continue. */
 async function branch(fork: Sandbox, candidate: Candidate, options: ExploreOptions): Promise<BranchOutcome> {
   const outcome = unknown(fork, candidate.label);
   const capture = options.captureFiles ?? true;
@@ -169,7 +169,7 @@ function blank(winner: BranchOutcome, outcomes: BranchOutcome[]): ExploreResult 
   return { winner: winner.sandbox, winnerOutcome: winner, outcomes, ...rest };
 }
 
-/** The best first; of equals, the faster. */
+/** Sorts outcomes: the best first, then the faster. */
 export function ranked(outcomes: BranchOutcome[], select: ExploreOptions["select"]): BranchOutcome[] {
   const sign = select === "min" ? 1 : -1;
   return [...outcomes].sort((a, b) => sign * (a.score - b.score) || a.durationMs - b.durationMs);
@@ -203,7 +203,7 @@ async function settle(result: ExploreResult, forks: Sandbox[], options: ExploreO
   }
 }
 
-/** Ends forks. Those that cannot be ended now end by their time to live. */
+/** Ends forks. If one cannot be ended now, its TTL ends it. */
 async function end(forks: Sandbox[]): Promise<string[]> {
   const ended = forks.map((fork) =>
     fork.close().then(
@@ -214,7 +214,7 @@ async function end(forks: Sandbox[]): Promise<string[]> {
   return (await Promise.all(ended)).flat();
 }
 
-/** Does all of it, at most `limit` at once, and gives the results in order. After a failure nothing more is begun. */
+/** Runs everything, at most `limit` in parallel, and returns the results in order. Starts nothing after a failure. */
 async function inTurns<T, R>(items: T[], limit: number, work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
   let next = 0;

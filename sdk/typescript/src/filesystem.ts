@@ -1,4 +1,4 @@
-/** The files of a sandbox. Paths are absolute; contents are bytes and never changed on the way. */
+/** The files of a sandbox. Paths are absolute. Contents are bytes and are never converted. */
 
 import { randomUUID } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
@@ -33,7 +33,7 @@ export class Filesystem {
     this.#requests = requests;
   }
 
-  /** A file's bytes: all of them, or `length` from `offset` on. */
+  /** The bytes of a file: all of them, or `length` bytes from `offset`. */
   async read(path: string, range: { offset?: number; length?: number } = {}): Promise<Buffer> {
     const { offset = 0, length } = range;
     if (length === 0) {
@@ -51,20 +51,20 @@ export class Filesystem {
     return (await this.read(path)).toString("utf8");
   }
 
-  /** A file's bytes, piece by piece, for those that do not fit into memory. */
+  /** The bytes of a file in pieces, for files that do not fit into memory. */
   stream(path: string): AsyncGenerator<Buffer, void, undefined> {
     return this.#requests.stream("GET", "/fs", { query: { path } });
   }
 
   /**
-   * Writes a file; directories above it are made. Without `append`, a reader sees the old file or the new one, and
-   * nothing between.
+   * Writes a file and creates its parent directories. Without `append`, a write is atomic: a reader sees the old file
+   * or the new one.
    */
   async write(path: string, content: string | Content, options: WriteOptions = {}): Promise<Written> {
     const { append, mode, user } = options;
-    // Nothing at all would be taken for an empty file.
+    // `undefined` would become an empty file.
     if (!isContent(content)) throw new TypeError("a file's content is a string, a Uint8Array or an async iterable");
-    // A stream that fails before it is read says so when it is.
+    // If a stream fails before it is read, reading it throws the error.
     if (content instanceof Readable) content.on("error", () => {});
     const answer = await this.#requests.request("PUT", "/fs", {
       content: typeof content === "string" ? Buffer.from(content) : content,
@@ -79,12 +79,12 @@ export class Filesystem {
     return this.write(path, content, { append: true });
   }
 
-  /** Copies a file of this machine into the sandbox, of any size. */
+  /** Copies a local file of any size into the sandbox. */
   upload(localPath: string, remotePath: string, options: WriteOptions = {}): Promise<Written> {
     return this.write(remotePath, blocksOf(localPath), options);
   }
 
-  /** Copies a file of the sandbox to this machine, of any size. A file that was there is replaced at the end. */
+  /** Copies a file of any size out of the sandbox. An existing local file is replaced when the copy is complete. */
   async download(remotePath: string, localPath: string): Promise<void> {
     const unfinished = `${localPath}.${randomUUID()}.part`;
     try {
@@ -96,13 +96,13 @@ export class Filesystem {
     }
   }
 
-  /** What is in a directory; with a `depth`, also that many levels down. */
+  /** The entries of a directory; with `depth`, also that many levels below. */
   async list(path = "/", options: { depth?: number } = {}): Promise<FileInfo[]> {
     const data = await this.#requests.request("GET", "/fs/dir", { query: { path, depth: options.depth } });
     return (data as { entries: unknown[] }).entries.map((entry) => fromWire<FileInfo>(entry));
   }
 
-  /** What is at a path; `NotFoundError` if nothing is. */
+  /** The entry at a path; throws `NotFoundError` if it does not exist. */
   async stat(path: string): Promise<FileInfo> {
     return fromWire(await this.#requests.request("GET", "/fs/stat", { query: { path } }));
   }
@@ -112,14 +112,14 @@ export class Filesystem {
       await this.stat(path);
       return true;
     } catch (error) {
-      // A sandbox that is gone is not a file that is missing.
+      // A missing sandbox must not look like a missing file.
       const gone = error instanceof NotFoundError && error.code !== "sandbox_ended";
       if (gone && error.message !== "sandbox not found") return false;
       throw error;
     }
   }
 
-  /** Every directory from `path` down, with what is in it. Links are files. */
+  /** Every directory from `path` down, with its entries. Links are files. */
   async *walk(path = "/"): AsyncGenerator<{ path: string; directories: FileInfo[]; files: FileInfo[] }> {
     const entries = await this.list(path);
     const directories = entries.filter((entry) => entry.isDir);
@@ -127,12 +127,12 @@ export class Filesystem {
     for (const directory of directories) yield* this.walk(directory.path);
   }
 
-  /** Makes a directory. With `parents` (the default) also what is missing above it, and it may be there already. */
+  /** Creates a directory. With `parents` (the default) it creates missing parents, and the directory may exist. */
   async mkdir(path: string, options: { parents?: boolean; mode?: string } = {}): Promise<void> {
     await this.#requests.request("POST", "/fs/mkdir", { body: toWire({ path, parents: true, ...options }) });
   }
 
-  /** Removes a file, or a directory and all that is in it. */
+  /** Removes a file, or a directory with everything in it. */
   async remove(path: string, options: { recursive?: boolean } = {}): Promise<void> {
     const recursive = options.recursive === false ? "false" : "true";
     await this.#requests.request("DELETE", "/fs", { query: { path, recursive } });
@@ -142,12 +142,12 @@ export class Filesystem {
     await this.#requests.request("POST", "/fs/move", { body: { from: source, to: target } });
   }
 
-  /** Sets permission bits, in octal. */
+  /** Sets the permission bits, in octal. */
   async chmod(path: string, mode: string): Promise<void> {
     await this.#requests.request("POST", "/fs/chmod", { body: { path, mode } });
   }
 
-  /** Changes under a path, as they happen. */
+  /** The changes under a path, as they happen. */
   async *watch(path: string, options: { recursive?: boolean } = {}): AsyncGenerator<FileChange, void, undefined> {
     const query = { path, recursive: options.recursive ? "true" : "false" };
     for await (const event of this.#requests.events("GET", "/fs/watch", { query })) {
@@ -163,7 +163,7 @@ function isContent(content: unknown): content is string | Content {
   return typeof content === "object" && content !== null && Symbol.asyncIterator in content;
 }
 
-/** The file is opened when the first block is wanted. */
+/** Opens the file when the first block is read. */
 async function* blocksOf(localPath: string): AsyncGenerator<Uint8Array> {
   yield* createReadStream(localPath) as AsyncIterable<Uint8Array>;
 }

@@ -1,6 +1,6 @@
 /** A disposable computer for every AI agent. */
 
-// The declarations need both, whatever the settings of those who use them.
+// The declarations need both, whatever the compiler settings of the user.
 /// <reference types="node" preserve="true" />
 /// <reference lib="esnext.disposable" preserve="true" />
 

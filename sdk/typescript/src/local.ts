@@ -1,11 +1,11 @@
 /**
- * A server of this user's own, shared by all of their processes.
+ * The local server, which all processes of a user share.
  *
- * A server that somebody started says in the file `server` of its home where it listens, and holds that file's lock
- * until it has ended; while it ends, the file is empty. If there is none, the first who needs one starts it, detached;
- * the others find it. `local-server.lock` is held while one looks or starts, and `local-server.json` says which process
- * was started. The Python SDK does the same with the same files. The server stays until `stopLocalServer`, or until the
- * machine is shut down.
+ * A running server writes its address to the file `server` of its home and holds a lock on the file until it has ended.
+ * While it shuts down, the file is empty. If there is no server, the first process that needs one starts it, detached,
+ * and the others find it. A process holds `local-server.lock` while it searches or starts, and `local-server.json`
+ * names the process that was started. The Python SDK uses the same files in the same way. The server runs until
+ * `stopLocalServer` or until the host shuts down.
  */
 
 import { spawn } from "node:child_process";
@@ -20,22 +20,22 @@ import { ConfigError } from "./errors.js";
 
 const START_WITHIN_MS = 120_000;
 const STOP_WITHIN_MS = 60_000;
-/** A server that somebody restarts is back by then. */
+/** How long to wait for a server that somebody else restarts. */
 const BACK_WITHIN_MS = 5_000;
 const POLL_MS = 50;
 
 interface State {
   url: string;
   pid: number;
-  /** When the process started, in the kernel's words. */
+  /** The start time of the process in the kernel's units. */
   born: string;
 }
 
 /**
- * The local server, started if there is none; with `gone`, now that nobody listens there any more.
+ * Finds the local server, or starts it. `gone` is the endpoint of a server that no longer answers.
  *
- * A server that ends has its sandboxes until it has ended, and whoever ran it may run it again: another that comes in
- * between would have none, or keep them from it.
+ * A server owns its sandboxes until it has ended, and its owner may restart it. A server that starts in between would
+ * either have no sandboxes or take them away.
  */
 export async function ensureLocalServer(gone?: string): Promise<Endpoint> {
   const directory = home();
@@ -53,8 +53,8 @@ export async function ensureLocalServer(gone?: string): Promise<Endpoint> {
 }
 
 /**
- * Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one takes them over. What
- * says which it was stays, so that whoever misses it knows that nobody else will run it again.
+ * Stops the server that an SDK started. False if there is none. Its sandboxes keep running for the next server. The
+ * file that names its process stays, so that clients of the old server know that nobody else will restart it.
  */
 export async function stopLocalServer(): Promise<boolean> {
   const directory = home();
@@ -76,12 +76,12 @@ export async function stopLocalServer(): Promise<boolean> {
   });
 }
 
-/** Holds the lock while `work` is done. Node has no flock(2), but flock(1) holds one as long as it lives. */
+/** Holds the lock during `work`. Node has no flock(2), but the program flock(1) holds a lock while it runs. */
 async function locked<T>(directory: string, work: () => Promise<T>): Promise<T> {
   const script = ["-x", join(directory, "local-server.lock"), "sh", "-c", "echo; exec cat"];
   const holder = spawn("flock", script, { stdio: ["pipe", "pipe", "ignore"] });
   const ended = once(holder, "exit");
-  // If this process dies, its end of the pipe closes and the lock goes with it.
+  // If this process dies, the pipe closes, flock(1) exits and the lock is free.
   const held = await Promise.race([once(holder.stdout, "data").then(() => true), ended.then(() => false)]).catch(
     (cause: unknown) => {
       throw new ConfigError("flock(1) of util-linux is needed to start a local server", { cause });
@@ -101,7 +101,7 @@ async function until(done: () => Promise<boolean>, milliseconds: number): Promis
   while (!(await done()) && Date.now() < deadline) await sleep(POLL_MS);
 }
 
-/** Where a server listens; empty while it ends, and nothing if there is none. */
+/** The address of the running server; empty while it shuts down, `undefined` if there is no server. */
 async function said(directory: string): Promise<string | undefined> {
   const path = join(directory, "server");
   let address: string;
@@ -113,7 +113,7 @@ async function said(directory: string): Promise<string | undefined> {
   const [code] = (await once(spawn("flock", ["-s", "-n", path, "true"], { stdio: "ignore" }), "exit")) as [
     number | null,
   ];
-  // Nobody holds it: its server is dead, and the port may be somebody else's by now.
+  // Nobody holds the lock: the server is dead, and another program may use its port.
   return code === 1 ? address : undefined;
 }
 
@@ -130,17 +130,17 @@ function written(directory: string): State | undefined {
   }
 }
 
-/** Whether the process that wrote down its address still runs: not only one of the same number. */
+/** Whether the recorded process still runs, and not another one with the same ID. */
 function isAlive(state: State): boolean {
   const found = born(state.pid);
   return found !== undefined && found === String(state.born);
 }
 
-/** Nothing if there is no such process, or it only waits to be buried. */
+/** `undefined` if there is no process or it is a zombie. */
 function born(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The name in parentheses may hold anything, so count from its end.
+    // The name in parentheses may contain spaces and parentheses, so count from its end.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return fields[0] === "Z" || fields[0] === "X" ? undefined : fields[19];
   } catch {
@@ -186,7 +186,7 @@ async function address(server: ReturnType<typeof spawn>, log: string): Promise<s
 
 function binary(): string {
   const named = process.env["SANDLING_BINARY"];
-  // Beside this Node as well, so that an environment of its own need not be activated.
+  // Also next to this Node, so that its environment need not be activated.
   const directories = [...(process.env["PATH"] ?? "").split(delimiter).filter(Boolean), dirname(process.execPath)];
   const candidates = named ? [resolve(named)] : directories.map((directory) => resolve(directory, "sandling"));
   const found = candidates.find(isExecutable);

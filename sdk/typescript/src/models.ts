@@ -1,16 +1,16 @@
-/** What the server tells: plain data. */
+/** The server's answers as plain data. */
 
-/** How a command ended, and all that it printed. */
+/** How a command ended, and its output. */
 export interface ExecResult {
   id: string;
   stdout: string;
   stderr: string;
-  /** As a shell would say it: the exit code, or 128 + the signal's number. */
+  /** As in a shell: the exit code, or 128 + the number of the signal. */
   exitCode: number;
   signal: number | null;
   reason: "exited" | "signalled" | "timeout" | "out_of_memory" | "output_limit";
   durationMs: number;
-  /** Bytes that were printed and are not in `stdout` or `stderr`. */
+  /** Bytes of output that are missing in `stdout` and `stderr`. */
   droppedBytes: number;
   ok: boolean;
 }
@@ -21,7 +21,7 @@ export interface Chunk {
   text: string;
 }
 
-/** One rich output of a cell: the same thing in one or more MIME types, binary ones in base64. */
+/** One rich output of a cell, in one or more MIME types. Binary ones are in base64. */
 export class Result {
   constructor(readonly data: Record<string, string>) {}
 
@@ -43,30 +43,30 @@ export class Result {
   get markdown(): string | undefined {
     return this.data["text/markdown"];
   }
-  /** The parsed JSON value, if there is one. */
+  /** The parsed JSON value, or `undefined`. */
   get json(): unknown {
     const text = this.data["application/json"];
     return text === undefined ? undefined : JSON.parse(text);
   }
 }
 
-/** What one cell of a context printed, showed and raised. What it raised is data, not an exception here. */
+/** The output, results and error of one cell. An exception in the cell is data and is not raised here. */
 export interface Execution {
   results: Result[];
   stdout: string;
   stderr: string;
-  /** The formatted traceback, or why the interpreter was ended. */
+  /** The formatted traceback, or why the interpreter ended. */
   error: string | null;
-  /** 0 if the cell ran through, 1 if not. */
+  /** 0 if the cell succeeded, otherwise 1. */
   exitCode: number;
   status: "ok" | "error" | "interrupted" | "out_of_memory" | "output_limit" | "died";
   durationMs: number;
   executionCount: number;
-  /** The interpreter did not survive; the context has a new one, without variables. */
+  /** Whether the interpreter ended. The context then has a new one, without variables. */
   restarted: boolean;
   droppedBytes: number;
   ok: boolean;
-  /** The first result that has a text. */
+  /** The text of the first result that has one. */
   text: string | undefined;
   /** The first PNG, in base64. */
   png: string | undefined;
@@ -78,7 +78,7 @@ export interface FileInfo {
   path: string;
   isDir: boolean;
   size: number;
-  /** What it is, in one letter: `f`ile, `d`irectory, `l`ink or `o`ther. */
+  /** `f` for a file, `d` for a directory, `l` for a link, `o` for anything else. */
   mode: string;
   /** Permission bits in octal, such as `0644`. */
   permissions: string;
@@ -86,11 +86,11 @@ export interface FileInfo {
   gid: number;
   /** Seconds since 1970. */
   mtime: number;
-  /** Where a link points. */
+  /** The target of a link. */
   target: string | null;
 }
 
-/** A change that was seen under a watched path. */
+/** A change under a watched path. */
 export interface FileChange {
   path: string;
   kind: "created" | "modified" | "removed" | "renamed" | "attributes" | "overflow";
@@ -105,10 +105,10 @@ export interface Event {
   payload: Record<string, unknown>;
 }
 
-/** What a sandbox uses, as the host sees it, and what its guest says about itself. */
+/** What a sandbox uses, measured on the host, and metrics that its guest reports. */
 export interface Metrics {
   cpuMs: number;
-  /** Its own memory, and its share of what it has in common with others (Pss). */
+  /** Its own memory, plus its share of memory that it shares with others (Pss). */
   memoryBytes: number;
   hostRssBytes: number;
   diskBytes: number;
@@ -129,11 +129,11 @@ export interface GuestMetrics {
   uptimeMs: number;
 }
 
-/** A way to a port of a sandbox. Whoever has the URL has the port, until it expires. */
+/** Access to a port of a sandbox. Anybody with the URL can use the port until it expires. */
 export interface Preview {
-  /** A host of its own, so that a page works as it does at home. */
+  /** A separate host name, so that absolute paths in a page work. */
   url: string;
-  /** The same under a path of the server's own address, for clients that cannot resolve `*.localhost`. */
+  /** The same under a path of the server, for clients that cannot resolve `*.localhost`. */
   pathUrl: string;
   token: string;
   id: string;
@@ -141,7 +141,7 @@ export interface Preview {
   expiresAt: string;
 }
 
-/** A command of a sandbox, running or ended. */
+/** A command in a sandbox, running or ended. */
 export interface ExecInfo {
   id: string;
   pid: number;
@@ -153,7 +153,7 @@ export interface ExecInfo {
   reason?: string;
 }
 
-/** How long a sandbox may live. 0 stands for "without limit". */
+/** How long a sandbox may live. 0 means no limit. */
 export interface Lifecycle {
   ttlSeconds: number;
   idleSeconds: number;
@@ -162,7 +162,7 @@ export interface Lifecycle {
   idleForSeconds: number;
 }
 
-/** Which sibling won, and what became of the others. */
+/** Which sibling won, and what happened to the others. */
 export interface Promotion {
   winner: string;
   treeId: string;
@@ -170,17 +170,17 @@ export interface Promotion {
   failures: Record<string, string>;
 }
 
-/** Where a sandbox was at one moment, and can go back to. */
+/** A saved moment that a sandbox can go back to. */
 export interface Checkpoint {
   number: number;
-  /** One with a name is kept until the name is taken away. */
+  /** A checkpoint with a name is kept until the name is removed. */
   name: string | null;
   at: string;
-  /** What was about to happen: `exec`, `cell`, `files`, `rewind` or `request`. */
+  /** Why it was made: before an `exec`, `cell`, `files` or `rewind`, or on `request`. */
   cause: string;
-  /** What was about to be run or changed, cut off. */
+  /** What was about to run or change, shortened. */
   text: string;
-  /** The checkpoint that the sandbox had come from. */
+  /** The checkpoint before it. */
   after: number | null;
   sizeBytes: number;
 }
@@ -189,11 +189,11 @@ export interface Checkpoint {
 export interface Timeline {
   /** Oldest first. */
   checkpoints: Checkpoint[];
-  /** The checkpoint that the sandbox has come from. */
+  /** The checkpoint that the sandbox came from. */
   current: number | null;
 }
 
-/** What a file is at one of two moments. */
+/** A file at one of two moments. */
 export interface FileState {
   kind: "file" | "directory" | "symlink" | "other";
   size: number;
@@ -201,19 +201,19 @@ export interface FileState {
   mode: string;
   uid: number;
   gid: number;
-  /** Where a link points. */
+  /** The target of a link. */
   target: string | null;
 }
 
-/** A file that is not the same at two moments. */
+/** A file that differs between two moments. */
 export interface FileDiff {
   path: string;
   change: "added" | "changed" | "removed";
   before: FileState | null;
   after: FileState | null;
-  /** The text diff, as it stands in a patch. */
+  /** The text diff, as in a patch. */
   patch: string | null;
-  /** Why there is none: `binary`, `too_large`, `special` or `unreadable`. */
+  /** Why there is no text diff: `binary`, `too_large`, `special` or `unreadable`. */
   noPatch: string | null;
 }
 
@@ -222,7 +222,7 @@ export interface Diff {
   added: number;
   changed: number;
   removed: number;
-  /** In the order of their paths, which are relative to the directory that was compared. */
+  /** Sorted by path. Paths are relative to the compared directory. */
   files: FileDiff[];
 }
 
@@ -242,7 +242,7 @@ export interface VolumeInfo {
   createdAt?: string;
 }
 
-/** An API token. `token` is the secret; it is there only in the answer that made it. */
+/** An API token. `token` is the secret; only the answer to `create` has it. */
 export interface Token {
   prefix: string;
   name: string;
@@ -254,7 +254,7 @@ export interface Token {
   token?: string;
 }
 
-/** A template being built. */
+/** The build of a template. */
 export interface TemplateBuild {
   id: string;
   name: string;
@@ -266,7 +266,7 @@ export interface TemplateBuild {
   bytes: number | null;
 }
 
-/** A template: a root file system with a warm snapshot of it. */
+/** A template: a root file system and a pre-warmed snapshot of it. */
 export interface TemplateInfo {
   name: string;
   label: string;
@@ -276,17 +276,17 @@ export interface TemplateInfo {
   memoryMb: number;
   diskMb: number;
   sizeBytes: number;
-  /** Every workspace has it. */
+  /** Whether every workspace has it. */
   isGlobal: boolean;
   workspace: string | null;
-  /** The packages it is made of. */
+  /** Its packages. */
   tools: string[];
-  /** It can be used now; otherwise it must be built first. */
+  /** Whether it can be used now; otherwise build it first. */
   ready: boolean;
   meta: Record<string, unknown>;
 }
 
-/** What is known about a sandbox. */
+/** The data of a sandbox. */
 export interface SandboxInfo {
   id: string;
   template: string;
@@ -299,13 +299,13 @@ export interface SandboxInfo {
   metadata: Record<string, string>;
   labels: Record<string, string>;
   bootMs: number;
-  /** How it came to be, such as `standby`, `snapshot` or `fork`. */
+  /** How it was started, such as `standby`, `snapshot` or `fork`. */
   bootMode: string;
   persistent: boolean;
   ttlSeconds: number | null;
   idleSeconds: number | null;
   expiresAt: string | null;
   workspace: string;
-  /** Which accelerator runs it, and which layers of the jail are in force. */
+  /** The accelerator, and the layers of the jail that are in force. */
   boundary: Record<string, unknown>;
 }

@@ -1,4 +1,4 @@
-/** The wire says `exit_code`, TypeScript says `exitCode`. Only a value's own fields are renamed, never what is in them. */
+/** Converts `exit_code` of the API to `exitCode`. Renames the fields of an object, but not inside their values. */
 
 export type Wire = Record<string, unknown>;
 
@@ -10,7 +10,7 @@ export function fromWire<T>(data: unknown): T {
   return renamed as T;
 }
 
-/** What is undefined is left out. */
+/** Leaves out undefined fields. */
 export function toWire(data: object): Wire {
   const renamed: Wire = {};
   for (const [name, value] of Object.entries(data)) {
@@ -19,7 +19,7 @@ export function toWire(data: object): Wire {
   return renamed;
 }
 
-/** A list that is sent as it is, or as a field of an object. */
+/** A list that the server sends directly or as a field of an object. */
 export function listOf(data: unknown, field: string): unknown[] {
   return Array.isArray(data) ? data : ((data as Wire)[field] as unknown[]);
 }

@@ -1,57 +1,57 @@
-/** The network of a sandbox, and what those have that say nothing. */
+/** The network of a sandbox, and the defaults. */
 
 import { fromWire, listOf, toWire, type Wire } from "./naming.js";
 import type { SandboxRequests } from "./requests.js";
 import type { Transport } from "./transport.js";
 import { Turns } from "./turns.js";
 
-/** Nothing, what is listed, the public internet, or that and a list of what was used. */
+/** Nothing, the allow-list, the public internet, or the public internet with a list of what was used. */
 export type NetworkMode = "deny" | "allow" | "open" | "learn";
 
-/** Who said what a sandbox may reach: it itself, the default that it follows, or nobody. */
+/** Where a policy comes from: the sandbox itself, a default that it follows, or nowhere. */
 export type NetworkSource = "sandbox" | "template" | "workspace" | "nothing";
 
-/** How much of the network a sandbox may use. What is absent is the server's own limit. */
+/** How much of the network a sandbox may use. A missing value means the server's limit. */
 export interface NetworkLimits {
-  /** In all. */
+  /** In total. */
   sentBytes?: number;
   sentBytesPerSecond?: number;
   receivedBytesPerSecond?: number;
-  /** At a time. */
+  /** At the same time. */
   connections?: number;
   dnsQueriesPerSecond?: number;
 }
 
-/** What a sandbox is to reach. In a change, what is absent stays. */
+/** What a sandbox may reach. In a change, missing fields keep their value. */
 export interface NetworkOptions {
   /**
-   * If absent, `allow` if anything is listed in `allow`, else `deny`; in a change without a list, it stays. A change to
-   * another mode than `allow` empties a list that is not given.
+   * By default `allow` if the list `allow` has entries, otherwise `deny`. A change without a list keeps the mode. A
+   * change to another mode than `allow` empties the list, unless you pass one.
    */
   mode?: NetworkMode;
   /** Names, `*.name`, addresses, networks, and the presets `pypi`, `npm`, `crates`, `debian` and `github`. */
   allow?: string[];
-  /** Addresses and networks that are refused, whatever is allowed. */
+  /** Addresses and networks that are always refused. */
   deny?: string[];
-  /** `sealed`, or `inspected`: the host of each request inside is compared with the server's name. */
+  /** `sealed`, or `inspected`: the gateway compares the host of each request with the name of the server. */
   tls?: "sealed" | "inspected";
   limits?: NetworkLimits;
-  /** Names of all secrets that it has from then on. */
+  /** Names of all secrets that it has after this. */
   secrets?: string[];
-  /** Its sandboxes reach each other, as `HOSTNAME.internal` and `ID.internal`; in a change, `""` leaves it. */
+  /** Members reach each other as `HOSTNAME.internal` and `ID.internal`. In a change, `""` leaves the group. */
   group?: string;
   hostname?: string;
 }
 
 /** A secret that a sandbox may use. */
 export interface GrantedSecret {
-  /** Also of the variable that holds the placeholder. */
+  /** Also the name of the variable that holds the placeholder. */
   name: string;
-  /** What the guest has instead of the value. */
+  /** What the guest sees instead of the value. */
   placeholder: string;
 }
 
-/** What went through a sandbox's gateway. */
+/** The traffic through a sandbox's gateway. */
 export interface NetworkUsage {
   sentBytes: number;
   receivedBytes: number;
@@ -61,63 +61,63 @@ export interface NetworkUsage {
   dnsQueries: number;
   dnsRefused: number;
   requestsRefused: number;
-  /** Also frames that were dropped: damaged, too long, in fragments or under another's name. */
+  /** Includes dropped frames: damaged, too long, fragmented or spoofed. */
   packetsRefused: number;
-  /** Decisions that are no event, because there were too many at once. */
+  /** Decisions without an event, because there were too many at once. */
   eventsLost: number;
 }
 
-/** What may be reached. */
+/** A network policy. */
 export interface NetworkPolicy {
   mode: NetworkMode;
   allow: string[];
-  /** Addresses and networks that are refused, whatever is allowed. */
+  /** Addresses and networks that are always refused. */
   deny: string[];
   tls: "sealed" | "inspected";
 }
 
-/** What a sandbox may reach, and what went through its gateway. */
+/** The policy of a sandbox, and its usage. */
 export interface Network extends NetworkPolicy {
-  /** What it may use, whoever said so. */
+  /** The limits in force, wherever they come from. */
   limits: NetworkLimits;
   secrets: GrantedSecret[];
-  /** Names of secrets that it was granted and that were removed since. */
+  /** Names of granted secrets that were removed since. */
   revokedSecrets: string[];
   group: string | null;
-  /** By which the others of its group reach it. */
+  /** The name by which its group reaches it. */
   hostnames: string[];
   usage: NetworkUsage;
-  /** In the mode `learn`: the list that would have allowed what was used. */
+  /** In the mode `learn`: the allow-list that would have been enough. */
   learned: string[] | null;
-  /** Whose policy it is. */
+  /** Where the policy comes from. */
   source: NetworkSource;
-  /** The workspace's policy, if it binds: what that does not allow is refused, too. */
+  /** The workspace's policy if it is binding: connections must pass it, too. */
   bound: NetworkPolicy | null;
 }
 
-/** What sandboxes may reach that say nothing about it themselves. */
+/** The default for sandboxes without their own policy. */
 export interface NetworkDefault {
-  /** Nothing if it is left to the workspace's default, and that to none at all. */
+  /** `undefined` if the workspace's default applies, or if there is none. */
   mode: NetworkMode | null;
   allow: string[];
-  /** Addresses and networks that are refused, whatever is allowed. */
+  /** Addresses and networks that are always refused. */
   deny: string[];
   tls: "sealed" | "inspected" | null;
-  /** Those that it sets. */
+  /** The limits that it sets. */
   limits: NetworkLimits;
-  /** Whether it is the most for all sandboxes of the workspace, whatever they say themselves. */
+  /** Whether no sandbox of the workspace may exceed it. */
   binding: boolean;
 }
 
-/** What a default is to be. */
+/** A change of a default. */
 export interface NetworkDefaultOptions extends NetworkOptions {
-  /** Of a workspace's: whether it is the most that any of its sandboxes may reach and use, whatever they say. */
+  /** For a workspace: whether no sandbox may exceed the default. */
   binding?: boolean;
 }
 
 /** One decision of a sandbox's gateway. */
 export interface NetworkEvent {
-  /** Rises from event to event. */
+  /** Increases with each event. */
   number: number;
   time: string;
   kind: "dns" | "connect" | "accept" | "name" | "request" | "close" | "packet";
@@ -125,11 +125,11 @@ export interface NetworkEvent {
   name?: string | null;
   address?: string | null;
   port?: number | null;
-  /** Whether it is about datagrams rather than a connection. */
+  /** Whether it is about UDP. */
   udp: boolean;
-  /** Why it was refused or failed, for people. */
+  /** Why it was refused or failed, as text. */
   reason?: string | null;
-  /** The same for programs. */
+  /** The same as a stable code. */
   code?: string | null;
   sentBytes: number;
   receivedBytes: number;
@@ -164,7 +164,7 @@ function defaultOf(data: unknown): NetworkDefault {
   return { mode: null, allow: [], deny: [], tls: null, ...policy, limits: fromWire<NetworkLimits>(limits), binding };
 }
 
-/** `sandbox.network`: what it may reach, and what it did. A change holds at once, also for open connections. */
+/** `sandbox.network`: what it may reach, and what it used. Changes apply at once, also to open connections. */
 export class SandboxNetwork {
   readonly #requests: SandboxRequests;
   readonly #turns = new Turns();
@@ -173,17 +173,17 @@ export class SandboxNetwork {
     this.#requests = requests;
   }
 
-  /** What it may reach, and what went through its gateway. */
+  /** Its policy and its usage. */
   async get(): Promise<Network> {
     return networkOf(await this.#requests.request("GET", "/network"));
   }
 
-  /** Changes what is given; what is absent stays. */
+  /** Changes the given options. Others keep their value. */
   async set(options: NetworkOptions): Promise<Network> {
     return networkOf(await this.#requests.request("PUT", "/network", { body: networkBody(options) }));
   }
 
-  /** Lets it reach these, too: names, `*.name`, addresses, networks or presets such as `pypi`. */
+  /** Adds names, `*.name`, addresses, networks or presets such as `pypi` to the allow-list. */
   allow(...entries: string[]): Promise<Network> {
     return this.#turns.take(async () => {
       const { mode, allow } = await this.get();
@@ -191,29 +191,29 @@ export class SandboxNetwork {
     });
   }
 
-  /** Takes all that is allowed away: it reaches nothing but its group. */
+  /** Denies everything: it reaches only its group. */
   deny(): Promise<Network> {
     return this.set({ mode: "deny" });
   }
 
-  /** Forgets its own policy and limits: it follows its template's default again, then its workspace's. */
+  /** Removes its own policy and limits. It then follows the default of its template or its workspace. */
   async clear(): Promise<Network> {
     await this.#requests.request("DELETE", "/network");
     return this.get();
   }
 
-  /** What went through its gateway. */
+  /** The traffic through its gateway. */
   async usage(): Promise<NetworkUsage> {
     return (await this.get()).usage;
   }
 
-  /** What its gateway decided, the last `tail` decisions, oldest first. A thousand are kept. */
+  /** The last `tail` decisions of its gateway, oldest first. A thousand are stored. */
   async events(tail = 100): Promise<NetworkEvent[]> {
     const data = await this.#requests.request("GET", "/network/events", { query: { tail } });
     return listOf(data, "events").map((item) => fromWire<NetworkEvent>(item));
   }
 
-  /** Every decision as it is made, after the last `tail` of those before. */
+  /** The last `tail` decisions, and new ones as they are made. */
   async *followEvents(tail = 0): AsyncGenerator<NetworkEvent, void, undefined> {
     const query = { tail, follow: "true" };
     for await (const event of this.#requests.events("GET", "/network/events", { query })) {
@@ -223,9 +223,9 @@ export class SandboxNetwork {
 }
 
 /**
- * `client.network`: what the workspace's sandboxes may reach that say nothing about it themselves. With `template`, those
- * of one template, which comes first. Changes need a token of the scope `admin`, and hold at once, also for sandboxes that
- * run and their open connections.
+ * `client.network`: the default for sandboxes of the workspace without their own policy. With `template`, the default
+ * of one template, which has precedence. Changes need a token with the scope `admin` and apply at once, also to running
+ * sandboxes and their open connections.
  */
 export class NetworkDefaults {
   readonly #transport: Transport;
@@ -238,12 +238,12 @@ export class NetworkDefaults {
     return defaultOf(await this.#transport.request("GET", defaultPath(of)));
   }
 
-  /** Changes what is given; a default gives neither secrets nor a group. */
+  /** Changes the given options. A default has no secrets and no group. */
   async set(options: NetworkDefaultOptions, of: { template?: string } = {}): Promise<NetworkDefault> {
     return defaultOf(await this.#transport.request("PUT", defaultPath(of), { body: networkBody(options) }));
   }
 
-  /** Removes it. */
+  /** Removes the default. */
   async clear(of: { template?: string } = {}): Promise<void> {
     await this.#transport.request("DELETE", defaultPath(of));
   }

@@ -1,80 +1,80 @@
-/** What can be asked for, and the request bodies it becomes. No I/O. */
+/** Options of requests, and the JSON bodies made from them. No I/O. */
 
 import { toWire, type Wire } from "./naming.js";
 import { networkBody, type NetworkOptions } from "./network.js";
 
-/** What is made when nobody says otherwise. */
+/** The default template. */
 export const DEFAULT_TEMPLATE = "code-interpreter";
 
-/** What a copy of a sandbox does with its volumes: have none, read what was on them, or have clones of its own. */
+/** What a copy of a sandbox gets of its volumes: nothing, a read-only view, or its own copies. */
 export type OnVolumes = "detach" | "read_only" | "clone";
 
-/** What copies of a sandbox are to be. */
+/** Options of copies of a sandbox. */
 export interface ForkOptions {
   metadata?: Record<string, string>;
-  /** To be said if the sandbox has volumes. */
+  /** Required if the sandbox has volumes. */
   volumes?: OnVolumes;
-  /** They have its network policy in any case, and its secrets only with this. */
+  /** Whether they get its secrets. They always have its network policy. */
   inheritSecrets?: boolean;
 }
 
-/** A volume, where a sandbox is to see it. */
+/** A volume and its mount point. */
 export interface VolumeMount {
   name: string;
   mount?: string;
   readOnly?: boolean;
 }
 
-/** What sandbox is wanted. What is absent comes from the template and the server. */
+/** Options of a new sandbox. Missing ones come from the template and the server. */
 export interface CreateOptions {
   template?: string;
   cpu?: number;
   memoryMb?: number;
   diskMb?: number;
-  /** Processes and threads, all together. */
+  /** The maximum number of processes and threads. */
   pids?: number;
-  /** Your own notes on it, which `Sandbox.list` gives back. */
+  /** Your own labels. `Sandbox.list` can filter by them. */
   metadata?: Record<string, string>;
   labels?: Record<string, string>;
-  /** The environment of every command in it. */
+  /** Environment variables for every command in it. */
   env?: Record<string, string>;
-  /** How long it lives, whatever becomes of this process. */
+  /** The TTL: how long it lives, even if this process dies. */
   ttlSeconds?: number;
-  /** How long it may be unused. */
+  /** The idle timeout. */
   idleSeconds?: number;
-  /** Its time to live does not apply, and `close` does not end it. */
+  /** It has no TTL, and `close` does not end it. */
   persistent?: boolean;
   fromSnapshot?: string;
   /** `every-exec` makes a checkpoint before each command, cell and change of files; see `rewind`. */
   checkpoints?: "every-exec" | "never";
-  /** How many checkpoints without a name are kept; 20 if absent. */
+  /** How many checkpoints without a name to keep; 20 by default. */
   checkpointsKept?: number;
-  /** What it may reach, such as `{ allow: ["pypi"], secrets: ["API_KEY"] }`; the
-   * template's or the workspace's default if absent, else nothing. */
+  /** What it may reach, such as `{ allow: ["pypi"], secrets: ["API_KEY"] }`. By default the template's or the
+   * workspace's default applies, otherwise it reaches nothing. */
   network?: NetworkOptions;
   volumes?: VolumeMount[];
-  /** Stops waiting for capacity when it is aborted. */
+  /** Abort it to stop waiting for capacity. */
   signal?: AbortSignal;
 }
 
-/** How a command is run. */
+/** Options of a command. */
 export interface ExecOptions {
   timeoutSeconds?: number;
   cwd?: string;
   env?: Record<string, string>;
-  /** A name or a number; root if absent. */
+  /** A name or a number; root by default. */
   user?: string;
-  /** Given to the command, then closed. */
+  /** The standard input. */
   stdin?: string;
-  /** A command of the same id is never started twice. */
+  /** A command with the same ID never starts twice. */
   id?: string;
-  /** Bytes it may print. */
+  /** The output limit in bytes. */
   outputLimit?: number;
-  /** At the limit: `kill` it, or `keep_tail`, i.e. drop the oldest output. */
+  /** At the limit: `kill` the command, or `keep_tail`, which drops the oldest output. */
   onLimit?: "kill" | "keep_tail";
 }
 
-/** Called with output while it comes. */
+/** Is called with output while the command runs. */
 export interface Listeners {
   onStdout?: (text: string) => unknown;
   onStderr?: (text: string) => unknown;
@@ -88,7 +88,7 @@ export function createBody(options: CreateOptions): Wire {
   return body;
 }
 
-/** A string is a line for the shell; a list is a program and its arguments, without a shell. */
+/** A string runs in the shell. A list is a program and its arguments, without a shell. */
 export function execBody(command: string | readonly string[], options: ExecOptions): Wire {
   const program = typeof command === "string" ? { cmd: command } : { args: command };
   return { ...program, ...runOptions(options) };

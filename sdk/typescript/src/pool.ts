@@ -1,4 +1,4 @@
-/** A pool of machines that are ready before they are needed. Everyone who asks gets a fresh one. */
+/** A pool of pre-warmed machines. Every user gets a fresh one. */
 
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -21,32 +21,32 @@ import { Sandbox } from "./sandbox.js";
 import { deadlineTimer } from "./timer.js";
 
 const TTL_SECONDS = 3600;
-/** After a failure, so long until the next try; twice as long each time. */
+/** The pause after a failure. It doubles each time. */
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 30_000;
 
-/** What a pool's machines are, as for `Sandbox.create`, and how many. */
+/** The size of a pool and the options of its machines, as for `Sandbox.create`. */
 export interface PoolOptions extends Omit<CreateOptions, "signal"> {
-  /** Machines that are kept ready; 2 unless given. */
+  /** How many machines are ready; 2 by default. */
   size?: number;
   config?: ExecutionConfig;
   audit?: AuditLog;
-  /** Done with every machine before it is ready, such as installing what all runs need. */
+  /** Is called with every machine before it is ready, for example to install packages. */
   prepare?: (sandbox: Sandbox) => unknown;
-  /** Machines that may be handed out at once; whoever asks for more waits. */
+  /** How many machines may be in use at once; further calls wait. */
   maxBusy?: number;
 }
 
 export interface AcquireOptions {
-  /** How long to wait for a machine; without limit if absent. */
+  /** How long to wait for a machine; no limit by default. */
   timeoutSeconds?: number;
-  /** For whom; it stands in the audit. */
+  /** The user, for the audit log. */
   actor?: string;
 }
 
 /**
- * Keeps machines ready. A machine that was handed out is ended when it comes back; nobody gets it again. It lives for
- * `ttlSeconds` (an hour unless given) in the pool, and again once it is handed out, even if this process dies.
+ * Holds machines ready. A machine that comes back is ended, and nobody gets it again. It lives for `ttlSeconds` (an
+ * hour by default) in the pool, and as long again after it is handed out, even if this process dies.
  */
 export class SandboxPool {
   readonly config: ExecutionConfig;
@@ -78,18 +78,18 @@ export class SandboxPool {
     this.#client = client;
   }
 
-  /** Begins to make machines. */
+  /** Starts to create machines. */
   start(): this {
     if (!this.#open) {
       this.#open = new AbortController();
-      // Every machine on its way listens.
+      // Every create in progress adds a listener.
       setMaxListeners(0, this.#open.signal);
     }
     this.#fill();
     return this;
   }
 
-  /** Ends the machines that are ready, and hands out no more. Those that are out are their users' to end. */
+  /** Ends the ready machines and hands out no more. Users end the machines that they have. */
   async close(): Promise<void> {
     this.#open?.abort();
     this.#open = undefined;
@@ -108,14 +108,14 @@ export class SandboxPool {
     return { size: this.#size, ready, warming, busy: this.#busy, served: this.#served, lastError };
   }
 
-  /** A fresh machine for the length of a block: `await using lease = await pool.lease()`. */
+  /** A fresh machine for one block: `await using lease = await pool.lease()`. */
   async lease(options: AcquireOptions = {}): Promise<Lease> {
     return new Lease(await this.acquire(options), this);
   }
 
   /**
-   * A fresh machine; `CapacityError` if there is none in time. Give it back with `release`. All that is asked of it, and
-   * of copies of it, is in the pool's audit.
+   * A fresh machine; throws `CapacityError` if none is ready in time. Give it back with `release`. The pool's audit log
+   * records all requests to it and to its copies.
    */
   async acquire(options: AcquireOptions = {}): Promise<Sandbox> {
     const sandbox = await this.#acquire(options.timeoutSeconds);
@@ -123,7 +123,7 @@ export class SandboxPool {
     return sandbox.through(new RecordingTransport(this.#client.transport, this.#audit, options.actor ?? null));
   }
 
-  /** Ends a machine that was handed out. */
+  /** Ends a machine that `acquire` returned. */
   async release(sandbox: Sandbox): Promise<void> {
     try {
       await end(sandbox);
@@ -133,8 +133,8 @@ export class SandboxPool {
   }
 
   /**
-   * Runs code in a machine of its own and ends that. `actor` says in the audit for whom. A `config` that wants other
-   * memory than the pool's machines have gets a machine that is made for it.
+   * Runs code in a fresh machine and ends the machine. `actor` is the user in the audit log. If `config` asks for
+   * another memory size than the pool's machines have, a new machine is created.
    */
   async run(code: string, options: { config?: ExecutionConfig; actor?: string } = {}): Promise<RunReport> {
     const config = options.config ?? this.config;
@@ -170,7 +170,7 @@ export class SandboxPool {
         await sandbox.setTtl(this.#ttlSeconds);
         return sandbox;
       } catch (error) {
-        // It waited so long that its time was over.
+        // It waited in the pool until its TTL ended it.
         if (error instanceof NotFoundError) this.#returned();
         else {
           await this.release(sandbox);
@@ -180,7 +180,7 @@ export class SandboxPool {
     }
   }
 
-  /** One that is made for whoever asks; it counts among those that are out. */
+  /** Creates a machine for one caller. It counts as in use. */
   async #acquireSized(memoryMb: number | undefined): Promise<Sandbox> {
     for (;;) {
       this.#mustBeOpen();
@@ -208,7 +208,7 @@ export class SandboxPool {
         return sandbox;
       }
       if (isFinal(this.#lastError)) throw this.#lastError;
-      // A pool that keeps none ready makes one for whoever waits.
+      // A pool of size 0 creates a machine for each waiting caller.
       this.#fill(1);
       if (!(await this.#news(deadline))) {
         throw new CapacityError("no machine became ready in time", { cause: this.#lastError });
@@ -225,7 +225,7 @@ export class SandboxPool {
     this.#tell();
   }
 
-  /** Sees to it that enough are ready or on their way. */
+  /** Starts enough creates to fill the pool. */
   #fill(least = 0): void {
     while (this.#open && this.#ready.length + this.#making.size < Math.max(this.#size, least)) {
       const making = this.#warm(this.#open.signal).finally(() => {
@@ -236,7 +236,7 @@ export class SandboxPool {
     }
   }
 
-  /** Makes one machine, however often it takes, as long as the pool is open. */
+  /** Creates one machine, with retries, while the pool is open. */
   async #warm(closing: AbortSignal): Promise<void> {
     while (!closing.aborted) {
       try {
@@ -246,7 +246,7 @@ export class SandboxPool {
         return;
       } catch (error) {
         if (closing.aborted) return;
-        // Also what the caller's own preparation threw: it is told to whoever waits for a machine.
+        // Includes errors of the caller's `prepare`. Callers that wait for a machine get them.
         this.#lastError = error;
         this.#tell();
         const pause = this.#pauseMs;
@@ -272,7 +272,7 @@ export class SandboxPool {
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  /** Waits until something changed. False if that takes too long. */
+  /** Waits for a change. False if it takes too long. */
   #news(deadline: number): Promise<boolean> {
     const left = deadline - Date.now();
     if (left <= 0) return Promise.resolve(false);
@@ -286,7 +286,7 @@ export class SandboxPool {
   }
 }
 
-/** A machine of a pool for the length of a block. */
+/** A machine of a pool for one block. */
 export class Lease {
   readonly #pool: SandboxPool;
 
@@ -318,7 +318,7 @@ async function execute(sandbox: Sandbox, code: string, config: ExecutionConfig):
   }
 }
 
-/** One that cannot be ended now ends by its time to live. */
+/** Ends a machine. If that fails, its TTL ends it. */
 async function end(sandbox: Sandbox): Promise<void> {
   try {
     await sandbox.kill();
@@ -327,7 +327,7 @@ async function end(sandbox: Sandbox): Promise<void> {
   }
 }
 
-/** Whether waiting does not help: the caller has to change something. */
+/** Whether a retry cannot help, because the caller has to change something. */
 function isFinal(error: unknown): boolean {
   const passing = [ConnectionError, ServerError, LimitError];
   return error !== undefined && !passing.some((kind) => error instanceof kind);

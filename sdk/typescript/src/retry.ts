@@ -1,4 +1,4 @@
-/** Whether a refusal to make something is worth another try, and when. No I/O. */
+/** Whether and when to retry a refused create. No I/O. */
 
 import type { SandlingError } from "./errors.js";
 
@@ -6,11 +6,10 @@ export const DEFAULT_BUDGET_SECONDS = 60;
 const LONGEST_SPREAD_SECONDS = 15;
 
 /**
- * Seconds to wait before the next attempt; nothing if there should be none.
+ * Seconds to wait before the next attempt; `undefined` if there should be none.
  *
- * A full host says so with 503 or 507, and one that is asked too fast with 429 and a time to come back. A 429 without
- * such a time is a quota, which waiting does not change. Several clients are spread out, so that they do not all come
- * back at once.
+ * A full host answers with 503 or 507. A rate limit answers with 429 and `Retry-After`. A 429 without it is a quota,
+ * which waiting does not change. A random part keeps many clients from retrying at the same moment.
  */
 export function delaySeconds(
   error: SandlingError,

@@ -1,4 +1,4 @@
-/** A sandbox: one virtual machine of your own. */
+/** A sandbox: one virtual machine. */
 
 import { Checkpoints } from "./checkpoints.js";
 import { type Client, getDefaultClient } from "./client.js";
@@ -18,16 +18,16 @@ import { SandboxSecrets } from "./secrets.js";
 import { Terminal, type TerminalOptions } from "./terminal.js";
 import type { Transport } from "./transport.js";
 
-/** Saving and restoring a whole machine takes longer than an ordinary request may. */
+/** Saving and restoring a machine may take longer than other requests. */
 const MACHINE_WITHIN_MS = 300_000;
 
-/** A checkpoint's number or name, `now`, another sandbox's id, `SANDBOX@CHECKPOINT`, or a snapshot's id. */
+/** The number or name of a checkpoint, `now`, a sandbox ID, `SANDBOX@CHECKPOINT`, or the ID of a snapshot. */
 export type Moment = number | string;
 
 export interface DiffOptions {
-  /** `now` if absent. */
+  /** `now` by default. */
   to?: Moment;
-  /** The directory that is compared, `/` if absent; paths start there. */
+  /** The directory to compare, `/` by default; paths are relative to it. */
   path?: string;
 }
 
@@ -37,7 +37,7 @@ function diffRequest(since: Moment, options: DiffOptions, format?: string) {
   return { query, timeoutMs: MACHINE_WITHIN_MS };
 }
 
-/** A virtual machine of your own. `await using` ends it at the end of its block, unless it is persistent. */
+/** A sandbox: one virtual machine. `await using` ends it at the end of its block, unless it is persistent. */
 export class Sandbox {
   readonly filesystem: Filesystem;
   readonly files: Filesystem;
@@ -62,19 +62,19 @@ export class Sandbox {
     this.secrets = new SandboxSecrets(this.network);
   }
 
-  /** Makes a sandbox. A server without room is asked again for up to a minute. */
+  /** Creates a sandbox. If the server has no capacity, the client retries for up to a minute. */
   static async create(options: CreateOptions | string = {}, client: Client = getDefaultClient()): Promise<Sandbox> {
     const wanted = typeof options === "string" ? { template: options } : options;
     const how = { keyed: true, signal: wanted.signal };
     return Sandbox.#of(await client.make("/v1/sandboxes", createBody(wanted), how), client);
   }
 
-  /** A sandbox that is there, by its id. */
+  /** An existing sandbox, by its ID. */
   static async get(id: string, client: Client = getDefaultClient()): Promise<Sandbox> {
     return Sandbox.#of(await client.transport.request("GET", `/v1/sandboxes/${encodeURIComponent(id)}`), client);
   }
 
-  /** All that are there; with `metadata`, those that bear it. */
+  /** All sandboxes; with `metadata`, only those that have it. */
   static async list(
     options: { metadata?: Record<string, string> } = {},
     client: Client = getDefaultClient(),
@@ -90,12 +90,12 @@ export class Sandbox {
     return new Sandbox(Object.assign(unknown, fromWire<SandboxInfo>(data)), client);
   }
 
-  /** The same sandbox, whose requests, and those of its copies, go another way. */
+  /** A copy of the object with another transport, also for its forks. */
   through(transport: Transport): Sandbox {
     return new Sandbox(this.#info, this.#client.through(transport));
   }
 
-  /** What is known about it; `refresh` asks anew. */
+  /** The data of the sandbox; `refresh` updates it. */
   get info(): Readonly<SandboxInfo> {
     return this.#info;
   }
@@ -116,9 +116,9 @@ export class Sandbox {
   }
 
   /**
-   * Runs a command, a line for the shell or a list of arguments, and waits for its end. With `check`, one that does not
-   * end with 0 throws `CommandFailed`. One that runs into `timeoutSeconds` is ended: `SandboxTimeout`, which holds what
-   * it had printed.
+   * Runs a command, as a shell line or a list of arguments, and waits until it ends. With `check`, throws
+   * `CommandFailed` if it does not exit with 0. If it reaches `timeoutSeconds`, it is ended and throws `SandboxTimeout`
+   * with the output so far.
    */
   async exec(
     command: string | readonly string[],
@@ -131,25 +131,25 @@ export class Sandbox {
     return result;
   }
 
-  /** Runs a line in the shell and waits for its end. */
+  /** Runs a shell line and waits until it ends. */
   run(command: string, options: ExecOptions & Listeners & { check?: boolean } = {}): Promise<ExecResult> {
     return this.exec(command, options);
   }
 
   /**
-   * Runs a script, `python`, `node` or `bash`, on an interpreter that is already warm. Each call has an interpreter of
-   * its own. For variables that last and for rich results, use `contexts`.
+   * Runs a script in `python`, `node` or `bash`, with a pre-warmed interpreter. Each call has its own interpreter. To
+   * keep variables and get rich results, use `contexts`.
    */
   runCode(code: string, language = "python", options: ExecOptions & Listeners = {}): Promise<ExecResult> {
     return run(this.#requests, codeBody(code, language, options), options);
   }
 
-  /** Runs a command and gives its output as an async iterable. It starts with the first step. */
+  /** Runs a command and returns its output as an async iterable. The command starts with the first iteration. */
   stream(command: string | readonly string[], options: ExecOptions = {}): ExecStream {
     return new ExecStream(this.#requests, "POST", "/exec/stream", { body: execBody(command, options) });
   }
 
-  /** Runs a command, hands its output to callbacks, and gives its exit code. */
+  /** Runs a command, passes its output to callbacks and returns its exit code. */
   async execStream(command: string | readonly string[], options: ExecOptions & Listeners = {}): Promise<number> {
     return (await this.stream(command, options).wait(options)).exitCode;
   }
@@ -159,12 +159,12 @@ export class Sandbox {
     return this.commands.start(command, options);
   }
 
-  /** A live interpreter; the same as `contexts.create`. */
+  /** Starts a live interpreter; the same as `contexts.create`. */
   createCodeContext(language = "python"): Promise<CodeContext> {
     return this.contexts.create(language);
   }
 
-  /** The lines of the machine's console; with `follow`, also those to come. */
+  /** The lines of the machine's console; with `follow`, also new ones. */
   async *logs(options: { follow?: boolean } = {}): AsyncGenerator<string, void, undefined> {
     if (!options.follow) {
       const text = (await this.#requests.fetch("GET", "/logs")).toString("utf8");
@@ -176,38 +176,38 @@ export class Sandbox {
     }
   }
 
-  /** What happened to it, the last `tail` things, oldest first. */
+  /** Its last `tail` events, oldest first. */
   async events(tail = 100): Promise<Event[]> {
     const data = await this.#requests.request("GET", "/events", { query: { tail } });
     return listOf(data, "events").map((item) => fromWire<Event>(item));
   }
 
-  /** What happened to it and what happens from now on. */
+  /** Its events, and new ones as they happen. */
   async *followEvents(tail = 100): AsyncGenerator<Event, void, undefined> {
     for await (const event of this.#requests.events("GET", "/events", { query: { tail, follow: "true" } })) {
       yield fromWire<Event>(JSON.parse(event.data));
     }
   }
 
-  /** What it uses. */
+  /** The resources that it uses. */
   async metrics(): Promise<Metrics> {
     const metrics = fromWire<Metrics>(await this.#requests.request("GET", "/metrics"));
     return { ...metrics, guest: metrics.guest ? fromWire<GuestMetrics>(metrics.guest) : null };
   }
 
-  /** Asks the server how it is now. */
+  /** Updates its data from the server. */
   async refresh(): Promise<this> {
     this.#info = { ...this.#info, ...fromWire<SandboxInfo>(await this.#requests.request("GET", "")) };
     return this;
   }
 
-  /** Ends it. */
+  /** Ends the sandbox. */
   async kill(): Promise<void> {
     await this.#requests.request("DELETE", "");
     this.#info.status = "deleted";
   }
 
-  /** Ends it unless it is persistent. One that has ended already is no error. */
+  /** Ends the sandbox unless it is persistent. It may have ended already. */
   async close(): Promise<void> {
     if (this.persistent || this.status === "deleted") return;
     try {
@@ -222,7 +222,7 @@ export class Sandbox {
     await this.close();
   }
 
-  /** Stops its virtual CPUs; its memory stays. */
+  /** Stops its virtual CPUs. Its memory stays. */
   pause(): Promise<void> {
     return this.#change("/pause", "paused");
   }
@@ -231,25 +231,25 @@ export class Sandbox {
     return this.#change("/resume", "running");
   }
 
-  /** Saves the whole machine to disk and holds no memory. The next request that needs it wakes it. */
+  /** Saves the machine to disk and frees its memory. The next request that needs it wakes it. */
   hibernate(): Promise<void> {
     return this.#change("/hibernate", "hibernated");
   }
 
-  /** Wakes it from hibernation. One that is awake stays so. */
+  /** Wakes a hibernated sandbox. A running one stays as it is. */
   wake(): Promise<void> {
     return this.#change("/wake", "running");
   }
 
-  /** Saves memory, disk and devices as one; it goes on. The id is good for `create({ fromSnapshot })`. */
+  /** Saves memory, disk and devices; the sandbox keeps running. Pass the ID to `create({ fromSnapshot })`. */
   async snapshot(options: { volumes?: OnVolumes } = {}): Promise<SnapshotInfo> {
     const body = options.volumes ? { volumes: options.volumes } : undefined;
     return fromWire(await this.#requests.request("POST", "/snapshots", { body, timeoutMs: MACHINE_WITHIN_MS }));
   }
 
-  /** A copy of the whole machine, with its processes and variables. */
+  /** Copies the machine with its processes and variables. */
   fork(options?: ForkOptions): Promise<Sandbox>;
-  /** That many copies. */
+  /** Makes `count` copies. */
   fork(count: number, options?: ForkOptions): Promise<Sandbox[]>;
   async fork(first: number | ForkOptions = {}, options: ForkOptions = {}): Promise<Sandbox | Sandbox[]> {
     if (typeof first === "number") return this.forkTree({ count: first, ...options });
@@ -260,7 +260,7 @@ export class Sandbox {
     return this.#child(data["sandbox"] ?? children?.[0] ?? data);
   }
 
-  /** Copies that know that they are siblings, for `promote`. The list is shorter if some could not start. */
+  /** Makes copies that are siblings, for `promote`. The list is shorter if some could not start. */
   async forkTree(options: { count: number } & ForkOptions): Promise<Sandbox[]> {
     const data = await this.#client.make(this.#requests.path("/fork-tree"), toWire(options), { keyed: false });
     return listOf(data, "children").map((child) => this.#child(child));
@@ -272,39 +272,39 @@ export class Sandbox {
     return child;
   }
 
-  /** Makes this child a sandbox in its own right; with `cleanupSiblings` the others of its tree are ended. */
+  /** Makes this copy independent of its tree. With `cleanupSiblings` it ends the other copies. */
   async promote(options: { cleanupSiblings?: boolean; treeId?: string } = {}): Promise<Promotion> {
     const body = toWire({ cleanupSiblings: false, ...options });
     return fromWire(await this.#requests.request("POST", "/promote", { body, timeoutMs: MACHINE_WITHIN_MS }));
   }
 
-  /** Tries every candidate in a fork of its own and keeps the best. */
+  /** Tries every candidate in its own fork and keeps the best. */
   explore(candidates: ReadonlyArray<Candidate | string>, options: ExploreOptions = {}): Promise<ExploreResult> {
     return explore(this, candidates, options);
   }
 
-  /** Where it can go back to. */
+  /** Its checkpoints. */
   async timeline(): Promise<Timeline> {
     const data = await this.#requests.request("GET", "/timeline", { timeoutMs: MACHINE_WITHIN_MS });
     const { current } = data as { current: number | null };
     return { current, checkpoints: listOf(data, "checkpoints").map((item) => fromWire<Checkpoint>(item)) };
   }
 
-  /** Makes a checkpoint of this moment; one with a name is kept. */
+  /** Makes a checkpoint now. One with a name is kept. */
   async checkpoint(name?: string): Promise<Checkpoint> {
     const how = { body: toWire({ name }), timeoutMs: MACHINE_WITHIN_MS };
     return fromWire(await this.#requests.request("POST", "/checkpoints", how));
   }
 
-  /** Gives a checkpoint a name, which keeps it, or takes its name away. */
+  /** Names a checkpoint, which keeps it, or removes its name. */
   async nameCheckpoint(checkpoint: number | string, name: string | null): Promise<Checkpoint> {
     const path = `/checkpoints/${encodeURIComponent(checkpoint)}`;
     return fromWire(await this.#requests.request("PATCH", path, { body: { name }, timeoutMs: MACHINE_WITHIN_MS }));
   }
 
   /**
-   * Puts it back to a checkpoint, by number or name: memory, disk, processes and variables are those of then. Where it
-   * was becomes a checkpoint, too; its number is what is given, to take the rewind back.
+   * Puts the sandbox back to a checkpoint, by number or name: memory, disk, processes and variables. The current state
+   * becomes a checkpoint first. Its number is returned, so that you can undo the rewind.
    */
   async rewind(to: number | string): Promise<number | null> {
     const data = await this.#requests.request("POST", "/rewind", { body: { to }, timeoutMs: MACHINE_WITHIN_MS });
@@ -312,23 +312,23 @@ export class Sandbox {
     return (data as { was: number | null }).was;
   }
 
-  /** What changed: files that were added, changed and removed, with the text diff. */
+  /** The files that were added, changed and removed, with text diffs. */
   async diff(since: Moment, options: DiffOptions = {}): Promise<Diff> {
     const data = await this.#requests.request("GET", "/diff", diffRequest(since, options));
     return { ...fromWire<Diff>(data), files: listOf(data, "files").map((item) => fromWire<FileDiff>(item)) };
   }
 
-  /** The same as a patch, for `git apply` or `patch -p1`. */
+  /** The diff as a patch, for `git apply` or `patch -p1`. */
   async diffPatch(since: Moment, options: DiffOptions = {}): Promise<string> {
     return (await this.#requests.fetch("GET", "/diff", diffRequest(since, options, "patch"))).toString("utf8");
   }
 
-  /** What was added and changed, as a tar. */
+  /** The added and changed files as a tar. */
   diffTar(since: Moment, options: DiffOptions = {}): Promise<Buffer> {
     return this.#requests.fetch("GET", "/diff", diffRequest(since, options, "tar"));
   }
 
-  /** Copies of one of its contexts, each in a sandbox of its own, where it goes on with its variables. */
+  /** Copies one of its contexts with its variables, each copy in a new sandbox. */
   async forkContext(
     contextId: string,
     options: { count?: number; metadata?: Record<string, string> } = {},
@@ -347,12 +347,12 @@ export class Sandbox {
     return this.#lifecycle("GET");
   }
 
-  /** Lets it live so long from now; 0 is without limit. */
+  /** Sets the TTL, counted from now; 0 means no limit. */
   setTtl(seconds: number): Promise<Lifecycle> {
     return this.#lifecycle("PATCH", { ttl_seconds: seconds });
   }
 
-  /** Lets it be unused so long; 0 is without limit. */
+  /** Sets the idle timeout; 0 means no limit. */
   setIdle(seconds: number): Promise<Lifecycle> {
     return this.#lifecycle("PATCH", { idle_seconds: seconds });
   }
@@ -361,17 +361,17 @@ export class Sandbox {
     return this.#lifecycle("PATCH", { persistent });
   }
 
-  /** A way to a port of the sandbox, for an hour unless said otherwise. */
+  /** Opens a port of the sandbox for an hour by default. */
   async preview(port: number, options: { ttlSeconds?: number; paths?: string[] } = {}): Promise<Preview> {
     return fromWire(await this.#requests.request("POST", "/preview-token", { body: toWire({ port, ...options }) }));
   }
 
-  /** A URL of a port that opens in a browser. It holds a token: whoever has it has the port. */
+  /** A URL that opens a port in a browser. It contains a token, so anybody with the URL can use the port. */
   async previewUrl(port: number, options: { ttlSeconds?: number } = {}): Promise<string> {
     return (await this.preview(port, options)).url;
   }
 
-  /** The ports that are open now, and their addresses; those need a token (`previewUrl`). */
+  /** The ports that are open now, and their URLs, which need a token (`previewUrl`). */
   async previewUrls(): Promise<Record<number, string>> {
     const { ports } = (await this.#requests.request("GET", "/ports")) as {
       ports: { port: number; preview_url: string }[];
@@ -379,7 +379,7 @@ export class Sandbox {
     return Object.fromEntries(ports.map(({ port, preview_url }) => [port, preview_url]));
   }
 
-  /** A terminal. */
+  /** Opens a terminal. */
   terminal(options: TerminalOptions = {}): Promise<Terminal> {
     return Terminal.open(this.#requests, options);
   }

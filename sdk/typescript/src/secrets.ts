@@ -1,4 +1,4 @@
-/** Secrets: values that sandboxes use and never hold. */
+/** Secrets: values that sandboxes use without seeing them. */
 
 import { type Client, getDefaultClient } from "./client.js";
 import { fromWire, listOf } from "./naming.js";
@@ -7,8 +7,8 @@ import type { Transport } from "./transport.js";
 import { Turns } from "./turns.js";
 
 /**
- * A secret of the workspace, without its value, which no request answers with. A sandbox that is granted it holds a
- * placeholder, in a variable of its name; the gateway puts the value into HTTPS requests to `hosts`, and to nobody else.
+ * A secret of the workspace, without its value, which no request returns. A sandbox with the secret has a placeholder
+ * in a variable of the same name. The gateway puts the value into HTTPS requests to `hosts`, and to no other host.
  */
 export interface SecretInfo {
   name: string;
@@ -16,9 +16,9 @@ export interface SecretInfo {
   createdAt: string;
 }
 
-/** Secrets by way of the default client, or of one that is given. */
+/** Secrets of the default client, or of a given one. */
 export const Secret = {
-  /** Stores a secret, or replaces it, at once and for sandboxes that have it. */
+  /** Stores or replaces a secret. Sandboxes that have it use the new value at once. */
   set: (
     name: string,
     value: string,
@@ -28,7 +28,7 @@ export const Secret = {
 
   list: (client: Client = getDefaultClient()): Promise<SecretInfo[]> => client.secrets.list(),
 
-  /** No sandbox can use it any more when this is done; connections that had it are reset. */
+  /** Removes the secret. No sandbox can use it afterwards, and connections that used it are reset. */
   remove: (name: string, client: Client = getDefaultClient()): Promise<void> => client.secrets.remove(name),
 };
 
@@ -40,7 +40,7 @@ export class Secrets {
     this.#transport = transport;
   }
 
-  /** Stores a secret, or replaces it. `hosts` are names and `*.name` to which requests may carry it. */
+  /** Stores or replaces a secret. `hosts` are names and `*.name` whose requests may carry it. */
   async set(name: string, value: string, options: { hosts: string | readonly string[] }): Promise<SecretInfo> {
     const hosts = typeof options.hosts === "string" ? [options.hosts] : options.hosts;
     const path = `/v1/secrets/${encodeURIComponent(name)}`;
@@ -52,7 +52,7 @@ export class Secrets {
     return listOf(data, "secrets").map((item) => fromWire<SecretInfo>(item));
   }
 
-  /** No sandbox can use it any more when this is done; connections that had it are reset. */
+  /** Removes the secret. No sandbox can use it afterwards, and connections that used it are reset. */
   async remove(name: string): Promise<void> {
     await this.#transport.request("DELETE", `/v1/secrets/${encodeURIComponent(name)}`);
   }
@@ -71,12 +71,12 @@ export class SandboxSecrets {
     return (await this.#network.get()).secrets;
   }
 
-  /** Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does. */
+  /** Grants more secrets. Only processes that start afterwards have the variables. */
   grant(...names: string[]): Promise<GrantedSecret[]> {
     return this.#change((had) => [...new Set([...had, ...names])]);
   }
 
-  /** Takes these away, at once. */
+  /** Revokes secrets at once. */
   revoke(...names: string[]): Promise<GrantedSecret[]> {
     return this.#change((had) => had.filter((name) => !names.includes(name)));
   }

@@ -5,7 +5,7 @@ export interface ServerEvent {
   data: string;
 }
 
-/** Takes bytes as they come and gives the events that they complete. */
+/** Takes bytes as they arrive and returns the events that they complete. */
 export class EventDecoder {
   readonly #text = new TextDecoder();
   #rest = "";

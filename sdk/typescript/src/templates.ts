@@ -1,4 +1,4 @@
-/** Templates: what sandboxes are made from. */
+/** Templates: what sandboxes start from. */
 
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -13,22 +13,22 @@ const BUILD_WITHIN_SECONDS = 3600;
 export interface BuildOptions {
   /** Debian packages. */
   packages?: string[];
-  /** Packages from npm, `name` or `name@version`; their own install scripts are not run. */
+  /** Packages from npm, `name` or `name@version`. Their install scripts do not run. */
   npm?: string[];
-  /** A built-in template to start from; `base` if absent. */
+  /** A built-in template to start from; `base` by default. */
   base?: string;
   cpu?: number;
   memoryMb?: number;
   diskMb?: number;
 }
 
-/** Templates by way of the default client, or of one that is given. */
+/** Templates of the default client, or of a given one. */
 export const Template = {
   list: (client: Client = getDefaultClient()): Promise<TemplateInfo[]> => client.templates.list(),
 
   get: (name: string, client: Client = getDefaultClient()): Promise<TemplateInfo> => client.templates.get(name),
 
-  /** Builds a template and waits until it is done; its log goes to `onLog`. */
+  /** Builds a template and waits until it is done. `onLog` gets its log. */
   async build(
     name: string,
     options: BuildOptions & { onLog?: (line: string) => unknown; timeoutSeconds?: number } = {},
@@ -64,7 +64,7 @@ export class Templates {
     await this.#transport.request("DELETE", `/v1/templates/${encodeURIComponent(name)}`);
   }
 
-  /** Begins to build a template: a built-in one with more packages. */
+  /** Starts to build a template: a built-in one with more packages. */
   async build(name: string, options: BuildOptions = {}): Promise<TemplateBuild> {
     const { base: from, packages = [], ...sizes } = options;
     const body = toWire({ name, from, packages, ...sizes });
@@ -80,7 +80,7 @@ export class Templates {
     return fromWire(await this.#transport.request("GET", `/v1/templates/builds/${encodeURIComponent(id)}`));
   }
 
-  /** The lines of a build's log, until it is done; `RequestTimeout` if that is not in time. */
+  /** The lines of a build's log until it is done; throws `RequestTimeout` if it takes too long. */
   async *buildLogs(id: string, options: { timeoutSeconds?: number } = {}): AsyncGenerator<string, void, undefined> {
     const path = `/v1/templates/builds/${encodeURIComponent(id)}/logs`;
     const { timeoutSeconds } = options;
@@ -91,13 +91,13 @@ export class Templates {
     }
   }
 
-  /** Waits until a build is done; `TemplateBuildError` if it fails, or is not done in time. */
+  /** Waits until a build is done; throws `TemplateBuildError` if it fails or takes too long. */
   waitForBuild(id: string, options: { timeoutSeconds?: number } = {}): Promise<TemplateBuild> {
     return ended(this, id, options.timeoutSeconds ?? 1200, Date.now());
   }
 }
 
-/** A log that is lost, or not at its end in time, says nothing about the build. */
+/** Ignores errors of the log, because the build continues without it. */
 async function listen(log: AsyncIterable<string>, onLog: (line: string) => unknown): Promise<void> {
   try {
     for await (const line of log) await onLog(line);

@@ -12,19 +12,19 @@ import { deadlineTimer } from "./timer.js";
 export interface TerminalOptions {
   rows?: number;
   cols?: number;
-  /** A line for the shell; a login shell if absent. */
+  /** A shell line; a login shell by default. */
   cmd?: string;
   user?: string;
 }
 
-/** A terminal. Bytes go both ways as they are. Its shell gets a hangup when it is closed. */
+/** A terminal. Bytes are not converted. Closing it sends a hangup to its shell. */
 export class Terminal implements AsyncIterable<Buffer> {
   readonly #socket: WebSocket;
   readonly #recording: Recording | undefined;
   #received: Buffer[] = [];
   #ended = false;
   #failure: Error | undefined;
-  /** What the record could not be kept for. */
+  /** Why the record could not be written. */
   #unrecorded: unknown;
   #waiting: (() => void)[] = [];
   #exitCode: number | undefined;
@@ -39,7 +39,7 @@ export class Terminal implements AsyncIterable<Buffer> {
       try {
         recording?.end({ error: this.#failure });
       } catch (error) {
-        // Thrown here it would end the process.
+        // An error thrown here would end the process.
         this.#unrecorded = error;
       }
       this.#wakeUp();
@@ -51,7 +51,7 @@ export class Terminal implements AsyncIterable<Buffer> {
     const pairs = Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
     const path = requests.path("/exec/pty");
     const recording = requests.transport.recording("GET", path, { query: pairs });
-    // Only those who open a terminal wait for it to be loaded.
+    // Loaded here, because only terminals need it.
     const { WebSocket } = await import("ws");
     try {
       return await requests.transport.reach(({ url, token }) => {
@@ -65,12 +65,12 @@ export class Terminal implements AsyncIterable<Buffer> {
     }
   }
 
-  /** How the shell ended, once it did. */
+  /** How the shell ended; `undefined` while it runs. */
   get exitCode(): number | undefined {
     return this.#exitCode;
   }
 
-  /** Types. */
+  /** Sends input. */
   write(data: string | Uint8Array): void {
     this.#recording?.shown("typed", data);
     this.#socket.send(typeof data === "string" ? Buffer.from(data) : data, { binary: true });
@@ -80,7 +80,7 @@ export class Terminal implements AsyncIterable<Buffer> {
     this.#socket.send(JSON.stringify({ resize: { rows, cols } }));
   }
 
-  /** What the terminal shows next; empty at its end. */
+  /** The next output; empty at the end. */
   async read(options: { timeoutMs?: number } = {}): Promise<Buffer> {
     const deadline = Date.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
     while (this.#received.length === 0 && !this.#ended) await this.#news(deadline);
@@ -91,8 +91,8 @@ export class Terminal implements AsyncIterable<Buffer> {
   }
 
   /**
-   * What the terminal shows until `text` is in it. What comes after it in the same breath is kept for later, and all of it
-   * if `text` does not come.
+   * The output up to and including `text`. Output after it is kept for the next read, and so is all output if `text`
+   * does not appear.
    */
   async readUntil(text: string, options: { timeoutMs?: number } = {}): Promise<Buffer> {
     const deadline = Date.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
@@ -168,7 +168,7 @@ export class Terminal implements AsyncIterable<Buffer> {
   }
 }
 
-/** What is made of the socket when it opens; a refusal is the error it would be on any other route. */
+/** Waits until the socket opens. A refusal becomes the same error as on any other route. */
 function opened<T>(socket: WebSocket, make: () => T): Promise<T> {
   return new Promise((resolve, reject) => {
     socket.once("open", () => resolve(make()));

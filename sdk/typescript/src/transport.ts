@@ -1,7 +1,7 @@
 /**
- * Requests and answers: one pool of connections to one server, errors as exceptions.
+ * Requests and answers over one connection pool to one server, with errors as exceptions.
  *
- * Node's own `http`, not `fetch`: that one gives up on an answer that takes longer than five minutes, and a command may.
+ * Uses Node's `http` and not `fetch`, which gives up after five minutes without an answer. A command may take longer.
  */
 
 import * as http from "node:http";
@@ -16,11 +16,11 @@ import { EventDecoder, type ServerEvent } from "./sse.js";
 import { deadlineTimer } from "./timer.js";
 import { VERSION } from "./version.js";
 
-/** The server sends a sign of life every ten seconds. */
+/** The server sends a keep-alive every ten seconds. */
 const STREAM_SILENCE_MS = 60_000;
-/** Shorter than the server's own limit for idle connections, so that none is closed under a request. */
+/** Shorter than the server's idle timeout, so that no connection closes during a request. */
 const KEEP_ALIVE_MS = 45_000;
-/** A peer that vanished without a word is noticed even while a command is waited for without a deadline. */
+/** Detects a peer that disappeared, also while a command without a timeout runs. */
 const PROBE_AFTER_MS = 30_000;
 
 export type Query = Record<string, string | number | undefined>;
@@ -31,17 +31,17 @@ export interface RequestOptions {
   content?: Content;
   query?: Query;
   headers?: Record<string, string>;
-  /** Until the whole answer is there; `null` for as long as it takes, as it is with streams if this is absent. */
+  /** The timeout of the whole answer. `null` means none, which is the default of streams. */
   timeoutMs?: number | null;
-  /** Of a stream: how long nothing may come; a minute unless given. */
+  /** The read timeout of a stream; a minute by default. */
   silenceMs?: number;
-  /** Is told the headers of an answer that is no refusal; of a stream, before its body comes. */
+  /** Gets the headers of a successful answer; for a stream, before its body. */
   onHead?: (headers: http.IncomingHttpHeaders) => void;
 }
 
 /**
- * Sends requests. `resolve` says where to; it is asked when the first request is made, and when nobody listens there
- * any more.
+ * Sends requests. `resolve` finds the server; it is called for the first request, and again when the server no longer
+ * answers.
  */
 export class Transport {
   readonly #resolve: (gone?: string) => Promise<Endpoint>;
@@ -54,7 +54,7 @@ export class Transport {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** Where the server is. */
+  /** The URL of the server. */
   endpoint(): Promise<Endpoint> {
     this.#endpoint ??= this.#find();
     return this.#endpoint;
@@ -69,7 +69,7 @@ export class Transport {
     }
   }
 
-  /** Does `work` where the server is; again if nobody listens there any more: it may be elsewhere by now, or be back. */
+  /** Runs `work` with the server's endpoint. If nobody listens there, it finds the server again and retries. */
   async reach<T>(work: (endpoint: Endpoint) => Promise<T>): Promise<T> {
     const known = this.endpoint();
     const endpoint = await known;
@@ -82,13 +82,13 @@ export class Transport {
     }
   }
 
-  /** Sends JSON and gives the answer's JSON; `undefined` for an answer without a body. */
+  /** Sends JSON and returns the JSON of the answer; `undefined` if it has no body. */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<unknown> {
     const answer = await this.fetch(method, path, options);
     return answer.length > 0 ? JSON.parse(answer.toString("utf8")) : undefined;
   }
 
-  /** Gives the bytes of the answer. */
+  /** Returns the bytes of the answer. */
   async fetch(method: string, path: string, options: RequestOptions = {}): Promise<Buffer> {
     const limit = options.timeoutMs === undefined ? this.#timeoutMs : (options.timeoutMs ?? Number.POSITIVE_INFINITY);
     const { message, from } = await this.#send(method, path, options, limit);
@@ -105,7 +105,7 @@ export class Transport {
     }
   }
 
-  /** An answer whose body is still to come. */
+  /** An answer whose body is streamed. */
   async *stream(method: string, path: string, options: RequestOptions = {}): AsyncGenerator<Buffer, void, undefined> {
     const { silenceMs = STREAM_SILENCE_MS } = options;
     const limit = options.timeoutMs ?? Number.POSITIVE_INFINITY;
@@ -119,7 +119,7 @@ export class Transport {
     const pieces = message[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     try {
       for (;;) {
-        // The time that a reader takes for a piece does not count.
+        // The time that the reader needs for a piece does not count.
         const silence = deadlineTimer(silenceMs, () => message.destroy(late(from, silenceMs)));
         const piece = await pieces.next().finally(() => clearTimeout(silence));
         if (piece.done) return;
@@ -144,7 +144,7 @@ export class Transport {
     for await (const received of this.stream(method, path, { ...options, headers })) yield* decoder.feed(received);
   }
 
-  /** What writes a request down that is not made here, if requests are written down. */
+  /** The recorder for requests that are not sent here, if requests are recorded. */
   recording(_method: string, _path: string, _options: RequestOptions): Recording | undefined {
     return undefined;
   }
@@ -178,7 +178,7 @@ export class Transport {
   }
 }
 
-/** The head of an answer, and whose it is. */
+/** The head of an answer, and the server that sent it. */
 interface Answer {
   message: http.IncomingMessage;
   from: string;
@@ -205,14 +205,14 @@ function exchange(
     if (content === undefined || content instanceof Uint8Array) return void request.end(content);
     onceConnected(request, () => {
       const source = Readable.from(content);
-      // What it throws is the caller's own. It destroys the request, too.
+      // Errors of this callback are the caller's. They also destroy the request.
       source.on("error", reject);
       pipeline(source, request, () => {});
     });
   });
 }
 
-/** Nothing is taken from a source before, so that all of it can still go elsewhere. */
+/** Reads nothing from a source before the connection exists, so that a retry can send all of it. */
 function onceConnected(request: http.ClientRequest, begin: () => void): void {
   request.on("socket", (socket) => (socket.connecting ? socket.once("connect", begin) : begin()));
 }
@@ -238,7 +238,7 @@ function late(from: string, limit: number): Error {
   return new RequestTimeout(`the server at ${from} did not answer within ${limit / 1000} s`);
 }
 
-/** Nobody listens there, so nothing was sent. */
+/** Whether nobody listened there, so that nothing was sent. */
 function isRefused(error: unknown): boolean {
   if (!(error instanceof ConnectionError)) return false;
   return (error.cause as NodeJS.ErrnoException | undefined)?.code === "ECONNREFUSED";

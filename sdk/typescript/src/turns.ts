@@ -1,6 +1,6 @@
-/** One after the other. */
+/** Runs changes one after the other. */
 
-/** Changes that start from what is there now: each waits for the one before, or what that did would be undone. */
+/** A change depends on the current state, so each one waits for the one before. Otherwise it would undo that one. */
 export class Turns {
   #last: Promise<unknown> = Promise.resolve();
 

@@ -5,7 +5,7 @@ import { ConflictError, NotFoundError } from "./errors.js";
 import type { VolumeInfo } from "./models.js";
 import type { VolumeMount } from "./options.js";
 
-/** A named disk. `mount` says where a sandbox is to see it: `create({ volumes: [volume.mount("/data")] })`. */
+/** A named disk. `mount` sets its mount point: `create({ volumes: [volume.mount("/data")] })`. */
 export class Volume {
   readonly name: string;
   readonly sizeMb: number;
@@ -25,7 +25,7 @@ export class Volume {
     return new Volume(await client.volumes.get(name), client);
   }
 
-  /** The volume of this name, made if there is none. One that is there keeps its size. */
+  /** The volume with this name, created if necessary. An existing one keeps its size. */
   static async getOrCreate(name: string, sizeGb = 1, client = getDefaultClient()): Promise<Volume> {
     try {
       return await Volume.get(name, client);
@@ -35,7 +35,7 @@ export class Volume {
     try {
       return await Volume.create(name, sizeGb, client);
     } catch (error) {
-      // Somebody else was faster.
+      // Another client created it meanwhile.
       if (error instanceof ConflictError) return Volume.get(name, client);
       throw error;
     }
@@ -45,22 +45,22 @@ export class Volume {
     return (await client.volumes.list()).map((info) => new Volume(info, client));
   }
 
-  /** This volume at a path of a sandbox. */
+  /** Mounts this volume at a path of a sandbox. */
   mount(path: string, options: { readOnly?: boolean } = {}): VolumeMount {
     return { name: this.name, mount: path, readOnly: options.readOnly ?? false };
   }
 
-  /** Another volume that begins with what is on this one. */
+  /** Creates a copy of this volume. */
   async clone(name: string): Promise<Volume> {
     return new Volume(await this.#client.volumes.copy(this.name, name, "clone"), this.#client);
   }
 
-  /** A moment of it, which can be read and cloned and never changes. */
+  /** Creates a read-only copy of this moment. It can be cloned. */
   async snapshot(name: string): Promise<Volume> {
     return new Volume(await this.#client.volumes.copy(this.name, name, "snapshots"), this.#client);
   }
 
-  /** Deletes it with all that is on it. Refused while a sandbox has it. */
+  /** Deletes it with all its data. Refused while a sandbox has it. */
   async delete(): Promise<void> {
     await this.#client.volumes.delete(this.name);
   }

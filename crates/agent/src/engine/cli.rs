@@ -1,25 +1,25 @@
-//! Which command line, and a task done by it.
+//! Runs a task with a command line such as `claude` or `codex`.
 
 use std::sync::{Mutex, PoisonError};
 
 use hyper::Uri;
 use serde_json::json;
 
-use super::heard::Heard;
+use super::output::Output;
 use super::report::{self, Reader};
 use crate::budget::Spent;
+use crate::ended_by::EndedBy;
 use crate::events::Event;
-use crate::job::Job;
+use crate::job::{Job, Outcome};
 use crate::model::{Api, Endpoint, Key};
-use crate::run::{EndedBy, Outcome};
 
-/// A command line, and the model that it is to ask.
+/// A command line, and the model that it uses.
 pub struct Engine {
     pub(super) kind: Kind,
     pub(super) endpoint: Endpoint,
     host: String,
     port: Option<u16>,
-    /// The secret whose placeholder the guest has in a variable of this name.
+    /// The name of the secret with the key. The guest has its placeholder in a variable of this name.
     pub(super) secret: String,
 }
 
@@ -27,20 +27,22 @@ pub struct Engine {
 pub(super) enum Kind {
     Claude,
     Codex,
-    /// A shell command that is given the task as its last argument.
+    /// A shell command that gets the task as its last argument.
     Other(String),
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    #[error("`{0}` does not speak that API; leave --api out")]
+    #[error("`{0}` does not support that API; leave out --api")]
     WrongApi(String),
-    #[error("the model's server must have an https address, by name, for the key to be kept out of the sandbox: {0:?}")]
+    #[error(
+        "the URL of the model's server must use https and a host name, so that the key stays out of the sandbox: {0:?}"
+    )]
     NotHttps(String),
 }
 
 impl Engine {
-    /// `name`: `claude`, `codex`, or a shell command. `secret`: under which name the key is stored.
+    /// `name` is `claude`, `codex` or a shell command. `secret` is the name under which the key is stored.
     pub fn new(name: &str, endpoint: Endpoint, secret: String) -> Result<Self, EngineError> {
         if Self::api_of(name).is_some_and(|api| api != endpoint.api) {
             return Err(EngineError::WrongApi(name.to_owned()));
@@ -54,7 +56,7 @@ impl Engine {
         Ok(Self { kind: Kind::of(name), host, port: url.port_u16(), endpoint, secret })
     }
 
-    /// The API that a command line speaks, if there is no choice.
+    /// The API that a command line requires, if it supports only one.
     pub fn api_of(name: &str) -> Option<Api> {
         match Kind::of(name) {
             Kind::Claude => Some(Api::Anthropic),
@@ -73,12 +75,12 @@ impl Engine {
         }
     }
 
-    /// The one host that the key is for.
+    /// The only host that the key is for.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// What the sandbox may reach.
+    /// The allow-list entry of the sandbox.
     pub fn allowed(&self) -> String {
         match self.port {
             Some(port) => format!("{}:{port}", self.host),
@@ -91,9 +93,9 @@ impl Engine {
         let about = json!({ "task": task, "engine": self.kind.name(), "model": self.endpoint.model,
             "sandbox": job.toolbox.sandbox() });
         job.transcript.write("start", about);
-        let heard = Mutex::new(Heard::new(self.kind.reader(), job));
-        let (ended, exit_code) = self.work(job, task, &spent, &heard).await;
-        let (answer, steps, usage) = heard.into_inner().unwrap_or_else(PoisonError::into_inner).end();
+        let output = Mutex::new(Output::new(self.kind.reader(), job));
+        let (ended, exit_code) = self.work(job, task, &spent, &output).await;
+        let (answer, steps, usage) = output.into_inner().unwrap_or_else(PoisonError::into_inner).end();
         spent.report(steps, usage);
         job.transcript.write(
             "end",
@@ -104,10 +106,16 @@ impl Engine {
         Outcome { answer, ended, spent }
     }
 
-    async fn work(&self, job: &Job<'_>, task: &str, spent: &Spent, heard: &Mutex<Heard<'_>>) -> (EndedBy, Option<i32>) {
+    async fn work(
+        &self,
+        job: &Job<'_>,
+        task: &str,
+        spent: &Spent,
+        output: &Mutex<Output<'_>>,
+    ) -> (EndedBy, Option<i32>) {
         let watch = |event: Event<'_>| {
             if let Event::Printed(stream, bytes) = &event {
-                heard.lock().unwrap_or_else(PoisonError::into_inner).hear(*stream, bytes);
+                output.lock().unwrap_or_else(PoisonError::into_inner).push(*stream, bytes);
             }
         };
         let command = json!({ "command": self.command(task, job.budget.steps) });
@@ -117,7 +125,9 @@ impl Engine {
             Ok(ran) if ran.is_error && ran.exit_code.is_some() => (EndedBy::Time, ran.exit_code),
             Ok(ran) => match ran.exit_code {
                 Some(0) => (EndedBy::Answer, Some(0)),
-                Some(code) => (EndedBy::Engine(format!("{} ended with {code}", self.kind.name())), Some(code)),
+                Some(code) => {
+                    (EndedBy::Engine(format!("{} failed with exit code {code}", self.kind.name())), Some(code))
+                }
                 None => (EndedBy::Engine(ran.text), None),
             },
         }
@@ -141,7 +151,7 @@ impl Kind {
         }
     }
 
-    /// How what it prints is read; `None` if it is just an answer.
+    /// The reader of its output. `None` if the output is the answer itself.
     fn reader(&self) -> Option<Reader> {
         match self {
             Self::Claude => Some(report::claude),
@@ -162,7 +172,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_the_models_server_may_be_reached_and_only_by_name_and_over_tls() {
+    fn the_models_server_needs_a_host_name_and_tls() {
         let made = engine("claude", Api::Anthropic, "https://api.example.com").unwrap();
         assert_eq!((made.host(), made.allowed().as_str()), ("api.example.com", "api.example.com:443"));
         let made = engine("x", Api::Chat, "https://api.example.com:8443/v1").unwrap();

@@ -1,15 +1,15 @@
-//! What is run in the sandbox.
+//! The shell commands that run a command line in the sandbox.
 
 use serde_json::json;
 
 use super::cli::{Engine, Kind};
 use crate::model::{Api, Endpoint, Key};
 
-/// Whatever it does, it does in a sandbox.
+/// Permission checks are off, because the sandbox is the boundary.
 const CLAUDE_OPTIONS: &str = "--print --verbose --output-format stream-json --dangerously-skip-permissions";
 
 impl Engine {
-    /// The shell command that does the task.
+    /// The shell command that runs the task.
     pub(super) fn command(&self, task: &str, steps: u32) -> String {
         let task = quoted(task);
         let command = match &self.kind {
@@ -21,7 +21,7 @@ impl Engine {
         format!("export {}\n{command}", variables.join(" "))
     }
 
-    /// What the official SDKs read, and most others as well; the values are words of a shell.
+    /// The variables that the official SDKs, and most other clients, read. The values are quoted for a shell.
     fn variables(&self) -> Vec<(&'static str, String)> {
         let Endpoint { api, base_url, model, key } = &self.endpoint;
         let (key, base, chosen) = match (api, key) {
@@ -34,14 +34,14 @@ impl Engine {
             variables.push((chosen, quoted(model)));
         }
         if self.kind == Kind::Claude {
-            // As root it wants to know that; and what is not about the task could not be reached anyway.
+            // As root, it runs only if it knows that it is in a sandbox. Its other traffic could not leave anyway.
             let own = ["IS_SANDBOX", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"];
             variables.extend(own.map(|name| (name, "1".to_owned())));
         }
         variables
     }
 
-    /// It takes its server from its configuration only. The sandbox is around it already.
+    /// It takes the server from its configuration only. Its own sandbox is off, because it already runs in one.
     fn codex_options(&self) -> String {
         let provider = format!(
             r#"model_providers.own={{name="own", base_url={}, env_key="OPENAI_API_KEY", wire_api="responses"}}"#,
@@ -54,7 +54,7 @@ impl Engine {
     }
 }
 
-/// One word of a shell, whatever is in it.
+/// Quotes any text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
@@ -65,7 +65,7 @@ mod tests {
     use crate::model::Api;
 
     #[test]
-    fn the_key_is_in_no_command_and_the_task_is_one_word() {
+    fn commands_hold_no_key_and_quote_the_task() {
         for (name, api) in [("claude", Api::Anthropic), ("codex", Api::Responses), ("my agent", Api::Chat)] {
             let command = engine(name, api, "https://api.example.com/v1").unwrap().command("it's `x`", 7);
             assert!(!command.contains("the-key") && command.ends_with(r" 'it'\''s `x`'"), "{command}");

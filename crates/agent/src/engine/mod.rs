@@ -1,11 +1,11 @@
-//! Command lines of others that do a task by themselves, in the sandbox, instead of our loop.
+//! Command lines such as `claude` and `codex`, which run a task in the sandbox instead of our loop.
 //!
-//! The model's key stays here. The guest has a placeholder, which the sandbox's gateway replaces on the way to the
-//! model's server, and that server is all that it reaches.
+//! The model's key stays on the host. The guest has a placeholder, and the sandbox's gateway replaces it in requests to
+//! the model's server. The sandbox can reach that server only.
 
 mod cli;
 mod command;
-mod heard;
+mod output;
 mod report;
 
 pub use cli::{Engine, EngineError};

@@ -1,11 +1,11 @@
-//! What command lines report about their work: a line of JSON for everything, each in its own words.
+//! Parses the progress that command lines report: one JSON object per line, in a format of their own.
 
 use sandling_tools::Observation;
 use serde_json::{Value, json};
 
-use crate::model::Usage;
+use crate::usage::Usage;
 
-/// Something that was reported.
+/// A reported fact.
 #[derive(Debug, PartialEq)]
 pub(super) enum Report {
     Said(String),
@@ -14,18 +14,18 @@ pub(super) enum Report {
         arguments: Value,
     },
     Observed(Observation),
-    /// In all.
+    /// The totals.
     Used {
         steps: u32,
         usage: Usage,
     },
-    /// The last thing that it says, if nothing comes after it.
+    /// The last message, which is the answer if nothing follows.
     Answer(String),
 }
 
 pub(super) type Reader = fn(&Value) -> Vec<Report>;
 
-/// `claude --output-format stream-json`.
+/// Parses `claude --output-format stream-json`.
 pub(super) fn claude(line: &Value) -> Vec<Report> {
     let content = || line["message"]["content"].as_array().into_iter().flatten();
     match line["type"].as_str() {
@@ -60,7 +60,7 @@ fn claude_observed(block: &Value) -> Report {
     Report::Observed(Observation { text: said, is_error, ..Observation::default() })
 }
 
-/// `codex exec --json`.
+/// Parses `codex exec --json`.
 pub(super) fn codex(line: &Value) -> Vec<Report> {
     let item = &line["item"];
     match (line["type"].as_str(), item["type"].as_str()) {
@@ -83,7 +83,7 @@ pub(super) fn codex(line: &Value) -> Vec<Report> {
         }
         (Some("turn.completed"), _) => {
             let count = |name: &str| line["usage"][name].as_u64().unwrap_or_default();
-            // How often it asked, it does not tell.
+            // It does not report the number of requests.
             vec![Report::Used {
                 steps: 0,
                 usage: Usage { input: count("input_tokens"), output: count("output_tokens") },
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_claude_prints_is_understood() {
+    fn claudes_output_is_parsed() {
         let lines = [
             r#"{"type":"system","subtype":"init","cwd":"/workspace","tools":["Bash"]}"#,
             r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"Now."},
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_codex_prints_is_understood() {
+    fn codexs_output_is_parsed() {
         let lines = [
             r#"{"type":"turn.started"}"#,
             r#"{"type":"item.started","item":{"id":"1","type":"command_execution","command":"ls","exit_code":null}}"#,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_says_nothing() {
+    fn unknown_output_is_ignored() {
         for line in ["1", "[]", "{}", r#"{"type":"assistant"}"#, r#"{"type":"item.completed","item":3}"#] {
             assert_eq!((read(claude, &[line]), read(codex, &[line])), (Vec::new(), Vec::new()), "{line}");
         }

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use super::ask::{cut_off, data};
 use super::error::ModelError;
 use super::http::EventStream;
-use super::reply::{Call, Question, Reply, Turn, Usage, count, text};
+use super::reply::{Call, Question, Reply, Turn, count, text};
 use crate::events::{Event, Watch};
+use crate::usage::Usage;
 
-/// Where a tool's arguments that were no JSON are kept, so that the model can be told.
+/// Holds a tool's arguments that are not valid JSON, so that the model can be told.
 const BROKEN: &str = "sandling_broken_input";
 
 pub fn body(question: &Question<'_>) -> Value {
@@ -74,13 +75,13 @@ fn call(block: &mut Value) -> Call {
     let (id, name) = (text(&block["id"]), text(&block["name"]));
     let broken = block.as_object_mut().and_then(|block| block.remove(BROKEN));
     match broken {
-        // The API takes back nothing but an object.
+        // The API accepts only an object here.
         Some(broken) => Call::of_text(id, name, broken.as_str().unwrap_or_default()),
         None => Call { id, name, arguments: Ok(block["input"].clone()) },
     }
 }
 
-/// Makes the message that would have come without streaming.
+/// Assembles the message from its stream events.
 pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>) -> Result<Value, ModelError> {
     let mut message = Value::Null;
     let mut blocks: Vec<Value> = Vec::new();
@@ -91,7 +92,7 @@ pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>
         match data["type"].as_str() {
             Some("message_start") if data["message"].is_object() => {
                 message = data["message"].clone();
-                // Not every server counts.
+                // Not every server reports usage.
                 if !message["usage"].is_object() {
                     message["usage"] = json!({});
                 }
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thinking_goes_back_as_it_came_and_calls_are_found() {
+    fn thinking_is_sent_back_unchanged_and_calls_are_found() {
         let thinking = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
         let tool = json!({ "type": "tool_use", "id": "1", "name": "run_code", "input": { "code": "1" } });
         let reply = read(json!({
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_arguments_are_told_and_not_sent_back() {
+    fn invalid_arguments_are_reported_and_not_sent_back() {
         let mut block = json!({ "type": "tool_use", "id": "1", "name": "run_code", "input": {} });
         close(&mut block, "{\"code\": ");
         let reply = read(json!({ "content": [block] })).unwrap();

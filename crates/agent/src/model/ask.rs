@@ -1,4 +1,4 @@
-//! Asks a model.
+//! Sends a request to a model.
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// `streams`: whether answers are asked for as they come into being.
+    /// `streams`: whether to request streamed answers.
     pub fn new(endpoint: Endpoint, streams: bool) -> Result<Self, ModelError> {
         let http = Http::new(&endpoint.url())?;
         endpoint.headers()?;
@@ -28,8 +28,8 @@ impl Model {
         &self.endpoint
     }
 
-    /// The answer. A request has no effects, so one that failed can simply be sent again. `heard` counts the bytes of the
-    /// answer while they come, whether or not it becomes whole.
+    /// The answer. A request has no side effects, so it can be sent again after a failure. `heard` counts the bytes of
+    /// the answer as they arrive, even if the answer stays incomplete.
     pub async fn ask(
         &self,
         question: &Question<'_>,
@@ -56,7 +56,7 @@ impl Model {
                 body["stream_options"] = serde_json::json!({ "include_usage": true });
             }
         }
-        // A server may answer as a whole although it was asked to stream.
+        // A server may send a complete answer although a stream was requested.
         match self.http.post(&url, &headers, &body).await? {
             Answer::Whole(whole) => {
                 let reply = self.read(whole)?;
@@ -85,19 +85,19 @@ impl Model {
     }
 }
 
-/// The data of an event, which may say that something broke. What it adds to the answer counts in `heard`.
+/// The data of a stream event, or the error that it reports. Adds the size of its text to `heard`.
 pub(super) fn data(text: &str, heard: &mut usize) -> Result<Value, ModelError> {
     let data: Value = serde_json::from_str(text).map_err(|error| ModelError::Strange(error.to_string()))?;
     if data["type"] == "error" || data["error"].is_object() {
         let message = super::http::error_message(&data).unwrap_or_else(|| data.to_string());
         return Err(ModelError::Broken(message));
     }
-    // Chat has its pieces deeper down than the other two.
+    // The Chat API nests its pieces deeper than the other two.
     *heard += bytes_of(&data["delta"]) + bytes_of(&data["choices"][0]["delta"]);
     Ok(data)
 }
 
-/// Of all text in a piece of an answer, except for the name of its kind.
+/// The length of all text in a piece of an answer, except for its type.
 fn bytes_of(piece: &Value) -> usize {
     match piece {
         Value::String(text) => text.len(),
@@ -109,7 +109,7 @@ fn bytes_of(piece: &Value) -> usize {
     }
 }
 
-/// A stream that ended in the middle.
+/// The stream ended before the answer was complete.
 pub(super) fn cut_off() -> ModelError {
     ModelError::Broken("the answer was cut off".to_owned())
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_of_an_answer_is_counted_in_each_api() {
+    fn received_bytes_are_counted_in_each_api() {
         let mut heard = 0;
         for text in [
             r#"{ "type": "content_block_delta", "delta": { "type": "input_json_delta", "partial_json": "{\"a\"" } }"#,

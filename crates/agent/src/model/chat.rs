@@ -1,16 +1,17 @@
-//! OpenAI's Chat Completions API, and all that speak it.
+//! OpenAI's Chat Completions API, and compatible servers.
 
 use serde_json::{Value, json};
 
 use super::ask::{cut_off, data};
 use super::error::ModelError;
 use super::http::EventStream;
-use super::reply::{Call, Question, Reply, Turn, Usage, count, text};
+use super::reply::{Call, Question, Reply, Turn, count, text};
 use crate::events::{Event, Watch};
+use crate::usage::Usage;
 
 const MOST_CALLS: usize = 64;
 
-/// `is_openai`: others know the limit of an answer by its older name only.
+/// `is_openai`: other servers know only the older name of the token limit.
 pub fn body(question: &Question<'_>, is_openai: bool) -> Value {
     let tools: Vec<Value> = question
         .tools
@@ -36,7 +37,7 @@ fn add(messages: &mut Vec<Value>, turn: &Turn) {
             messages.extend(answers.iter().map(
                 |(call, observation)| json!({ "role": "tool", "tool_call_id": call.id, "content": observation.text }),
             ));
-            // Tool messages hold text only.
+            // Tool messages can hold text only.
             let mut content: Vec<Value> = answers
                 .iter()
                 .flat_map(|(_, observation)| &observation.images)
@@ -57,13 +58,13 @@ pub fn read(mut completion: Value) -> Result<Reply, ModelError> {
     let choice = completion.get_mut("choices").and_then(|choices| choices.get_mut(0)).map(Value::take);
     let choice = choice.ok_or_else(|| ModelError::Strange("it has no choices".to_owned()))?;
     let message = &choice["message"];
-    // What goes back holds no call that is not carried out: each must have its answer.
+    // Only calls that are carried out are sent back, because each needs a result.
     let wanted: Vec<&Value> = message["tool_calls"].as_array().into_iter().flatten().take(MOST_CALLS).collect();
     let calls: Vec<Call> = wanted
         .iter()
         .map(|call| {
             let function = &call["function"];
-            // Some servers send the arguments as the object that they are.
+            // Some servers send the arguments as an object.
             let arguments =
                 function["arguments"].as_str().map_or_else(|| function["arguments"].to_string(), str::to_owned);
             Call::of_text(text(&call["id"]), text(&function["name"]), &arguments)
@@ -85,7 +86,7 @@ pub fn read(mut completion: Value) -> Result<Reply, ModelError> {
     })
 }
 
-/// Makes the completion that would have come without streaming.
+/// Assembles the completion from its stream events.
 pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>) -> Result<Value, ModelError> {
     let (mut said, mut calls, mut finish, mut usage) = (String::new(), Vec::<Value>::new(), Value::Null, Value::Null);
     while let Some(event) = events.next().await? {
@@ -108,7 +109,7 @@ pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>
             finish = choice["finish_reason"].clone();
         }
     }
-    // Without it, the connection was cut in the middle.
+    // Without a finish reason, the connection was cut.
     if finish.is_null() {
         return Err(cut_off());
     }
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_that_come_in_pieces_are_put_together() {
+    fn calls_in_pieces_are_assembled() {
         let mut calls = Vec::new();
         add_call(&mut calls, &json!({ "index": 1, "id": "b", "function": { "name": "two", "arguments": "" } }));
         add_call(&mut calls, &json!({ "index": 0, "id": "a", "function": { "name": "one", "arguments": "{\"x\"" } }));
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_too_many_do_not_go_back_either() {
+    fn excess_calls_are_not_sent_back() {
         let call = |id: usize| json!({ "id": id.to_string(), "function": { "name": "run_code", "arguments": "{}" } });
         let calls: Vec<Value> = (0..=MOST_CALLS).map(call).collect();
         let reply = read(json!({ "choices": [{ "message": { "tool_calls": calls } }] })).unwrap();

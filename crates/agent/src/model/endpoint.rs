@@ -1,4 +1,4 @@
-//! Which model, where, with which key: from the environment, in the variables that the official SDKs use.
+//! The model, its server and the key, from the environment variables that the official SDKs use.
 
 use crate::model::error::ModelError;
 
@@ -20,7 +20,7 @@ pub struct Endpoint {
     pub model: String,
 }
 
-/// How a request shows who sends it.
+/// How a request authenticates.
 #[derive(Clone)]
 pub enum Key {
     /// `x-api-key`.
@@ -30,13 +30,13 @@ pub enum Key {
 
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    #[error("no model is known: set ANTHROPIC_API_KEY, or OPENAI_API_KEY, and with it the model that is to be used")]
+    #[error("no model is configured; set ANTHROPIC_API_KEY, or OPENAI_API_KEY and a model")]
     NoKey,
-    #[error("set {0}: there is no key for that API")]
+    #[error("there is no key for that API; set {0}")]
     KeyMissing(&'static str),
-    #[error("say which model to use, with --model or {0}")]
+    #[error("no model is given; use --model or set {0}")]
     NoModel(&'static str),
-    #[error("there is no API {0:?}; there are anthropic, chat and responses")]
+    #[error("there is no API {0:?}; use anthropic, chat or responses")]
     UnknownApi(String),
 }
 
@@ -58,7 +58,7 @@ impl Endpoint {
         choose(api, model, |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty()))
     }
 
-    /// For a command line that knows which model it wants, unless it is told.
+    /// For a command line that chooses its own model by default.
     pub fn for_engine(api: Option<Api>, model: Option<String>) -> Result<Self, EndpointError> {
         match Self::from_environment(api, model) {
             Err(EndpointError::NoModel(_)) => Self::from_environment(api, Some(String::new())),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_says_which_api() {
+    fn the_environment_selects_the_api() {
         let found = from(&[("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "b")], None).unwrap();
         assert_eq!(found.url(), "https://api.anthropic.com/v1/messages");
         let found = from(&[("OPENAI_API_KEY", "b"), ("OPENAI_BASE_URL", "http://x/v1/")], None).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_would_break_the_request_is_refused() {
+    fn a_key_with_invalid_characters_is_refused() {
         let found = from(&[("OPENAI_API_KEY", "a\r\nx: y")], None).unwrap();
         assert!(matches!(found.headers(), Err(ModelError::BadKey)));
     }

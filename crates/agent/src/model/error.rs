@@ -4,28 +4,28 @@ use std::time::Duration;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    #[error("{0} is no address of a model's API")]
+    #[error("{0} is not a URL of a model's API")]
     BadAddress(String),
-    #[error("the key cannot be sent: it has characters that no key has")]
+    #[error("the key has characters that cannot be sent in a header")]
     BadKey,
-    #[error("the certificates of this system cannot be used: {0}")]
+    #[error("cannot load this system's certificates: {0}")]
     Certificates(String),
-    #[error("the model's server at {url} cannot be reached: {why}")]
+    #[error("cannot reach the model's server at {url}: {why}")]
     Unreachable { url: String, why: String },
-    #[error("the connection to the model broke: {0}")]
+    #[error("the connection to the model failed: {0}")]
     Broken(String),
     #[error("the model's server answered {status}: {message}")]
     Refused { status: u16, message: String, retry_after: Option<Duration> },
-    #[error("the model's answer cannot be understood: {0}")]
+    #[error("cannot parse the model's answer: {0}")]
     Strange(String),
-    #[error("the model's server was busy or broken {tries} times in a row; the last time: {last}")]
+    #[error("the model's server failed {tries} times in a row; the last error: {last}")]
     GaveUp { tries: u32, last: String },
     #[error("there is no time left")]
     OutOfTime,
 }
 
 impl ModelError {
-    /// Whether the same request may work a little later.
+    /// Whether the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Broken(_) | Self::Strange(_) => true,
@@ -35,7 +35,7 @@ impl ModelError {
         }
     }
 
-    /// Whether the model may have read the question all the same, and whoever asked pays for it.
+    /// Whether the model may have read the request, so that it must be paid for.
     pub fn was_read(&self) -> bool {
         match self {
             Self::Broken(_) | Self::Strange(_) | Self::OutOfTime => true,

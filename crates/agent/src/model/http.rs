@@ -1,4 +1,4 @@
-//! One request to a model's server, and its answer as a whole or as events.
+//! Sends one request to a model's server, and reads the answer as a whole or as a stream of events.
 
 use std::error::Error;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use serde_json::Value;
 use super::error::ModelError;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(20);
-/// A server that is silent for so long in the middle of an answer is gone.
+/// A server that sends nothing for this long in the middle of an answer counts as gone.
 const SILENCE: Duration = Duration::from_secs(180);
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
-/// What is shown of an error that is no JSON.
+/// How much of an error that is not JSON is shown.
 const SHOWN: usize = 300;
 
 pub struct Http {
@@ -52,7 +52,7 @@ impl Http {
         let builder = if url.starts_with("https:") {
             builder.with_provider_and_native_roots(provider).map_err(|error| failed(&error))?
         } else {
-            // Reading the system's certificates takes a while, and nothing here needs them.
+            // Loading the system's certificates takes a while, and plain HTTP does not need them.
             let config = rustls::ClientConfig::builder_with_provider(provider.into())
                 .with_safe_default_protocol_versions()
                 .map_err(|error| failed(&error))?;
@@ -92,7 +92,7 @@ impl Http {
 }
 
 impl EventStream {
-    /// The next event; nothing at the end.
+    /// The next event. None at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<Event>, ModelError> {
         loop {
             if let Some(event) = self.reader.pop() {
@@ -130,13 +130,13 @@ async fn refusal(response: Response<Incoming>) -> ModelError {
     ModelError::Refused { status, message: message.chars().take(SHOWN).collect(), retry_after }
 }
 
-/// All three APIs say it in the same place.
+/// All three APIs put the error message in the same place.
 pub fn error_message(body: &Value) -> Option<String> {
     let error = &body["error"];
     error["message"].as_str().or(error.as_str()).or(body["message"].as_str()).map(str::to_owned)
 }
 
-/// Seconds, or a date; one that has passed says nothing.
+/// Parses seconds or a date. A date in the past gives none.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let said = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = said.parse() {
@@ -146,14 +146,14 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     Duration::try_from(date.duration_since(now)).ok()
 }
 
-/// An address without what may be secret in it.
+/// The URL without parts that may be secret.
 fn shown(uri: &Uri) -> String {
     let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
     let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{scheme}://{host}{port}{}", uri.path())
 }
 
-/// What really went wrong; the errors above it only say where.
+/// The innermost cause. The outer errors only say where it happened.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_that_is_not_there_is_named_without_secrets() {
+    async fn an_unreachable_server_is_named_without_secrets() {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let url = format!("http://me:secret@{gone}/v1/messages?key=secret");
         let Err(error) = Http::new(&url).unwrap().post(&url, &[], &Value::Null).await else { panic!("it is there") };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_can_say_in_two_ways_when_to_ask_again() {
+    fn retry_after_is_seconds_or_a_date() {
         let now: Timestamp = "2026-02-03T04:05:06Z".parse().unwrap();
         let said = |value: &str| {
             let mut headers = HeaderMap::new();

@@ -1,17 +1,17 @@
-//! A model behind one of three APIs: what it is asked, and what it answers.
+//! A model behind one of three APIs: requests and answers.
 
 mod anthropic;
 mod ask;
+mod backoff;
 mod chat;
 mod endpoint;
 mod error;
 mod http;
-mod patience;
 mod reply;
 mod responses;
 
 pub use ask::Model;
+pub use backoff::Backoff;
 pub use endpoint::{Api, Endpoint, EndpointError, Key};
 pub use error::ModelError;
-pub use patience::Patience;
-pub use reply::{Call, Question, Reply, Turn, Usage};
+pub use reply::{Call, Question, Reply, Turn};

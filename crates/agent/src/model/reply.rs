@@ -1,51 +1,26 @@
-//! A conversation, as the loop thinks of it; each API writes it in its own way.
-
-use std::ops::AddAssign;
+//! A conversation, independent of the API.
 
 use sandling_tools::{Observation, ToolSpec};
 use serde_json::Value;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    pub input: u64,
-    pub output: u64,
-}
+use crate::usage::Usage;
 
-/// Bytes of text that are about a token. Prose has more, but what tools print is dense.
+/// About how many bytes of text make a token. Prose has more bytes per token, but tool output is dense.
 const BYTES_OF_A_TOKEN: u64 = 3;
-/// What a picture is about worth.
+/// About how many tokens an image uses.
 const TOKENS_OF_AN_IMAGE: u64 = 1500;
 
-impl AddAssign for Usage {
-    fn add_assign(&mut self, more: Self) {
-        self.input += more.input;
-        self.output += more.output;
-    }
-}
-
-impl Usage {
-    pub fn total(self) -> u64 {
-        self.input + self.output
-    }
-
-    /// What a server said, and what it left out as it is estimated: a budget must hold for servers that count nothing.
-    pub(super) fn or(self, estimate: Usage) -> Self {
-        let or = |said: u64, estimate: u64| if said == 0 { estimate } else { said };
-        Self { input: or(self.input, estimate.input), output: or(self.output, estimate.output) }
-    }
-}
-
-/// A tool that the model wants to be called.
+/// A tool call of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     pub id: String,
     pub name: String,
-    /// Or why they are none.
+    /// The arguments, or why they are not valid.
     pub arguments: Result<Value, String>,
 }
 
 impl Call {
-    /// Arguments that come as text, which need not be JSON.
+    /// A call whose arguments are text, which may not be valid JSON.
     pub fn of_text(id: String, name: String, text: &str) -> Self {
         let text = if text.trim().is_empty() { "{}" } else { text };
         let arguments = serde_json::from_str(text).map_err(|error| format!("the arguments are not JSON: {error}"));
@@ -53,26 +28,26 @@ impl Call {
     }
 }
 
-/// What a model answered.
+/// The model's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
     pub text: String,
     pub calls: Vec<Call>,
     pub usage: Usage,
-    /// What it said, in the API's own form, to be sent back as it is.
+    /// The answer in the API's own format, to be sent back unchanged.
     pub raw: Value,
-    /// It was cut off by the number of tokens that it may have.
+    /// The token limit cut it off.
     pub is_cut: bool,
 }
 
 /// One turn of a conversation.
 #[derive(Debug, Clone)]
 pub enum Turn {
-    /// From whoever has the task.
+    /// From the user.
     User(String),
-    /// The raw form of a reply.
+    /// The model's answer, in the API's own format.
     Model(Value),
-    /// What its calls gave.
+    /// The results of the model's calls.
     Answers(Vec<(Call, Observation)>),
 }
 
@@ -82,22 +57,22 @@ pub struct Question<'a> {
     pub system: &'a str,
     pub turns: &'a [Turn],
     pub tools: &'a [ToolSpec],
-    /// The longest that the answer may be.
+    /// The most tokens of the answer.
     pub max_tokens: u64,
 }
 
 impl Question<'_> {
-    /// About how many tokens this and its answer have.
+    /// The estimated tokens of this request and its answer.
     pub(crate) fn estimate(&self, reply: &Reply) -> Usage {
         self.with_answer(reply.raw.to_string().len())
     }
 
-    /// The same, of an answer of so many bytes.
+    /// The estimated tokens of this request and an answer of this many bytes.
     pub(crate) fn with_answer(&self, bytes: usize) -> Usage {
         Usage { input: self.size(), output: tokens(bytes) }
     }
 
-    /// About how many tokens this has.
+    /// The estimated tokens of this request.
     pub(crate) fn size(&self) -> u64 {
         let tools: usize =
             self.tools.iter().map(|tool| tool.description.len() + Value::Object(tool.schema()).to_string().len()).sum();
@@ -121,7 +96,7 @@ fn tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(BYTES_OF_A_TOKEN)
 }
 
-/// A number that an API may leave out, or send as something else.
+/// A number that an API may omit, or send with another type.
 pub(super) fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
@@ -138,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_does_not_count_is_estimated() {
+    fn missing_usage_is_estimated() {
         let call = Call { id: "1".into(), name: "run_code".into(), arguments: Ok(json!({})) };
         let image = Image { mime: "image/png".into(), data: "a".repeat(1 << 20) };
         let seen = Observation { images: vec![image], ..Observation::text("x".repeat(3000)) };

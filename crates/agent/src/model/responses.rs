@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::ask::{cut_off, data};
 use super::error::ModelError;
 use super::http::EventStream;
-use super::reply::{Call, Question, Reply, Turn, Usage, count, text};
+use super::reply::{Call, Question, Reply, Turn, count, text};
 use crate::events::{Event, Watch};
+use crate::usage::Usage;
 
 pub fn body(question: &Question<'_>) -> Value {
     let tools: Vec<Value> = question
@@ -75,7 +76,7 @@ pub fn read(mut response: Value) -> Result<Reply, ModelError> {
     })
 }
 
-/// Waits for the response that would have come without streaming.
+/// Waits for the final event, which holds the whole response.
 pub async fn gather(mut events: EventStream, heard: &mut usize, watch: Watch<'_>) -> Result<Value, ModelError> {
     while let Some(event) = events.next().await? {
         let data = data(&event.data, heard)?;

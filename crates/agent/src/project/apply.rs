@@ -1,4 +1,4 @@
-//! Writes a diff into the project here.
+//! Applies a diff to the project on this host.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -12,18 +12,18 @@ use super::error::{Conflict, ProjectError};
 use super::tree::Node;
 
 impl Diff {
-    /// All of it or, where something here is not as it was or cannot be written, nothing.
+    /// Applies all changes, or none if a file has changed here since or cannot be written.
     pub fn apply(&self, root: &Path) -> Result<(), ProjectError> {
         for change in &self.changes {
             check(root, change)?;
         }
-        // What goes makes room: a directory may become a file, and a file a directory.
+        // Deletions come first, because a file may replace a directory, and a directory a file.
         let (gone, made): (Vec<&Change>, Vec<&Change>) = self.changes.iter().partition(|change| change.after.is_none());
         let mut done = Vec::new();
         for change in gone.into_iter().chain(made) {
             let path = root.join(&change.path);
             if let Err(source) = write(root, &path, change.after.as_ref()) {
-                take_back(root, &done);
+                roll_back(root, &done);
                 return Err(ProjectError::Write { path, source });
             }
             done.push(change);
@@ -32,8 +32,9 @@ impl Diff {
     }
 }
 
-/// What cannot be put back either stays as it is: what was there is in the diff, which was shown.
-fn take_back(root: &Path, done: &[&Change]) {
+/// Restores the earlier content. What cannot be restored stays as it is; its earlier content is in the diff that was
+/// shown.
+fn roll_back(root: &Path, done: &[&Change]) {
     for change in done.iter().rev() {
         let _ = write(root, &root.join(&change.path), change.before.as_ref());
     }
@@ -47,7 +48,7 @@ fn check(root: &Path, change: &Change) -> Result<(), ProjectError> {
     Ok(())
 }
 
-/// Whether a directory on the way is a link, which may lead anywhere.
+/// Whether a directory on the path is a link, which may lead anywhere.
 fn through_a_link(root: &Path, path: &Path) -> bool {
     let above = path.ancestors().skip(1).take_while(|above| *above != root);
     above.into_iter().any(|above| fs::symlink_metadata(above).is_ok_and(|metadata| metadata.is_symlink()))
@@ -61,7 +62,7 @@ fn write(root: &Path, path: &Path, node: Option<&Node>) -> io::Result<()> {
     match node {
         None => {
             fs::remove_file(path)?;
-            // Directories that are empty now were there for it; others stay.
+            // Removes directories that are empty now. Others stay.
             for above in path.ancestors().skip(1).take_while(|above| *above != root) {
                 if fs::remove_dir(above).is_err() {
                     break;
@@ -86,11 +87,11 @@ fn write(root: &Path, path: &Path, node: Option<&Node>) -> io::Result<()> {
     }
 }
 
-/// A file that is there stays as private as it is.
+/// The mode of a file. An existing file stays as private as it is.
 fn mode(path: &Path, executable: bool) -> u32 {
     let before = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
     let readable = before.map_or(0o644, |metadata| metadata.permissions().mode() & 0o666);
-    // Whoever can read it can run it.
+    // Users that may read the file may also execute it.
     if executable { readable | (readable & 0o444) >> 2 } else { readable }
 }
 
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_in_the_middle_is_taken_back() {
+    fn a_failure_midway_is_rolled_back() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), "1").unwrap();
         fs::write(dir.path().join("gone"), "2").unwrap();
@@ -135,7 +136,7 @@ mod tests {
         let after =
             ProjectTree([("a", "changed"), ("b/c", "3"), ("z", "4")].map(|(n, t)| (n.to_owned(), file(t))).into());
         let diff = Diff::between(&before, after, &Gitignore::empty());
-        // It is not in the way until it is to be replaced.
+        // The directory does no harm until a file is to replace it.
         fs::create_dir(dir.path().join("z")).unwrap();
         assert!(matches!(diff.apply(dir.path()), Err(ProjectError::Write { .. })));
         assert_eq!(ProjectTree::read(dir.path()).unwrap(), before);
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_directories_take_each_others_place() {
+    fn files_and_directories_can_replace_each_other() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("a/x"), "1").unwrap();
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_is_written_through() {
+    fn files_are_never_written_through_links() {
         let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let before = ProjectTree::read(dir.path()).unwrap();
         let mut after = before.clone();

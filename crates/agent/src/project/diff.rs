@@ -1,4 +1,4 @@
-//! What a sandbox changed.
+//! The changes that a sandbox made to a project.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -8,8 +8,8 @@ use similar::TextDiff;
 
 use super::tree::{Node, ProjectTree, is_git};
 
-/// What tools leave behind. Not brought back, unless the project had it.
-pub const LEFT_BEHIND: [&str; 7] =
+/// Files that tools create as by-products. They are not copied back, unless the project had them.
+pub const BY_PRODUCTS: [&str; 7] =
     ["__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv", ".ipynb_checkpoints"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Change {
 #[derive(Debug, Default)]
 pub struct Diff {
     pub changes: Vec<Change>,
-    /// What is not brought back, and why.
+    /// Files that are not copied back, and why.
     pub left_out: Vec<(String, &'static str)>,
 }
 
@@ -30,7 +30,7 @@ impl Diff {
     pub fn between(before: &ProjectTree, after: ProjectTree, ignored: &Gitignore) -> Self {
         let mut diff = Self::default();
         let names: BTreeSet<String> = before.0.keys().chain(after.0.keys()).cloned().collect();
-        let unwanted: Vec<&str> = LEFT_BEHIND.into_iter().filter(|name| !before.has_component(name)).collect();
+        let unwanted: Vec<&str> = BY_PRODUCTS.into_iter().filter(|name| !before.has_component(name)).collect();
         let mut after = after.0;
         for path in names {
             let (old, new) = (before.0.get(&path), after.remove(&path));
@@ -55,7 +55,7 @@ impl Diff {
         self.changes.is_empty()
     }
 
-    /// As `diff -u` would write it.
+    /// The diff in the format of `diff -u`.
     pub fn text(&self) -> String {
         self.changes.iter().map(Change::text).collect()
     }
@@ -71,8 +71,8 @@ fn refused(path: &str, new: Option<&Node>) -> Option<&'static str> {
     }
 }
 
-/// Whether a link at a path of the project may point anywhere else: it goes up no further than to the project, and not
-/// again after it went down, because what it went down may be a link, too.
+/// Whether a link at this path stays inside the project. It must not go up beyond the project, and must not go up again
+/// after going down, because it may go down through another link.
 fn leads_out(path: &str, target: &str) -> bool {
     let mut ups = path.matches('/').count();
     for component in Path::new(target).components() {
@@ -112,7 +112,7 @@ impl Change {
 }
 
 impl Node {
-    /// As Git calls it: a link looks like a file that holds where it leads.
+    /// The diff in Git's format. A link looks like a file that contains its target.
     fn mode(&self) -> &'static str {
         match self {
             Self::File { executable: false, .. } => "100644",
@@ -122,7 +122,7 @@ impl Node {
     }
 }
 
-/// A file's text; nothing if it is none.
+/// The text of a file. None if it is not text.
 fn shown(node: Option<&Node>) -> Option<String> {
     match node {
         None => Some(String::new()),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_found_and_rubbish_is_not() {
+    fn changes_are_found_and_by_products_are_not() {
         let before = tree(&[("a.py", "1\n2\n"), ("gone", "x"), ("same", "x")]);
         let after = tree(&[("a.py", "1\n3\n"), ("same", "x"), ("new", "n\n"), ("__pycache__/a.pyc", "\0")]);
         let diff = Diff::between(&before, after, &Gitignore::empty());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_and_links_that_lead_out_are_left_out() {
+    fn git_hooks_and_links_out_of_the_project_are_skipped() {
         let mut after = tree(&[(".git/hooks/pre-commit", "evil"), ("sub/.GIT/config", "evil"), ("ok", "1")]);
         for (name, target) in [("a/in", "../ok"), ("a/out", "../../etc"), ("abs", "/etc/passwd"), ("up", "a/in/..")] {
             after.0.insert(name.to_owned(), Node::Link(target.to_owned()));

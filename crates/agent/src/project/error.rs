@@ -1,4 +1,4 @@
-//! What can go wrong between a project and a sandbox.
+//! Errors when a project is copied into a sandbox or back.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,21 +7,21 @@ use sandling_tools::ToolError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
-    #[error("{path} cannot be read")]
+    #[error("cannot read {path}")]
     Read { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("{path} cannot be written, so nothing was applied")]
+    #[error("cannot write {path}, so nothing was applied")]
     Write { path: PathBuf, source: io::Error },
-    #[error("{0:?} is not plain text, and a sandbox's paths must be: name it in .gitignore")]
+    #[error("the path {0:?} is not UTF-8, which a sandbox needs; add it to .gitignore")]
     NotText(PathBuf),
-    #[error("the project has more than {mib} MiB: name what is not needed in its .gitignore")]
+    #[error("the project has more than {mib} MiB; add what is not needed to its .gitignore")]
     TooLarge { mib: u64 },
-    #[error("the project has more than {most} files: name what is not needed in its .gitignore")]
+    #[error("the project has more than {most} files; add what is not needed to its .gitignore")]
     TooMany { most: usize },
-    #[error("the project cannot be packed")]
+    #[error("cannot pack the project")]
     Archive(#[source] io::Error),
     #[error("the sandbox could not pack its files: {0}")]
     Packing(String),
-    #[error("what the sandbox packed cannot be read")]
+    #[error("cannot read the archive from the sandbox")]
     Unpacking(#[source] io::Error),
     #[error(transparent)]
     Sandbox(#[from] ToolError),
@@ -29,7 +29,7 @@ pub enum ProjectError {
     Conflict(#[from] Conflict),
 }
 
-/// Something here is no longer as it was when it was copied.
+/// A file has changed on this host since it was copied.
 #[derive(Debug, thiserror::Error)]
 #[error("{} changed here meanwhile, so nothing was applied", .0.display())]
 pub struct Conflict(pub PathBuf);

@@ -1,14 +1,14 @@
-//! A project's way into a sandbox, and the diff's way back.
+//! Copies a project into a sandbox, and a diff back.
 //!
-//! What `.gitignore` names and what is in `.git` stay here: that is where secrets are. What comes back is a stranger's:
-//! nothing is written outside the project, through a link, or into `.git`.
+//! Files that `.gitignore` names, and `.git`, stay on the host, because they may hold secrets. What comes back is
+//! untrusted: nothing is written outside the project, through a link, or into `.git`.
 
 mod apply;
-mod carry;
 mod diff;
 mod error;
+mod transfer;
 mod tree;
 
-pub use carry::Project;
 pub use diff::{Change, Diff};
 pub use error::{Conflict, ProjectError};
+pub use transfer::Project;

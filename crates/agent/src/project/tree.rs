@@ -1,4 +1,4 @@
-//! A project's files, all in memory: of a directory here, or out of an archive that a sandbox packed.
+//! The files of a project, in memory, read from a directory or from a sandbox's archive.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use ignore::WalkBuilder;
 
 use super::error::ProjectError;
 
-/// More than this does not fit.
+/// The size limit of a project.
 pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 const MAX_FILES: usize = 100_000;
 
@@ -21,7 +21,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// What is at a path here, unless it is neither a file nor a link.
+    /// The file or link at a path. None if it is neither.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         let metadata = fs::symlink_metadata(path)?;
         if metadata.is_symlink() {
@@ -43,12 +43,12 @@ impl Node {
     }
 }
 
-/// Files by their path below the project, with slashes.
+/// Files by their path in the project, with slashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProjectTree(pub BTreeMap<String, Node>);
 
 impl ProjectTree {
-    /// What is in a directory, without `.git` and what `.gitignore` names.
+    /// Reads a directory, without `.git` and what `.gitignore` names.
     pub fn read(root: &Path) -> Result<Self, ProjectError> {
         let mut tree = Self::default();
         let mut size = 0;
@@ -65,7 +65,7 @@ impl ProjectTree {
             let unreadable = |source| ProjectError::Read { path: root.to_owned(), source };
             let entry = entry.map_err(|error| unreadable(error.into()))?;
             let path = entry.path();
-            // Before it is read: it may be larger than what fits anywhere.
+            // Check the size before reading, because the file may be larger than the memory.
             size += entry.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.len() } else { 0 });
             fits(size)?;
             let node = Node::at(path).map_err(|error| match error.kind() {
@@ -73,7 +73,7 @@ impl ProjectTree {
                 _ => ProjectError::Read { path: path.to_owned(), source: error.into() },
             })?;
             let Some(node) = node else { continue };
-            // What cannot come back would look as if it had been removed.
+            // A file that could not be copied back would look deleted.
             let Some(name) = plain(path.strip_prefix(root).unwrap_or(path)) else {
                 return Err(ProjectError::NotText(path.to_owned()));
             };
@@ -104,7 +104,7 @@ impl ProjectTree {
         archive.into_inner()
     }
 
-    /// What a sandbox packed. Names that lead anywhere else are left out.
+    /// Reads a sandbox's archive. Skips paths that lead out of the project.
     pub fn of_archive(archive: impl Read) -> Result<Self, ProjectError> {
         let mut tree = Self::default();
         let mut size = 0;
@@ -125,7 +125,7 @@ impl ProjectTree {
                     let Some(target) = target.and_then(|target| target.to_str().map(str::to_owned)) else { continue };
                     Node::Link(target)
                 }
-                // Another name of a file that was packed before.
+                // A hard link to a file earlier in the archive.
                 tar::EntryType::Link => {
                     let first = entry.link_name().ok().flatten().and_then(|target| plain(&target));
                     let Some(node) = first.and_then(|first| tree.0.get(&first).cloned()) else { continue };
@@ -148,23 +148,23 @@ impl ProjectTree {
         Ok(())
     }
 
-    /// Whether anything in it has this in its path.
+    /// Whether any path contains this component.
     pub fn has_component(&self, name: &str) -> bool {
         self.0.keys().any(|path| path.split('/').any(|component| component == name))
     }
 }
 
-/// Whether so many bytes may be in it.
+/// Whether a total of this many bytes is within the limit.
 fn fits(size: u64) -> Result<(), ProjectError> {
     if size > MAX_BYTES { Err(ProjectError::TooLarge { mib: MAX_BYTES >> 20 }) } else { Ok(()) }
 }
 
-/// Whether a name is Git's own, also where case does not count.
+/// Whether a name is `.git`, in any case, because some file systems ignore case.
 pub fn is_git(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
 }
 
-/// A path of plain names, without the dot that it may begin with.
+/// A path of plain components, without a leading dot.
 fn plain(path: &Path) -> Option<String> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_git_ignores_stays_here_and_the_rest_goes_round_unchanged() {
+    fn ignored_files_stay_and_others_are_copied_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_out_are_left_out() {
+    fn paths_out_of_the_project_are_skipped() {
         assert_eq!(plain(Path::new("./a/./b")).as_deref(), Some("a/b"));
         for bad in ["..", "a/../../b", "/etc/passwd", ".", "", "a\nb", "a\x1b[2Jb"] {
             assert_eq!(plain(Path::new(bad)), None, "{bad}");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_a_file_is_its_file() {
+    fn hard_links_have_the_files_content() {
         let mut archive = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
         header.set_size(1);
@@ -228,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_could_not_come_back_is_refused() {
+    fn a_path_that_could_not_be_copied_back_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a\nb"), "1").unwrap();
         assert!(matches!(ProjectTree::read(dir.path()), Err(ProjectError::NotText(_))));
     }
 
     #[test]
-    fn rubbish_is_no_archive() {
+    fn random_bytes_are_not_an_archive() {
         assert!(ProjectTree::of_archive(&b"not a tar at all"[..]).map_or(true, |tree| tree.0.is_empty()));
         assert!(ProjectTree::of_archive(&[7_u8; 2048][..]).is_err());
     }

@@ -3,17 +3,17 @@
 use sandling_engine::network::{Before, GroupChange, Membership};
 use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkWish};
 use sandling_network::policy::{BadEntry, Entry, Mode, Policy, PolicyChange, Target, TlsMode};
-use sandling_network::{LimitWish, Limits};
+use sandling_network::{LimitRequest, Limits};
 use sandling_wire::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 
 use super::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 
 impl IntoEngine for NetworkLimits {
-    type Engine = LimitWish;
+    type Engine = LimitRequest;
 
-    fn into_engine(self) -> LimitWish {
-        LimitWish {
+    fn into_engine(self) -> LimitRequest {
+        LimitRequest {
             sent_bytes: self.sent_bytes,
             sent_bytes_per_second: self.sent_bytes_per_second,
             received_bytes_per_second: self.received_bytes_per_second,
@@ -23,7 +23,7 @@ impl IntoEngine for NetworkLimits {
     }
 }
 
-impl IntoWire for LimitWish {
+impl IntoWire for LimitRequest {
     type Wire = NetworkLimits;
 
     fn into_wire(self) -> NetworkLimits {

@@ -15,9 +15,6 @@ use crate::error::ApiError;
 /// The template of a client that names none.
 const DEFAULT_TEMPLATE: &str = "code-interpreter";
 /// Bounds for what a client may hang on a sandbox.
-const MAX_ENTRIES: usize = 256;
-const MAX_KEY: usize = 256;
-const MAX_VALUE: usize = 32 * 1024;
 /// What clients were told is kept and not shown again.
 const SECRET: &str = "secret.";
 
@@ -113,23 +110,11 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
 }
 
 pub(crate) fn check_map(field: &str, map: &BTreeMap<String, String>) -> Result<(), ApiError> {
-    let too_long = |(key, value): (&String, &String)| key.is_empty() || key.len() > MAX_KEY || value.len() > MAX_VALUE;
-    if map.len() > MAX_ENTRIES || map.iter().any(too_long) {
-        let message = format!(
-            "{field} may have {MAX_ENTRIES} entries, with keys of 1 to {MAX_KEY} bytes and values of up to {MAX_VALUE}"
-        );
-        return Err(ApiError::bad_request(message));
-    }
-    Ok(())
+    Ok(sandling_service::check_map(field, map)?)
 }
 
-/// What no process could be given.
 pub(crate) fn check_env(env: &BTreeMap<String, String>) -> Result<(), ApiError> {
-    let bad = |(name, value): (&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
-    match env.iter().find(|entry| bad(*entry)) {
-        Some((name, _)) => Err(ApiError::bad_request(format!("{name:?} cannot be an environment variable"))),
-        None => Ok(()),
-    }
+    Ok(sandling_service::check_env(env)?)
 }
 
 pub(crate) fn lifecycle_view(lifetime: &Lifetime, idle_for: std::time::Duration) -> LifecycleView {

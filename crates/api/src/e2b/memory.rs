@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_engine::SandboxId;
+use sandling_service::Build;
 
 use super::envd::{Started, Watcher};
 use super::names::Name;
 use crate::app::App;
-use crate::build::Build;
 
 /// More than these are looked through for what belongs to sandboxes that have ended.
 const MANY: usize = 1024;
@@ -45,7 +45,7 @@ impl Memory {
     pub(super) fn ask(&self, app: &App, build: &Build, asked: Asked) {
         let mut all = lock(&self.asked);
         if all.len() >= MANY {
-            all.retain(|id, asked| app.builds.find(&asked.workspace, id).is_ok());
+            all.retain(|id, asked| app.service.builds.find(&asked.workspace, id).is_some());
         }
         all.insert(build.id.clone(), asked);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sandling_engine::SandboxInfo;
 
-use crate::build::Start;
+use sandling_service::ProcessDefaults;
 
 const TEMPLATE: &str = "e2b.template";
 const AUTO_RESUME: &str = "e2b.auto_resume";
@@ -24,7 +24,7 @@ pub(super) struct Settings {
     pub(super) public_ports: bool,
     /// What the client said about the internet; that nothing leaves is another matter.
     pub(super) internet: Option<bool>,
-    pub(super) start: Start,
+    pub(super) start: ProcessDefaults,
 }
 
 impl Settings {
@@ -46,7 +46,7 @@ impl Settings {
             auto_resume: flag(AUTO_RESUME).unwrap_or(true),
             public_ports: flag(PUBLIC_PORTS).unwrap_or(false),
             internet: flag(INTERNET),
-            start: Start::from_labels(labels),
+            start: ProcessDefaults::from_labels(labels),
         }
     }
 
@@ -72,7 +72,7 @@ mod tests {
             auto_resume: false,
             public_ports: true,
             internet: Some(true),
-            start: Start {
+            start: ProcessDefaults {
                 env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
                 user: Some("root".to_owned()),
                 workdir: Some("/app".to_owned()),
@@ -84,6 +84,6 @@ mod tests {
     #[test]
     fn a_sandbox_of_another_dialect_is_woken_by_use_and_keeps_its_ports_closed() {
         let settings = Settings::from_labels(&BTreeMap::new());
-        assert!(settings.auto_resume && !settings.public_ports && settings.start == Start::default());
+        assert!(settings.auto_resume && !settings.public_ports && settings.start == ProcessDefaults::default());
     }
 }

@@ -44,7 +44,7 @@ async fn list(
         after: params.after,
         limit: params.limit.unwrap_or(100),
     };
-    let entries = app.access.audit_log(&query)?;
+    let entries = app.service.audit.entries(&query)?;
     Ok(Json(AuditList { items: entries.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
@@ -60,7 +60,7 @@ async fn recording(
     caller: Caller<Admin>,
     Parts(number): Parts<i64>,
 ) -> Result<Json<RecordingView>, ApiError> {
-    let recording = app.access.audit_recording(caller.workspace(), number)?;
+    let recording = app.service.audit.recording(caller.workspace(), number)?;
     let recording = recording.ok_or_else(|| ApiError::not_found("recording"))?;
     Ok(Json(RecordingView {
         code: recording.code,

@@ -15,7 +15,6 @@ use crate::auth::{Caller, Run};
 use crate::convert::fork::{Usual, context_fork_view, fork_spec};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::native::forks::children;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(fork)).routes(routes!(fork_session))
@@ -70,7 +69,7 @@ async fn make(
     if !known.iter().any(|known| known.id == context) {
         return Err(ApiError::not_found("session"));
     }
-    let forks = children(app, caller, &parent, spec).await?;
+    let forks = app.service.sandboxes.fork(caller.workspace(), &parent, spec).await?;
     match contexts(&forks, context).await {
         Ok(contexts) => Ok((StatusCode::CREATED, Json(context_fork_view(&forks, contexts)))),
         Err(error) => {

@@ -84,7 +84,7 @@ struct Wish {
 
 async fn answer(app: &Arc<App>, [from, to]: [Point; 2], wish: Wish) -> Result<Response, ApiError> {
     let path = wish.path.unwrap_or_else(|| "/".to_owned());
-    let turn = app.turns.take().await?;
+    let turn = app.service.create_limiter.acquire().await?;
     let diff = app.engine.diff(&from, &to, &path).await?;
     drop(turn);
     let kind = |kind| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];

@@ -49,7 +49,7 @@ async fn run(
     let (app, context, workspace) = (&app, &context, caller.workspace());
     let once = Once { app, context, workspace, headers: &headers, route: &route, body: &bytes };
     let timeout_seconds = request.timeout_seconds;
-    let exec = request.id.get_or_insert_with(crate::random::hex::<16>).clone();
+    let exec = request.id.get_or_insert_with(sandling_service::random::hex::<16>).clone();
     let begun = once.begin(&exec, || async move {
         let recorder = Recorder::new(app, context, sandbox.id(), request.text());
         let running = Running::of(follow::start(app, sandbox, request).await?).await?;

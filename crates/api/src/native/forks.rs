@@ -6,17 +6,15 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::{EndReason, FORK_TREE, Fork, ForkSpec, OnVolumes, Sandbox, SandboxId, SandboxInfo};
+use sandling_engine::{EndReason, FORK_TREE, SandboxId, SandboxInfo};
 use sandling_wire::{ForkRequest, ForkView, PromoteRequest, PromoteView, RelativeView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::Start;
 use crate::convert::fork::{Usual, fork_spec, fork_view};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::native::sandboxes::{living, taken};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -68,29 +66,8 @@ async fn make(
 ) -> Result<(StatusCode, Json<ForkView>), ApiError> {
     app.engine.settled().await;
     let parent = caller.sandbox(app, id).await?;
-    let forks = children(app, caller, &parent, fork_spec(request, usual)?).await?;
+    let forks = app.service.sandboxes.fork(caller.workspace(), &parent, fork_spec(request, usual)?).await?;
     Ok((StatusCode::CREATED, Json(fork_view(&forks))))
-}
-
-/// Makes the children, if the workspace may have them.
-pub(crate) async fn children(
-    app: &Arc<App>,
-    caller: &Caller<Run>,
-    parent: &Arc<Sandbox>,
-    mut spec: ForkSpec,
-) -> Result<Vec<Fork>, ApiError> {
-    let info = parent.info();
-    // Whatever else its labels are, it is still of the same template.
-    spec.labels.extend(Start::of(&info).labels());
-    let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
-    let copied = spec.volumes.is_some_and(|volumes| volumes != OnVolumes::Detach);
-    let copies = info.volumes.iter().filter(|_| copied).map(|volume| volume.size_mib).sum::<u32>();
-    let wish = taken(count, info.vcpus, info.memory_mib, info.disk_mib + copies);
-    let place = app.access.admit(caller.workspace(), &wish, || living(app, caller.workspace()))?;
-    let turn = app.turns.take().await?;
-    let forks = app.engine.fork(parent, spec).await?;
-    drop((turn, place));
-    Ok(forks)
 }
 
 /// Choose one child of a fork

@@ -11,6 +11,7 @@ use axum::routing::any;
 use axum::{Extension, Json};
 use jiff::{SignedDuration, Timestamp};
 use sandling_engine::SandboxId;
+use sandling_service::PreviewToken;
 use sandling_wire::{CreatePreview, PreviewView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -19,7 +20,7 @@ use crate::auth::{Caller, Run};
 use crate::context::RequestContext;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::preview::{PreviewToken, authorize, host, proxy};
+use crate::preview::{authorize, host, proxy};
 
 const DEFAULT_TTL: u64 = 3600;
 const MAX_TTL: u64 = 7 * 24 * 3600;
@@ -58,7 +59,7 @@ async fn create(
     let ttl = wish.ttl_seconds.unwrap_or(DEFAULT_TTL);
     let expires = Timestamp::now() + SignedDuration::from_secs(ttl as i64);
     let token = PreviewToken {
-        id: crate::random::hex::<8>(),
+        id: sandling_service::random::hex::<8>(),
         workspace: caller.workspace().to_string(),
         sandbox: sandbox.id().to_string(),
         port: wish.port,
@@ -66,7 +67,7 @@ async fn create(
         expires_unix: expires.as_second(),
     };
     context.made(&token.id);
-    let signed = app.previews.issue(caller.workspace(), &token)?;
+    let signed = app.service.previews.issue(caller.workspace(), &token)?;
     Ok((StatusCode::CREATED, Json(view(&headers, token, signed))))
 }
 
@@ -111,7 +112,7 @@ async fn revoke(
     caller: Caller<Run>,
     Parts(token): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    app.previews.revoke(caller.workspace(), &token)?;
+    app.service.previews.revoke(caller.workspace(), &token)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -179,7 +180,7 @@ fn signed(app: &App, path: &str) -> Result<(PreviewToken, Target), ApiError> {
     let refused =
         || ApiError::new(StatusCode::UNAUTHORIZED, "preview_token_invalid", "this preview token does not work");
     let mut pieces = path.splitn(5, '/').skip(3);
-    let token = pieces.next().and_then(|text| app.previews.check(text)).ok_or_else(refused)?;
+    let token = pieces.next().and_then(|text| app.service.previews.check(text)).ok_or_else(refused)?;
     let rest = format!("/{}", pieces.next().unwrap_or_default());
     let sandbox = SandboxId::parse(&token.sandbox).ok_or_else(refused)?;
     let target = Target { sandbox, port: token.port, rest };

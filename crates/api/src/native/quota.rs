@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use sandling_service::{AdmitError, WorkspaceName};
+use sandling_service::WorkspaceName;
 use sandling_wire::{Limits, QuotaView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -14,7 +13,6 @@ use crate::auth::{Caller, Operator, Read};
 use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::native::sandboxes::living;
 use crate::native::workspaces::named;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -55,30 +53,12 @@ async fn set(
     body: JsonBody<Limits>,
 ) -> Result<Json<QuotaView>, ApiError> {
     let name = named(&app, &workspace)?;
-    app.access.set_quota(&name, &body.value.into_engine())?;
+    app.service.admission.set_quota(&name, &body.value.into_engine())?;
     view(&app, &name).await
 }
 
 async fn view(app: &App, workspace: &WorkspaceName) -> Result<Json<QuotaView>, ApiError> {
     app.engine.settled().await;
-    let limits = app.access.quota(workspace)?.into_wire();
-    Ok(Json(QuotaView { limits, used: living(app, workspace).into_wire() }))
-}
-
-/// A refusal with `Retry-After` is tried again by the public clients; one without is not.
-impl From<AdmitError> for ApiError {
-    fn from(error: AdmitError) -> Self {
-        match error {
-            AdmitError::Refused(refused) => {
-                let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", refused.to_string());
-                match refused.retry_after {
-                    Some(wait) => error.retry_after(wait.as_secs_f64().ceil().max(1.0) as u64),
-                    None => error,
-                }
-            }
-            // Deleted while the request was under way, and the token with it.
-            AdmitError::NoWorkspace(_) => Self::not_found("workspace"),
-            AdmitError::Store(source) => source.into(),
-        }
-    }
+    let limits = app.service.admission.quota(workspace)?.into_wire();
+    Ok(Json(QuotaView { limits, used: app.service.sandboxes.usage(workspace).into_wire() }))
 }

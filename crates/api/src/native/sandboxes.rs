@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
-use sandling_engine::{CreateSpec, EndReason, SandboxId, SandboxInfo};
-use sandling_service::{Resources, WorkspaceName};
+use sandling_engine::{EndReason, SandboxId};
+use sandling_service::ProcessDefaults;
 use sandling_wire::{CreateSandbox, SandboxView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -15,10 +15,9 @@ use crate::app::App;
 use crate::auth::{Caller, Read, Run};
 use crate::context::RequestContext;
 use crate::convert::IntoWire;
+use crate::create_sandbox;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::native::templates;
-use crate::{create_sandbox, volume_files};
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, delete))
@@ -51,53 +50,6 @@ async fn create(
     body: JsonBody<CreateSandbox>,
 ) -> Result<Response, ApiError> {
     create_sandbox::answer(&app, caller.workspace(), &context, &headers, body).await
-}
-
-/// Makes a sandbox, if the workspace's quota has room for it and a turn comes.
-pub(crate) async fn make(app: &Arc<App>, workspace: &WorkspaceName, spec: CreateSpec) -> Result<SandboxInfo, ApiError> {
-    app.engine.settled().await;
-    for volume in &spec.volumes {
-        volume_files::close(app, workspace.as_str(), &volume.name).await?;
-    }
-    let wish = match &spec.from_snapshot {
-        None => wish(app, workspace, &spec)?,
-        Some(id) => {
-            let found = app.engine.find_snapshot(workspace.as_str(), id)?;
-            let snapshot = found.ok_or_else(|| ApiError::not_found("snapshot"))?;
-            let copies = snapshot.volumes.iter().map(|volume| volume.was.size_mib).sum::<u32>();
-            taken(1, snapshot.vcpus, snapshot.memory_mib, snapshot.disk_mib + copies)
-        }
-    };
-    let place = app.access.admit(workspace, &wish, || living(app, workspace))?;
-    let turn = app.turns.take().await?;
-    let sandbox = app.engine.create(spec).await?;
-    drop((turn, place));
-    Ok(sandbox.info())
-}
-
-/// What a sandbox would take of the quota.
-fn wish(app: &App, workspace: &WorkspaceName, spec: &CreateSpec) -> Result<Resources, ApiError> {
-    let sizes = templates::sizes(app, workspace.as_str(), &spec.template)?;
-    Ok(Resources {
-        sandboxes: 1,
-        vcpus: spec.vcpus.unwrap_or(sizes.vcpus).into(),
-        memory_mib: spec.memory_mib.unwrap_or(sizes.memory_mib).into(),
-        disk_mib: spec.disk_mib.unwrap_or(sizes.disk_mib).into(),
-    })
-}
-
-/// What a workspace's sandboxes, volumes and snapshots take.
-pub(crate) fn living(app: &App, workspace: &WorkspaceName) -> Resources {
-    let own = app.engine.list_of(workspace.as_str());
-    let sandboxes: Resources = own.into_iter().map(|info| taken(1, info.vcpus, info.memory_mib, info.disk_mib)).sum();
-    let disk_mib = app.engine.volume_mib(workspace.as_str()) + app.engine.stored_mib(workspace.as_str());
-    sandboxes + Resources { disk_mib, ..Resources::default() }
-}
-
-/// What so many sandboxes of one size take of a quota.
-pub(crate) fn taken(count: u32, vcpus: u32, memory_mib: u32, disk_mib: u32) -> Resources {
-    let all = |each: u32| u64::from(each) * u64::from(count);
-    Resources { sandboxes: count.into(), vcpus: all(vcpus), memory_mib: all(memory_mib), disk_mib: all(disk_mib) }
 }
 
 /// Look at a sandbox

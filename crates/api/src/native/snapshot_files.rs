@@ -21,7 +21,7 @@ use crate::convert::IntoWire;
 use crate::convert::template::template_view;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::native::snapshots::{check_name, find, room_for};
+use crate::native::snapshots::{check_name, find};
 
 /// Parts of a file that are under way.
 const UNDER_WAY: usize = 8;
@@ -93,7 +93,10 @@ async fn import(
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
     let name = check_name(params.name)?;
     // What it holds is compressed, so it is this at least.
-    let place = room_for(&app, caller.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))?;
+    let place = app
+        .service
+        .sandboxes
+        .reserve_disk(caller.workspace(), request.body().size_hint().lower().div_ceil(1 << 20).max(1))?;
     let (parts, receiving) = mpsc::channel(UNDER_WAY);
     let (engine, workspace) = (app.engine.clone(), caller.workspace().to_string());
     let reading = tokio::task::spawn_blocking(move || {

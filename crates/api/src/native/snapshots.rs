@@ -5,8 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_engine::{Sandbox, SnapshotId, SnapshotInfo};
-use sandling_service::{Reservation, Resources, WorkspaceName};
+use sandling_engine::{SnapshotId, SnapshotInfo};
 use sandling_wire::{SnapshotFilter, SnapshotList, SnapshotRequest, SnapshotView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -15,7 +14,6 @@ use crate::auth::{Caller, Read, Run};
 use crate::convert::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::native::sandboxes::living;
 
 const LONGEST_NAME: usize = 200;
 
@@ -39,22 +37,10 @@ async fn make(
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let name = check_name(body.value.name)?;
-    let place = room(&app, caller.workspace(), &sandbox)?;
+    let place = app.service.sandboxes.reserve_snapshot(caller.workspace(), &sandbox)?;
     let (info, _) = app.engine.snapshot(&sandbox, name, body.value.volumes.map(IntoEngine::into_engine)).await?;
     drop(place);
     Ok((StatusCode::CREATED, Json(info.into_wire())))
-}
-
-/// Room in the quota for a sandbox to be saved, whatever that will take.
-pub(crate) fn room(app: &App, workspace: &WorkspaceName, sandbox: &Sandbox) -> Result<Reservation, ApiError> {
-    let info = sandbox.info();
-    room_for(app, workspace, u64::from(info.memory_mib) + u64::from(info.disk_mib))
-}
-
-/// Room in the quota for so much on the disk.
-pub(crate) fn room_for(app: &App, workspace: &WorkspaceName, disk_mib: u64) -> Result<Reservation, ApiError> {
-    let wish = Resources { disk_mib, ..Resources::default() };
-    Ok(app.access.admit(workspace, &wish, || living(app, workspace))?)
 }
 
 /// A name or a description for people; none at all is none.

@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::{TemplateError, stored_name};
 use sandling_image::{Recipe, RecipeError, TemplateName};
+use sandling_service::{Build, BuildSpec, SaveAs, parse_dockerfile};
 use sandling_wire::{BuildRequest, BuildView, Flag};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -17,11 +18,11 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::{self, Build, Keeps, Order};
 use crate::context::RequestContext;
 use crate::convert::template::build_view;
 use crate::error::ApiError;
 use crate::extract::{self, Params, Parts, too_slow};
+use crate::service_refusals::explain;
 use crate::sse::{self, Events, Gone};
 
 /// What a Dockerfile and its files may have together.
@@ -83,7 +84,7 @@ async fn start(
         Some(text) => from_dockerfile(&app, workspace, &wish, &text, files).await?,
         None => {
             let name = wish.name.clone();
-            build::begin_packages(&app, workspace, &name, recipe(workspace, wish)?)?
+            app.service.builds.start_packages(workspace, &name, recipe(workspace, wish)?, explain)?
         }
     };
     context.made(&build.id);
@@ -113,19 +114,20 @@ async fn from_dockerfile(
 ) -> Result<Arc<Build>, ApiError> {
     let replaces = wish.replace.unwrap_or_default();
     free_name(app, workspace, &wish.name, replaces)?;
-    let file = build::parse_dockerfile(text)?;
-    let (base, note) = build::find_base(app, workspace, &file.from)?;
-    let env = base.start().unwrap_or_default().env;
-    let context = if files.is_empty() { None } else { Some(build::keep_files(app, workspace, files).await?) };
-    let begun = file.plan(&env, context.as_deref()).and_then(|plan| {
-        let build = app.builds.ask(workspace, &wish.name)?;
-        let keeps = Keeps::Template { name: wish.name.clone(), replaces };
+    let file = parse_dockerfile(text)?;
+    let (base, note) = app.service.builds.find_base(workspace, &file.from)?;
+    let env = base.process_defaults().env;
+    let context = if files.is_empty() { None } else { Some(app.service.builds.store_files(workspace, files).await?) };
+    let begun = file.plan(&env, context.as_deref()).map_err(ApiError::from).and_then(|plan| {
+        let build = app.service.builds.register(workspace, &wish.name)?;
+        let save_as = SaveAs::Template { name: wish.name.clone(), replace: replaces };
         let (vcpus, memory_mib, disk_mib) = (wish.cpu, wish.memory_mb, wish.disk_mb);
-        build::begin(app, build.clone(), Order { base, note, plan, vcpus, memory_mib, disk_mib, keeps })?;
+        let spec = BuildSpec { base, note, plan, vcpus, memory_mib, disk_mib, save_as };
+        app.service.builds.start(build.clone(), spec, explain)?;
         Ok(build)
     });
     if let (Err(_), Some(hash)) = (&begun, &context) {
-        build::forget(app, workspace, hash);
+        app.service.builds.forget_files(workspace, hash);
     }
     begun
 }
@@ -263,7 +265,7 @@ impl From<RecipeError> for ApiError {
 /// The latest of the workspace, newest first.
 #[utoipa::path(get, path = "/v1/templates/builds", tag = "templates", responses((status = 200, body = Vec<BuildView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<BuildView>> {
-    Json(app.builds.list(caller.workspace().as_str()).iter().map(|build| build_view(build)).collect())
+    Json(app.service.builds.list(caller.workspace().as_str()).iter().map(|build| build_view(build)).collect())
 }
 
 /// Look at a build
@@ -276,7 +278,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(build): Parts<String>,
 ) -> Result<Json<BuildView>, ApiError> {
-    Ok(Json(build_view(&*app.builds.find(caller.workspace().as_str(), &build)?)))
+    Ok(Json(build_view(&*app.build(caller.workspace().as_str(), &build)?)))
 }
 
 /// A build's log
@@ -292,7 +294,7 @@ async fn logs(
     Parts(build): Parts<String>,
     Params(params): Params<LogParams>,
 ) -> Result<Response, ApiError> {
-    let build = app.builds.find(caller.workspace().as_str(), &build)?;
+    let build = app.build(caller.workspace().as_str(), &build)?;
     let follows = params.follow.is_none_or(Flag::is_set);
     Ok(sse::endless(app.closing(), move |events| relay(build, follows, events)))
 }

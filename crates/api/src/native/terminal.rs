@@ -13,13 +13,13 @@ use axum::http::request::Parts as HttpParts;
 use axum::response::Response;
 use sandling_engine::{Cause, Execution, Output, RunSpec, Sandbox, StreamSender};
 use sandling_protocol::{OnLimit, Program, Stdin, TerminalSize};
+use sandling_service::ProcessDefaults;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::app::App;
 use crate::auth::{Caller, Run};
-use crate::build::Start;
 use crate::closing::Closing;
 use crate::context::RequestContext;
 use crate::convert::exec::no_nul;
@@ -110,7 +110,7 @@ impl Opening {
             terminal: Some(size),
             ..RunSpec::new(Program::Shell(line))
         };
-        Start::of(&sandbox.info()).fill(&mut spec);
+        ProcessDefaults::of(&sandbox.info()).fill(&mut spec);
         let execution = sandbox.run(spec)?;
         let closing = app.closing();
         Ok(upgrade.on_upgrade(move |socket| async move {

@@ -13,7 +13,6 @@ use crate::auth::{Caller, Read, Run, awake};
 use crate::convert::IntoWire;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::native::snapshots::room;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(timeline)).routes(routes!(make)).routes(routes!(name)).routes(routes!(rewind))
@@ -52,7 +51,7 @@ async fn make(
 ) -> Result<(StatusCode, Json<CheckpointView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     awake(&sandbox).await?;
-    let place = room(&app, caller.workspace(), &sandbox)?;
+    let place = app.service.sandboxes.reserve_snapshot(caller.workspace(), &sandbox)?;
     let made = app.engine.checkpoint(&sandbox, body.value.name).await?;
     drop(place);
     Ok((StatusCode::CREATED, Json((&made).into_wire())))
@@ -92,7 +91,7 @@ async fn rewind(
     body: JsonBody<RewindRequest>,
 ) -> Result<Json<RewindView>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    let turn = app.turns.take().await?;
+    let turn = app.service.create_limiter.acquire().await?;
     let rewound = app.engine.rewind(&sandbox, &body.value.to).await?;
     drop(turn);
     Ok(Json(RewindView { id: sandbox.id().to_string(), to: rewound.to.number, was: rewound.was, status: "running" }))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use sandling_service::{NewToken, Principal, TokenError, WorkspaceName};
+use sandling_service::{NewToken, Principal, WorkspaceName};
 use sandling_wire::{CreateToken, NewTokenView, TokenList};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -59,7 +59,7 @@ async fn revoke(
     caller: Caller<Admin>,
     Parts(prefix): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    app.access.revoke_token(caller.workspace(), &prefix)?;
+    app.service.tokens.revoke(caller.workspace(), &prefix)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -104,12 +104,12 @@ async fn revoke_in(
     _: Caller<Operator>,
     Parts((workspace, prefix)): Parts<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    app.access.revoke_token(&named(&app, &workspace)?, &prefix)?;
+    app.service.tokens.revoke(&named(&app, &workspace)?, &prefix)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 fn tokens(app: &App, workspace: &WorkspaceName) -> Result<Json<TokenList>, ApiError> {
-    let tokens = app.access.tokens(workspace)?;
+    let tokens = app.service.tokens.list(workspace)?;
     Ok(Json(TokenList { items: tokens.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
@@ -124,20 +124,7 @@ fn make(
     maker.require_grant(&workspace, scope)?;
     let expires_at = expires_at(&wish)?;
     let new = NewToken { workspace, name: wish.into_name(), scope, expires_at };
-    let created = app.access.create_token(&new)?;
+    let created = app.service.tokens.create(&new)?;
     context.made(&created.info.prefix);
     Ok((StatusCode::CREATED, Json(created.into_wire())))
-}
-
-impl From<TokenError> for ApiError {
-    fn from(error: TokenError) -> Self {
-        match error {
-            TokenError::BadName | TokenError::AlreadyExpired => Self::bad_request(error.to_string()),
-            TokenError::NoWorkspace(_) => Self::not_found("workspace"),
-            TokenError::NotFound(_) => Self::not_found("token"),
-            TokenError::TooMany => Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tokens", error.to_string()),
-            TokenError::Randomness(_) | TokenError::NoFreePrefix => Self::internal(&error),
-            TokenError::Store(source) => source.into(),
-        }
-    }
 }

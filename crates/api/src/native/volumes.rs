@@ -16,8 +16,6 @@ use crate::convert::IntoWire;
 use crate::convert::volume::USUAL_MB;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::native::snapshots::room_for;
-use crate::volume_files;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -46,8 +44,8 @@ async fn create(
 }
 
 /// Makes a volume, if the workspace's quota has room for it.
-pub(crate) async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Result<Volume, ApiError> {
-    let place = room_for(app, workspace, mib.into())?;
+async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Result<Volume, ApiError> {
+    let place = app.service.sandboxes.reserve_disk(workspace, mib.into())?;
     let made = app.engine.create_volume(workspace.as_str(), name, mib).await?;
     drop(place);
     Ok(made)
@@ -88,8 +86,8 @@ async fn delete(
     caller: Caller<Run>,
     Parts(name): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
+    app.service.sandboxes.release_volume(caller.workspace(), &name).await?;
     let workspace = caller.workspace().as_str();
-    volume_files::close(&app, workspace, &name).await?;
     app.engine.delete_volume(workspace, &name)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -137,7 +135,7 @@ async fn copy(
     let workspace = caller.workspace();
     let found = app.engine.find_volume(workspace.as_str(), name)?;
     let size_mib = found.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?.info.size_mib;
-    let place = room_for(app, workspace, size_mib.into())?;
+    let place = app.service.sandboxes.reserve_disk(workspace, size_mib.into())?;
     let made = app.engine.copy_volume(workspace.as_str(), name, copy, kind).await?;
     drop(place);
     Ok((StatusCode::CREATED, Json(made.into_wire())))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use sandling_service::{WorkspaceError, WorkspaceName};
+use sandling_service::WorkspaceName;
 use sandling_wire::{CreateWorkspace, PatchWorkspace, WorkspaceList, WorkspaceView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -22,7 +22,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// List workspaces
 #[utoipa::path(get, path = "/v1/workspaces", tag = "access", responses((status = 200, body = WorkspaceList)))]
 async fn list(State(app): State<Arc<App>>, _: Caller<Operator>) -> Result<Json<WorkspaceList>, ApiError> {
-    let workspaces = app.access.workspaces()?;
+    let workspaces = app.service.workspaces.list()?;
     Ok(Json(WorkspaceList { items: workspaces.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
@@ -37,7 +37,7 @@ async fn create(
     body: JsonBody<CreateWorkspace>,
 ) -> Result<(StatusCode, Json<WorkspaceView>), ApiError> {
     let name = WorkspaceName::try_from(body.value.name)?;
-    Ok((StatusCode::CREATED, Json(app.access.create_workspace(&name)?.into_wire())))
+    Ok((StatusCode::CREATED, Json(app.service.workspaces.create(&name)?.into_wire())))
 }
 
 /// Change a workspace's settings
@@ -55,8 +55,8 @@ async fn change(
     body: JsonBody<PatchWorkspace>,
 ) -> Result<Json<WorkspaceView>, ApiError> {
     let name = managed(&app, &caller, &workspace)?;
-    app.access.set_record_runs(&name, body.value.record_runs)?;
-    Ok(Json(app.access.workspace(&name)?.into_wire()))
+    app.service.workspaces.set_record_runs(&name, body.value.record_runs)?;
+    Ok(Json(app.service.workspaces.find(&name)?.into_wire()))
 }
 
 /// Delete a workspace
@@ -75,7 +75,7 @@ async fn delete(
     let name = named(&app, &workspace)?;
     app.engine.settled().await;
     let owned = || app.engine.list_of(name.as_str()).len() as u64;
-    app.access.delete_workspace(&name, owned)?;
+    app.service.admission.delete_workspace(&name, owned)?;
     app.engine.delete_volumes_of(name.as_str())?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -83,7 +83,7 @@ async fn delete(
 /// A workspace that is there. For operators, who may know which ones are.
 pub(crate) fn named(app: &App, name: &str) -> Result<WorkspaceName, ApiError> {
     let name = WorkspaceName::parse(name).ok_or_else(|| ApiError::not_found("workspace"))?;
-    Ok(app.access.workspace(&name)?.name)
+    Ok(app.service.workspaces.find(&name)?.name)
 }
 
 /// A workspace that the caller manages. To an administrator, all but its own are missing.
@@ -91,18 +91,5 @@ pub(crate) fn managed(app: &App, caller: &Caller<Admin>, name: &str) -> Result<W
     let missing = || ApiError::not_found("workspace");
     let name = WorkspaceName::parse(name).ok_or_else(missing)?;
     caller.principal.require_manage(&name).map_err(|_| missing())?;
-    Ok(app.access.workspace(&name)?.name)
-}
-
-impl From<WorkspaceError> for ApiError {
-    fn from(error: WorkspaceError) -> Self {
-        match error {
-            WorkspaceError::BadName => Self::bad_request(error.to_string()),
-            WorkspaceError::NotFound(_) => Self::not_found("workspace"),
-            WorkspaceError::NameTaken(_) => Self::conflict("name_taken", error.to_string()),
-            WorkspaceError::InUse { .. } => Self::conflict("workspace_in_use", error.to_string()),
-            WorkspaceError::Permanent(_) => Self::conflict("workspace_permanent", error.to_string()),
-            WorkspaceError::Store(source) => source.into(),
-        }
-    }
+    Ok(app.service.workspaces.find(&name)?.name)
 }

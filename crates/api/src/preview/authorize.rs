@@ -10,12 +10,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use jiff::Timestamp;
 use sandling_engine::{Sandbox, SandboxId};
-use sandling_service::{AuthError, Scope};
+use sandling_service::{AuthError, PreviewToken, Scope};
 
 use crate::app::App;
 use crate::auth::{API_KEY, bearer_of, presented, query_value};
 use crate::error::ApiError;
-use crate::preview::{PreviewToken, host};
+use crate::preview::host;
 
 const QUERY: &str = "sandling_token";
 const COOKIE: &str = "sandling_preview";
@@ -37,7 +37,8 @@ pub(crate) async fn pass(
     path: &str,
 ) -> Result<Passed, ApiError> {
     let signed = [query_value(parts.uri.query(), QUERY), header_token(&parts.headers), cookie_token(&parts.headers)];
-    let [by_query, by_header, by_cookie] = signed.map(|text| app.previews.check(&text).map(|token| (text, token)));
+    let [by_query, by_header, by_cookie] =
+        signed.map(|text| app.service.previews.check(&text).map(|token| (text, token)));
     let from_elsewhere = by_query.is_none() && by_header.is_none() && is_foreign_socket(&parts.headers);
     if by_cookie.is_some() && from_elsewhere {
         return Err(ApiError::new(StatusCode::FORBIDDEN, "foreign_origin", "another site may not open this socket"));
@@ -54,7 +55,7 @@ pub(crate) async fn pass(
 }
 
 fn by_api_token(app: &App, parts: &Parts) -> Result<String, ApiError> {
-    let principal = app.access.authenticate(&presented(parts))?;
+    let principal = app.service.tokens.authenticate(&presented(parts))?;
     principal.require(Scope::Run)?;
     Ok(principal.workspace.to_string())
 }
@@ -88,7 +89,9 @@ fn cookie(signed: &str, token: &PreviewToken) -> Option<HeaderValue> {
 /// Removes everything of ours from a request before it goes to the sandbox.
 pub(crate) fn take_out_ours(app: &App, parts: &mut Parts) {
     // Also one that was revoked or has expired, which says whose it was.
-    take_out(parts, |token| !matches!(app.access.authenticate(token), Err(AuthError::Missing | AuthError::Malformed)));
+    take_out(parts, |token| {
+        !matches!(app.service.tokens.authenticate(token), Err(AuthError::Missing | AuthError::Malformed))
+    });
 }
 
 fn take_out(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {

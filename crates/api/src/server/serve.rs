@@ -65,7 +65,8 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
         app,
         limits,
     };
-    tokio::spawn(build::clear_up(server.app.clone()));
+    let builds = server.app.service.builds.clone();
+    tokio::spawn(async move { builds.clean_up().await });
     let mut connections = JoinSet::new();
     let mut sweeps = tokio::time::interval(SWEEP_EVERY);
     let mut shutdown = std::pin::pin!(shutdown);
@@ -76,7 +77,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
                 Err(error) => wait_out(&error).await,
             },
             Some(_) = connections.join_next() => {}
-            _ = sweeps.tick() => build::forget_old(&server.app),
+            _ = sweeps.tick() => server.app.service.builds.forget_unused_files(),
             () = &mut shutdown => break,
         }
     }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ipnet::Ipv4Net;
 use sandling_api::IntoWire;
 use sandling_engine::NetworkConfig;
-use sandling_engine::network::{BadLimit, LimitWish};
+use sandling_engine::network::{BadLimit, LimitRequest};
 use sandling_network::policy::{BadEntry, Entry, Mode, NoPreset, Policy, Target};
 use sandling_wire::{ModeName, NetworkLimits, NetworkRequest, TlsName};
 
@@ -107,8 +107,8 @@ pub fn limits(texts: &[String]) -> Result<Option<NetworkLimits>, BadLimit> {
     Ok((!texts.is_empty()).then(|| wish.into_wire()))
 }
 
-fn wish(texts: &[String]) -> Result<LimitWish, BadLimit> {
-    let mut wish = LimitWish::default();
+fn wish(texts: &[String]) -> Result<LimitRequest, BadLimit> {
+    let mut wish = LimitRequest::default();
     texts.iter().try_for_each(|text| wish.add(text))?;
     Ok(wish)
 }

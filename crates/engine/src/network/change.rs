@@ -1,7 +1,7 @@
 //! Changing the network of a sandbox that runs.
 
 use sandling_network::policy::{Policy, PolicyChange};
-use sandling_network::{LimitWish, Limits};
+use sandling_network::{LimitRequest, Limits};
 use tokio::sync::oneshot;
 
 use super::error::NetworkError;
@@ -15,7 +15,7 @@ pub struct NetworkChange {
     pub before: Before,
     /// A sandbox that followed a default goes on from that, and has a policy of its own from then on.
     pub policy: PolicyChange,
-    pub limits: LimitWish,
+    pub limits: LimitRequest,
     /// The secrets that it has from now on.
     pub secrets: Option<Vec<String>>,
     pub group: Option<GroupChange>,
@@ -71,7 +71,7 @@ impl NetworkSettings {
         let mut settings = self.clone();
         change.limits.check(most)?;
         if change.before == Before::Forgotten {
-            (settings.policy, settings.limits) = (None, LimitWish::default());
+            (settings.policy, settings.limits) = (None, LimitRequest::default());
         }
         settings.limits = change.limits.or(settings.limits);
         if !change.policy.is_nothing() {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_was_said_before_can_be_forgotten() {
-        let limits = LimitWish { connections: Some(5), ..LimitWish::default() };
+        let limits = LimitRequest { connections: Some(5), ..LimitRequest::default() };
         let settings = NetworkSettings { policy: Some(Policy::default()), limits, ..Default::default() };
         let change = NetworkChange { before: Before::Forgotten, ..Default::default() };
         assert_eq!(
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn limits_that_are_not_named_stay() {
-        let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
+        let limits = |connections, sent_bytes| LimitRequest { connections, sent_bytes, ..LimitRequest::default() };
         let settings = NetworkSettings { limits: limits(Some(5), None), ..Default::default() };
         let change = |limits| {
             settings.changed(NetworkChange { limits, ..Default::default() }, &Policy::default(), &Limits::default())

@@ -2,7 +2,7 @@
 //! then nothing. They follow it: what changes here changes for those that run, too. A workspace's default can also
 //! bind those that say something.
 
-use sandling_network::LimitWish;
+use sandling_network::LimitRequest;
 use sandling_network::policy::{Policy, PolicyChange};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ const WHOLE_WORKSPACE: &str = "";
 #[serde(default)]
 pub struct NetworkDefault {
     pub policy: Option<Policy>,
-    pub limits: LimitWish,
+    pub limits: LimitRequest,
     /// Whether it is the most that any sandbox may reach and use, whatever that says itself. Only a workspace's is.
     pub binding: Option<bool>,
     #[serde(flatten)]
@@ -31,7 +31,7 @@ pub struct NetworkDefault {
 #[derive(Debug, Clone, Default)]
 pub struct NetworkDefaultChange {
     pub policy: PolicyChange,
-    pub limits: LimitWish,
+    pub limits: LimitRequest,
     pub binding: Option<bool>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_changed_limit_leaves_the_policy() {
-        let limits = |connections, sent_bytes| LimitWish { connections, sent_bytes, ..LimitWish::default() };
+        let limits = |connections, sent_bytes| LimitRequest { connections, sent_bytes, ..LimitRequest::default() };
         let policy = Some(Policy::of(Mode::Deny));
         let known = NetworkDefault {
             policy,
@@ -120,14 +120,14 @@ mod tests {
     async fn a_default_above_what_the_operator_allows_now_stops_no_create() {
         let dir = tempfile::tempdir().unwrap();
         let engine = engine(&dir).await;
-        let limits = LimitWish { connections: Some(50_000), ..LimitWish::default() };
+        let limits = LimitRequest { connections: Some(50_000), ..LimitRequest::default() };
         let default = NetworkDefault { limits, ..NetworkDefault::default() };
         engine
             .store
             .change_network_default(DEFAULT_WORKSPACE, WHOLE_WORKSPACE, |_| Ok::<_, StoreError>(default))
             .unwrap();
         let prepare = |wish: NetworkWish| engine.prepare_network(DEFAULT_WORKSPACE, "base", &wish);
-        assert_eq!(prepare(NetworkWish::default()).unwrap().settings.limits, LimitWish::default());
+        assert_eq!(prepare(NetworkWish::default()).unwrap().settings.limits, LimitRequest::default());
         let most = engine.outside.limits.connections;
         assert_eq!(engine.usual_network(DEFAULT_WORKSPACE, "base").unwrap().limits.connections, most);
         assert!(matches!(prepare(NetworkWish { limits, ..NetworkWish::default() }), Err(NetworkError::Limit(_))));

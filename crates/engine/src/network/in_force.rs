@@ -105,18 +105,18 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use sandling_network::LimitWish;
+    use sandling_network::LimitRequest;
     use sandling_network::policy::Mode;
 
     use super::*;
 
     fn own(policy: Option<Policy>, connections: Option<u64>) -> NetworkSettings {
-        let limits = LimitWish { connections, ..LimitWish::default() };
+        let limits = LimitRequest { connections, ..LimitRequest::default() };
         NetworkSettings { policy, limits, ..NetworkSettings::default() }
     }
 
     fn default(mode: Option<Mode>, connections: Option<u64>) -> NetworkDefault {
-        let limits = LimitWish { connections, ..LimitWish::default() };
+        let limits = LimitRequest { connections, ..LimitRequest::default() };
         NetworkDefault { policy: mode.map(Policy::of), limits, ..NetworkDefault::default() }
     }
 

@@ -22,7 +22,7 @@ mod secrets;
 mod settings;
 mod vault;
 
-pub use sandling_network::{BadLimit, LimitWish};
+pub use sandling_network::{BadLimit, LimitRequest};
 
 pub use change::{Before, GroupChange, NetworkChange, NetworkChangeError, Untaught};
 pub use config::NetworkConfig;

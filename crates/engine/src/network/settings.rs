@@ -1,6 +1,6 @@
 //! What one sandbox may reach, as it is asked for and as it is kept.
 
-use sandling_network::LimitWish;
+use sandling_network::LimitRequest;
 use sandling_network::policy::{Policy, TlsMode};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ const MOST_ENTRIES: usize = 512;
 pub struct NetworkWish {
     /// Absent: it follows its template's default, then its workspace's, else it has none.
     pub policy: Option<Policy>,
-    pub limits: LimitWish,
+    pub limits: LimitRequest,
     /// Secrets of its workspace, by name.
     pub secrets: Vec<String>,
     pub group: Option<Membership>,
@@ -35,7 +35,7 @@ pub struct NetworkSettings {
     /// Absent: it follows the defaults.
     pub policy: Option<Policy>,
     /// Each that is absent is the defaults'.
-    pub limits: LimitWish,
+    pub limits: LimitRequest,
     pub secrets: Vec<AttachedSecret>,
     /// Its guest was told to trust an authority of its own, so that TLS can be opened.
     pub has_authority: bool,
@@ -90,7 +90,7 @@ mod tests {
         let (id, name) = (SecretId::fresh(), "KEY".to_owned());
         let secret = AttachedSecret { id, name, placeholder: "sandling-placeholder".into() };
         let policy = Policy::allow(["example.com".parse().unwrap()]);
-        let limits = LimitWish { connections: Some(3), ..LimitWish::default() };
+        let limits = LimitRequest { connections: Some(3), ..LimitRequest::default() };
         let parent =
             NetworkSettings { policy: Some(policy), limits, secrets: vec![secret], ..NetworkSettings::default() };
         let child = parent.for_child(false);

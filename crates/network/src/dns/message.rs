@@ -1,4 +1,4 @@
-//! DNS messages: one question in, one answer out. Pure; every byte read here is hostile.
+//! DNS messages: reads one query and writes one answer. No I/O. Every byte read here is hostile.
 
 use std::net::Ipv4Addr;
 
@@ -8,42 +8,42 @@ use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 
 use crate::name::HostName;
 
-/// Questions are far shorter; whoever sends more has something else in mind.
+/// The longest query that is read. Real queries are far shorter.
 const LONGEST_QUESTION: usize = 512;
-/// What is said about the size of answers, which stay below it anyway.
+/// The answer size that the gateway advertises. Its answers are always shorter.
 const PAYLOAD: u16 = 1232;
 /// Length of a DNS header.
 const HEADER: usize = 12;
 
-/// One question that can be answered.
+/// A query that can be answered.
 #[derive(Debug, Clone)]
 pub struct Question {
     id: u16,
     query: Query,
     recursion_desired: bool,
     extended: bool,
-    /// The name, if it is one that a host can have.
+    /// The name, if it is a valid host name.
     pub name: Option<HostName>,
 }
 
-/// A message that is no question; `id` is known if the sender can be told.
+/// A message that is not a query. `id` is known if the sender can get an error reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable {
     id: Option<u16>,
 }
 
-/// What is said to a question.
+/// The answer to a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer<'a> {
     Addresses(&'a [Ipv4Addr], u32),
-    /// The name is there, but has no such record.
+    /// The name exists, but has no such record.
     Nothing,
     NoSuchName,
     Refused,
     Failed,
 }
 
-/// Reads a message that must be one question.
+/// Reads a message, which must contain exactly one question.
 pub fn read(bytes: &[u8]) -> Result<Question, Unreadable> {
     let id = bytes.get(..HEADER).map(|header| u16::from_be_bytes([header[0], header[1]]));
     let unreadable = Unreadable { id };
@@ -57,7 +57,7 @@ pub fn read(bytes: &[u8]) -> Result<Question, Unreadable> {
         return Err(unreadable);
     };
     if !lone || !asks || query.query_class() != DNSClass::IN {
-        // Answers of ours are never answered, or two gateways could talk for ever.
+        // Never answer an answer, because two gateways could then talk to each other forever.
         let told = message.metadata.message_type == MessageType::Query;
         return Err(Unreadable { id: id.filter(|_| told) });
     }
@@ -76,12 +76,12 @@ impl Question {
         self.query.query_type() == RecordType::A
     }
 
-    /// Whether it asks for something that every client asks for and can do without.
+    /// Whether it asks for records that clients query routinely and do not need.
     pub fn asks_what_is_never_there(&self) -> bool {
         matches!(self.query.query_type(), RecordType::AAAA | RecordType::HTTPS | RecordType::SVCB)
     }
 
-    /// The message that gives `answer`.
+    /// Writes the message that carries `answer`.
     pub fn answer(&self, answer: Answer<'_>) -> Option<Vec<u8>> {
         let mut message = Message::response(self.id, OpCode::Query);
         message.metadata.recursion_desired = self.recursion_desired;
@@ -108,7 +108,7 @@ impl Question {
 }
 
 impl Unreadable {
-    /// The message that says so, if there is anybody to say it to.
+    /// Writes the error reply, if the sender's `id` is known.
     pub fn answer(self) -> Option<Vec<u8>> {
         Message::error_msg(self.id?, OpCode::Query, ResponseCode::FormErr).to_vec().ok()
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_in_its_own_words() {
+    fn an_answer_repeats_the_question() {
         let bytes = question("Example.COM.", RecordType::A);
         let asked = read(&bytes).unwrap();
         assert!(asked.asks_address());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_two_questions_and_other_classes_are_not_questions() {
+    fn answers_double_questions_and_other_classes_are_refused() {
         let mut message = Message::query();
         let query = Query::query(Name::from_ascii("a.com.").unwrap(), RecordType::A);
         message.add_query(query.clone()).add_query(query.clone());
@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rubbish_is_answered_at_most_with_an_error(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        fn random_bytes_get_at_most_an_error(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             if let Err(unreadable) = read(&bytes) {
                 prop_assert!(unreadable.answer().is_none_or(|answer| answer.len() == HEADER));
             }

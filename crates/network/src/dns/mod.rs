@@ -1,11 +1,11 @@
-//! The guest's only DNS server: answers allowed names with what the host resolves, and pins the answers.
+//! The parts of the guest's DNS server: messages, the resolver, lookups within limits, and the pinned answers.
 
+mod lookups;
 mod message;
 mod pins;
 mod resolver;
-mod server;
 
-pub use message::{Answer, read};
-pub use pins::{Pin, Pins};
+pub(crate) use lookups::{LookupError, Lookups};
+pub use message::{Answer, Question, read};
+pub use pins::{MOST_ADDRESSES, Pin, Pins};
 pub use resolver::{ResolveError, Resolved, Resolver, SystemResolver};
-pub(crate) use server::DnsServer;

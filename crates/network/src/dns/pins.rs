@@ -1,7 +1,7 @@
-//! Which addresses this sandbox was told for which names.
+//! Pins: which addresses the gateway returned to this sandbox for which names.
 //!
-//! A pin outlives the answer's time to live, because programs hold on to addresses; the answer is asked for anew when
-//! it is stale. Bounded, whatever the guest asks.
+//! A pin outlives the TTL of its answer, because programs keep addresses for longer. A stale answer is resolved again.
+//! The number of pins is bounded, whatever the guest queries.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,24 +14,24 @@ use tokio::time::Instant;
 
 use crate::name::HostName;
 
-/// Addresses of one name that are told and pinned.
+/// Addresses of one name that are returned and pinned.
 pub const MOST_ADDRESSES: usize = 8;
-/// Names of one address that are remembered: those behind a large host's shared address, asked for by one sandbox. Of
-/// more, those that were asked for last.
+/// The most names that are kept for one address. Large hosts serve many names from a shared address. The latest ones
+/// are kept.
 const MOST_NAMES: usize = 64;
-/// Names and addresses that are remembered.
+/// The most names, and the most addresses, that are kept.
 const MOST: usize = 2048;
-/// How long a pin holds after it was last told.
+/// How long a pin is valid after its last answer.
 const PINNED: Duration = Duration::from_secs(15 * 60);
-/// How long an answer is at least and at most given again without asking.
+/// The shortest and the longest time for which an answer is cached.
 const FRESH: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
-/// One pin, as it is handed from one gateway to the next.
+/// A pin, as one gateway hands it to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     pub name: HostName,
     pub address: Ipv4Addr,
-    /// How much longer it holds.
+    /// How much longer it is valid.
     pub seconds: u32,
 }
 
@@ -46,7 +46,7 @@ struct Table {
 }
 
 impl Pins {
-    /// Pins handed over by an earlier gateway of the same sandbox.
+    /// Takes over the pins of an earlier gateway of the same sandbox.
     pub fn restored(pins: &[Pin]) -> Pins {
         let own = Pins::default();
         let now = Instant::now();
@@ -72,7 +72,7 @@ impl Pins {
         }
     }
 
-    /// The answer for `name`, and how long it is fresh, if it still is. Its pins are renewed.
+    /// The cached answer for `name`, and how long it stays fresh. Renews its pins.
     pub fn answer(&self, name: &HostName) -> Option<(Vec<Ipv4Addr>, Duration)> {
         let now = Instant::now();
         let mut table = self.lock();
@@ -83,7 +83,7 @@ impl Pins {
         Some((addresses, until - now))
     }
 
-    /// The names that `address` was told for.
+    /// The names for which `address` was returned.
     pub fn names(&self, address: Ipv4Addr) -> Vec<HostName> {
         let now = Instant::now();
         let table = self.lock();
@@ -91,7 +91,7 @@ impl Pins {
         pinned.filter(|(_, until)| *until > now).map(|(name, _)| name.clone()).collect()
     }
 
-    /// The pins that hold longest, to be handed over: as many as are taken.
+    /// The pins to hand over. If there are more than the next gateway accepts, those that are valid longest.
     pub fn all(&self) -> Vec<Pin> {
         let now = Instant::now();
         let table = self.lock();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_many_names_of_an_address_the_newest_are_pinned() {
+    async fn the_newest_names_of_an_address_are_kept() {
         let (pins, address) = (Pins::default(), Ipv4Addr::new(93, 184, 216, 34));
         for number in 0..2 * MOST_NAMES {
             pins.pin(&name(&format!("x{number}.com")), &[address], Duration::from_secs(30));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_is_handed_over_than_is_taken_and_the_newest_is() {
+    async fn the_newest_pins_are_handed_over_up_to_the_limit() {
         let pins = Pins::default();
         let addresses: Vec<_> = (0..MOST as u32).map(|number| Ipv4Addr::from(0x5000_0000 + number)).collect();
         for own in ["old.com", "new.com"] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guest_that_asks_for_ever_fills_no_memory() {
+    async fn endless_queries_use_bounded_memory() {
         let pins = Pins::default();
         for number in 0..3 * MOST as u32 {
             let address = Ipv4Addr::from(0x5000_0000 + number);

@@ -1,4 +1,4 @@
-//! How names become addresses on the host.
+//! Resolves names to addresses on the host.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -14,40 +14,40 @@ use thiserror::Error;
 
 use crate::name::HostName;
 
-/// What a name resolves to.
+/// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
     pub addresses: Vec<Ipv4Addr>,
     pub ttl: Duration,
 }
 
-/// Why a name does not resolve.
+/// Why a name cannot be resolved.
 #[derive(Debug, Error)]
 pub enum ResolveError {
-    #[error("there is no such name")]
+    #[error("the name does not exist")]
     NoSuchName,
     #[error("the name servers did not answer")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Resolves names to IPv4 addresses. One serves all gateways of a daemon.
+/// Resolves names to IPv4 addresses. One resolver serves all gateways of a daemon.
 pub trait Resolver: Send + Sync + 'static {
     /// The addresses of `name`.
     fn resolve<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Resolved, ResolveError>>;
 }
 
-/// Asks the name servers that the host is configured with, or others of the operator's.
+/// Asks the host's configured name servers, or those that the operator chose.
 pub struct SystemResolver(TokioResolver);
 
 impl SystemResolver {
-    /// The host's own name servers and hosts file.
+    /// Uses the host's name servers and hosts file.
     pub fn of_the_host() -> Result<SystemResolver, ResolveError> {
         let mut builder = TokioResolver::builder_tokio().map_err(failed)?;
         builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4Only;
         Ok(SystemResolver(builder.build().map_err(failed)?))
     }
 
-    /// These name servers, over UDP and TCP, and no hosts file.
+    /// Uses these name servers, over UDP and TCP, and no hosts file.
     pub fn of_servers(servers: &[SocketAddr]) -> Result<SystemResolver, ResolveError> {
         let mut config = ResolverConfig::from_name_servers(Vec::new());
         for server in servers {
@@ -66,7 +66,7 @@ impl SystemResolver {
     }
 
     async fn look_up(&self, name: &HostName) -> Result<Resolved, ResolveError> {
-        // The last dot keeps the host's search list out of it.
+        // The trailing dot prevents the use of the host's search list.
         let found = match self.0.lookup_ip(format!("{name}.")).await {
             Ok(found) => found,
             Err(error) if error.is_no_records_found() => return Err(ResolveError::NoSuchName),

@@ -1,4 +1,4 @@
-//! DHCP, for guests that ask: always the same lease, for ever.
+//! A DHCP server for guests that ask. The lease is always the same and never expires.
 
 use smoltcp::wire::{DhcpMessageType, DhcpOption, DhcpPacket, DhcpRepr, EthernetAddress};
 
@@ -9,12 +9,12 @@ use super::write::udp;
 
 const SERVER: u16 = 67;
 const CLIENT: u16 = 68;
-/// DHCP's word for a lease that never ends: a guest may sleep for weeks.
+/// DHCP's value for a lease that never expires. A guest may hibernate for weeks.
 const FOR_EVER: u32 = u32::MAX;
-/// The option that tells the interface's MTU.
+/// The option for the interface's MTU.
 const MTU_OPTION: u8 = 26;
 
-/// The frame that answers a DHCP message of the guest, if it needs an answer.
+/// The reply to a DHCP message of the guest, if it needs one.
 pub fn lease(ends: &Ends, message: &[u8]) -> Option<Vec<u8>> {
     let packet = DhcpPacket::new_checked(message).ok()?;
     let asked = DhcpRepr::parse(&packet).ok()?;

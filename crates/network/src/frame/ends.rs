@@ -1,4 +1,4 @@
-//! The two ends of the cable: who the guest is, and who the gateway is to it.
+//! The addresses of both ends of the cable: the guest and the gateway.
 
 use std::net::Ipv4Addr;
 
@@ -9,19 +9,20 @@ use smoltcp::wire::EthernetAddress;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MacAddress(pub [u8; 6]);
 
-/// The two ends of the cable. They are the same for every sandbox unless the engine says otherwise: each gateway has
-/// one guest, so nothing has to be told to a guest that was restored or forked.
+/// The addresses of both ends of the cable. All sandboxes use the same ones by default. Each gateway serves one guest,
+/// so a restored or forked guest needs no new addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
     pub guest_mac: MacAddress,
     pub guest_address: Ipv4Addr,
     pub gateway_mac: MacAddress,
     pub gateway_address: Ipv4Addr,
-    /// How many bits of the addresses name the network.
+    /// The prefix length of the network.
     pub prefix_length: u8,
-    /// Addresses that stand for peers of the same group, outside the network above so that they are routed here.
+    /// Addresses for the peers in a group. They are outside the network above, so that the guest routes them to the
+    /// gateway.
     pub peer_network: Ipv4Net,
-    /// The largest IP packet, in bytes. The guest may set a smaller one on its card.
+    /// The largest IP packet, in bytes. The guest may use a smaller one.
     pub mtu: u16,
 }
 
@@ -40,10 +41,10 @@ impl Default for Ends {
 }
 
 impl Ends {
-    /// The smallest and largest packet that `mtu` may name: IPv4's own minimum, and what QEMU's buffers hold.
+    /// The valid range of `mtu`: from IPv4's minimum to the size of QEMU's buffers.
     pub const MTU: std::ops::RangeInclusive<u16> = 576..=65_000;
 
-    /// The network both ends are in.
+    /// The network that both ends are in.
     pub fn network(&self) -> Ipv4Net {
         Ipv4Net::new(self.gateway_address, self.prefix_length.min(32))
             .unwrap_or(Ipv4Net::from(self.gateway_address))

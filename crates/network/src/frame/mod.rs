@@ -1,4 +1,4 @@
-//! Ethernet frames: what the guest's frames mean, and the frames that answer them. Pure; every byte read here is hostile.
+//! Ethernet frames: parses the guest's frames and builds the replies. No I/O. Every byte read here is hostile.
 
 mod dhcp;
 mod ends;
@@ -9,5 +9,5 @@ pub use dhcp::lease;
 pub use ends::{Ends, MacAddress};
 pub use read::{Datagram, Dropped, Inbound, Segment, read};
 pub use write::{
-    ETHERNET_HEADER, UDP_HEADERS, arp_reply, echo_reply, encapsulate, nobody_there, probes, reset, udp, unreachable,
+    ETHERNET_HEADER, UDP_HEADERS, arp_reply, echo_reply, encapsulate, port_unreachable, probes, reset, udp, unreachable,
 };

@@ -1,7 +1,7 @@
-//! What a frame of the guest means.
+//! Parses a frame of the guest.
 //!
-//! The guest has one Ethernet address and one IPv4 address. Whatever claims another sender, is damaged, too large,
-//! fragmented or carries IP options is dropped here, before anything else sees it.
+//! The guest has one Ethernet address and one IPv4 address. The parser drops a frame that claims another sender, is
+//! damaged, too large or fragmented, or carries IP options.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,6 +12,7 @@ use smoltcp::wire::{
 };
 
 use super::ends::Ends;
+use crate::flow::Flow;
 use crate::policy::Refusal;
 
 const ETHERNET_HEADER: usize = 14;
@@ -20,10 +21,10 @@ const DHCP_SERVER: u16 = 67;
 const DHCP_CLIENT: u16 = 68;
 const DNS: u16 = 53;
 
-/// What a frame means.
+/// The content of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inbound<'a> {
-    /// Somebody asks who has the gateway's address.
+    /// An ARP request for the gateway's address.
     WhoIsGateway,
     /// A DHCP message, without its headers.
     Dhcp(&'a [u8]),
@@ -33,17 +34,17 @@ pub enum Inbound<'a> {
     Echo { ident: u16, sequence: u16, data: &'a [u8] },
     /// A TCP segment, with its IPv4 header. Its checksum is not yet verified.
     Tcp { segment: Segment, packet: &'a [u8] },
-    /// A datagram to somebody.
+    /// A UDP datagram.
     Udp(Datagram<'a>),
-    /// Something that is never carried. `packet` is the IPv4 packet, if the guest can be told.
+    /// A packet that is never forwarded. `packet` is the IPv4 packet, if the guest gets an ICMP error.
     Refused { to: IpAddr, why: Refusal, packet: Option<&'a [u8]> },
-    /// What every system says on a new network: neighbours and routers sought, groups joined.
+    /// Background traffic of a new network, such as neighbor discovery and multicast joins. It is ignored.
     Chatter,
-    /// Rubbish.
+    /// A frame that is not accepted.
     Dropped(Dropped),
 }
 
-/// Why a frame was dropped without an answer.
+/// Why a frame is dropped without a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dropped {
     Malformed,
@@ -52,29 +53,41 @@ pub enum Dropped {
     Spoofed,
 }
 
-/// The ends and the kind of a TCP segment.
+/// The addresses and the flags of a TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     pub from_port: u16,
     pub to: Ipv4Addr,
     pub to_port: u16,
-    /// It asks for a new connection: SYN and nothing else.
+    /// Opens a new connection: SYN and no other flag.
     pub opens: bool,
     pub resets: bool,
 }
 
-/// A datagram, and its ends.
+/// A datagram and its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram<'a> {
     pub from_port: u16,
     pub to: Ipv4Addr,
     pub to_port: u16,
     pub data: &'a [u8],
-    /// All of it, with its IPv4 header.
+    /// The whole packet, with its IPv4 header.
     pub packet: &'a [u8],
 }
 
-/// Reads a frame that the guest sent.
+impl From<&Segment> for Flow {
+    fn from(segment: &Segment) -> Flow {
+        Flow { guest_port: segment.from_port, address: segment.to, port: segment.to_port }
+    }
+}
+
+impl From<&Datagram<'_>> for Flow {
+    fn from(datagram: &Datagram<'_>) -> Flow {
+        Flow { guest_port: datagram.from_port, address: datagram.to, port: datagram.to_port }
+    }
+}
+
+/// Parses a frame that the guest sent.
 pub fn read<'a>(ends: &Ends, bytes: &'a [u8]) -> Inbound<'a> {
     if bytes.len() > usize::from(ends.mtu) + ETHERNET_HEADER {
         return Inbound::Dropped(Dropped::Oversized);
@@ -141,7 +154,7 @@ fn ipv4<'a>(ends: &Ends, payload: &'a [u8]) -> Inbound<'a> {
     }
 }
 
-/// A guest without an address may ask for one, and nothing else.
+/// A guest without an address may use DHCP, and nothing else.
 fn unconfigured<'a>(packet: &Ipv4Packet<&'a [u8]>) -> Inbound<'a> {
     match UdpPacket::new_checked(packet.payload()) {
         Ok(udp) if udp.dst_port() == DHCP_SERVER && udp.src_port() == DHCP_CLIENT => Inbound::Dhcp(udp.payload()),
@@ -201,7 +214,7 @@ fn icmp<'a>(ends: &Ends, packet: &Ipv4Packet<&'a [u8]>, whole: &'a [u8]) -> Inbo
             Inbound::Echo { ident, sequence: seq_no, data }
         }
         Ok(Icmpv4Repr::EchoRequest { .. }) => refused(packet, Refusal::Icmp, whole),
-        // An error is never answered with an error.
+        // Never answer an ICMP error with an error.
         Ok(_) => Inbound::Chatter,
         Err(_) => Inbound::Dropped(Dropped::Malformed),
     }
@@ -209,7 +222,7 @@ fn icmp<'a>(ends: &Ends, packet: &Ipv4Packet<&'a [u8]>, whole: &'a [u8]) -> Inbo
 
 fn refused<'a>(packet: &Ipv4Packet<&'a [u8]>, why: Refusal, whole: &'a [u8]) -> Inbound<'a> {
     let to = packet.dst_addr();
-    // Many are not told that they failed, and neither are senders to many.
+    // Multicast and broadcast packets get no ICMP error.
     let told = (!to.is_multicast() && !to.is_broadcast()).then_some(whole);
     Inbound::Refused { to: IpAddr::V4(to), why, packet: told }
 }
@@ -235,7 +248,7 @@ mod tests {
     use super::*;
     use crate::frame::{reset, udp, unreachable};
 
-    /// A frame from the guest to the gateway, with an IPv4 header that is right but for what is asked for.
+    /// A frame from the guest to the gateway, with a valid IPv4 header except for the given fields.
     fn ipv4_frame(ends: &Ends, from: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0];
         packet.extend(from.octets());
@@ -249,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rubbish_is_read_and_answered_without_panic(
+        fn random_bytes_cause_no_panic(
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             protocol in prop_oneof![Just(1u8), Just(6), Just(17), any::<u8>()],
         ) {
@@ -269,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn a_datagram_survives_its_frame(
+        fn a_datagram_is_read_as_it_was_written(
             from in 1u16..,
             port in 1u16..,
             to: u32,
@@ -278,7 +291,7 @@ mod tests {
             let (ends, to) = (Ends::default(), Ipv4Addr::from(to));
             let many = to.is_broadcast() || to.is_multicast() || to == ends.network().broadcast();
             prop_assume!(!many && to != ends.gateway_address);
-            // As the guest would write it: the gateway's writer, with the cable turned round.
+            // Written as the guest would write it: by the gateway's own writer, with the ends swapped.
             let turned = Ends { guest_mac: ends.gateway_mac, gateway_mac: ends.guest_mac, ..ends };
             let frame = udp(&turned, (ends.guest_address, from), (to, port), &data);
             let Inbound::Udp(read) = read(&ends, &frame) else { panic!("a datagram") };
@@ -286,7 +299,7 @@ mod tests {
         }
 
         #[test]
-        fn only_the_guests_own_address_is_carried(from: u32, protocol: u8, bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn packets_from_other_addresses_are_dropped(from: u32, protocol: u8, bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let ends = Ends::default();
             let from = Ipv4Addr::from(from);
             prop_assume!(from != ends.guest_address && !from.is_unspecified());

@@ -1,4 +1,4 @@
-//! The frames that answer the guest.
+//! Builds the frames that go to the guest.
 
 use std::net::Ipv4Addr;
 
@@ -14,10 +14,10 @@ use crate::flow::Flow;
 
 /// Length of an Ethernet header.
 pub const ETHERNET_HEADER: usize = 14;
-/// Length of what comes before a datagram's own bytes in an IPv4 packet.
+/// Length of the IPv4 and UDP headers of a datagram.
 pub const UDP_HEADERS: usize = 28;
 const HOP_LIMIT: u8 = 64;
-/// How much of a packet an ICMP error repeats behind its header.
+/// How many bytes of the offending packet's payload an ICMP error repeats.
 const REPEATED: usize = 8;
 
 /// Writes the Ethernet header of an IPv4 packet to the guest at the start of `frame`.
@@ -26,7 +26,7 @@ pub fn encapsulate(ends: &Ends, frame: &mut [u8]) {
     repr.emit(&mut EthernetFrame::new_unchecked(frame));
 }
 
-/// Tells the guest the gateway's Ethernet address.
+/// The ARP reply with the gateway's Ethernet address.
 pub fn arp_reply(ends: &Ends) -> Vec<u8> {
     let arp = ArpRepr::EthernetIpv4 {
         operation: ArpOperation::Reply,
@@ -42,12 +42,12 @@ pub fn arp_reply(ends: &Ends) -> Vec<u8> {
     bytes
 }
 
-/// Answers a ping to the gateway.
+/// The reply to a ping to the gateway.
 pub fn echo_reply(ends: &Ends, ident: u16, sequence: u16, data: &[u8]) -> Vec<u8> {
     icmp(ends, ends.gateway_address, Icmpv4Repr::EchoReply { ident, seq_no: sequence, data })
 }
 
-/// Tells the guest that `packet`, which is whole and its own, is administratively prohibited.
+/// The ICMP error that `packet`, a complete packet of the guest, is administratively prohibited.
 pub fn unreachable(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
     let packet = Ipv4Packet::new_checked(packet).ok()?;
     let header = Ipv4Repr::parse(&packet, &ChecksumCapabilities::ignored()).ok()?;
@@ -56,8 +56,8 @@ pub fn unreachable(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
     Some(icmp(ends, ends.gateway_address, Icmpv4Repr::DstUnreachable { reason, header, data }))
 }
 
-/// Tells the guest, as the host it sends datagrams to, that nobody takes them there.
-pub fn nobody_there(ends: &Ends, flow: &Flow) -> Vec<u8> {
+/// The ICMP error, in the name of the destination host, that its UDP port is closed.
+pub fn port_unreachable(ends: &Ends, flow: &Flow) -> Vec<u8> {
     let header = Ipv4Repr {
         src_addr: ends.guest_address,
         dst_addr: flow.address,
@@ -91,7 +91,7 @@ pub fn udp(ends: &Ends, from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), data: &[u8])
     })
 }
 
-/// The reset that answers `packet`, a TCP segment of the guest's, or nothing if it is damaged or a reset itself.
+/// The reset that answers `packet`, a TCP segment of the guest. None if the segment is damaged, or a reset itself.
 pub fn reset(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
     let packet = Ipv4Packet::new_checked(packet).ok()?;
     let (guest, host) = (packet.src_addr(), packet.dst_addr());
@@ -107,15 +107,15 @@ pub fn reset(ends: &Ends, packet: &[u8]) -> Option<Vec<u8>> {
     Some(bare_segment(ends, (host, tcp.dst_port), (guest, tcp.src_port), (TcpControl::Rst, seq_number, ack_number)))
 }
 
-/// Two segments of a connection with the guest of which at least one is outside its window, wherever that is: the guest
-/// answers it with the numbers it expects.
+/// Two segments of a connection with the guest. At least one is outside the receive window, wherever that is, so the
+/// guest replies with the sequence numbers that it expects.
 pub fn probes(ends: &Ends, flow: &Flow) -> [Vec<u8>; 2] {
     let (from, to) = ((flow.address, flow.port), (ends.guest_address, flow.guest_port));
     let numbers = [0, i32::MIN].map(TcpSeqNumber);
     numbers.map(|number| bare_segment(ends, from, to, (TcpControl::None, number, Some(TcpSeqNumber(0)))))
 }
 
-/// A segment without data or options: its kind, its number, and what it acknowledges.
+/// A segment without data or options: its flags, its sequence number, and the number it acknowledges.
 fn bare_segment(
     ends: &Ends,
     (from, from_port): (Ipv4Addr, u16),

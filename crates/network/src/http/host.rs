@@ -1,4 +1,4 @@
-//! Whom a request is for, if that is beyond doubt. Pure.
+//! The host that a request is for, if it is unambiguous. No I/O.
 
 use std::net::Ipv4Addr;
 
@@ -9,22 +9,22 @@ use hyper::{Method, Version};
 use crate::name::HostName;
 use crate::policy::Refusal;
 
-/// Whom a request is for.
+/// The host that a request is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
     Name(HostName),
     Address(Ipv4Addr),
-    /// An old request that does not say.
+    /// An HTTP/1.0 request without a host.
     Unsaid,
 }
 
-/// Reads whom a request to `port` is for.
+/// Reads the host of a request to `port`.
 pub fn read(parts: &Parts, port: u16, usual_port: u16) -> Result<Host, Refusal> {
     if parts.method == Method::CONNECT {
         return Err(Refusal::Relay);
     }
     let both_lengths = parts.headers.contains_key(CONTENT_LENGTH) && parts.headers.contains_key(TRANSFER_ENCODING);
-    // What `Connection` names goes no further, and what is judged must.
+    // Headers that `Connection` names are removed, but the host header that was judged must reach the server.
     let hides_host = parts.headers.get_all(CONNECTION).iter().any(|value| contains_token(value, HOST.as_str()));
     if both_lengths || hides_host || parts.version > Version::HTTP_11 {
         return Err(Refusal::HttpMalformed);
@@ -36,7 +36,7 @@ pub fn read(parts: &Parts, port: u16, usual_port: u16) -> Result<Host, Refusal> 
         _ => return Err(Refusal::HttpMalformed),
     };
     match parts.uri.authority() {
-        // A request for somebody else is one to a relay, unless it names whom it is sent to anyway.
+        // A request with another authority is for a forward proxy, unless the authority matches the host.
         Some(authority) if parse(authority.as_str().as_bytes(), port, usual_port)? != host => Err(Refusal::Relay),
         _ => Ok(host),
     }
@@ -58,7 +58,7 @@ fn parse(text: &[u8], port: u16, usual_port: u16) -> Result<Host, Refusal> {
     }
 }
 
-/// Whether a request asks for another protocol; only the one that is common is granted.
+/// Whether a request asks for another protocol. Only WebSocket is allowed.
 pub fn upgrades(parts: &Parts) -> Result<bool, Refusal> {
     if !parts.headers.contains_key(UPGRADE) {
         return Ok(false);
@@ -67,14 +67,14 @@ pub fn upgrades(parts: &Parts) -> Result<bool, Refusal> {
     if asked && names_websocket(&parts.headers) { Ok(true) } else { Err(Refusal::OtherProtocol) }
 }
 
-/// Whether the other protocol is that one, and nothing besides.
+/// Whether the requested protocol is WebSocket, and nothing else.
 pub fn names_websocket(headers: &HeaderMap) -> bool {
     let mut named = headers.get_all(UPGRADE).iter();
     named.next().is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"))
         && named.next().is_none()
 }
 
-/// Whether a comma-separated value has `token` in it.
+/// Whether a comma-separated value contains `token`.
 pub fn contains_token(value: &HeaderValue, token: &str) -> bool {
     value.to_str().is_ok_and(|text| text.split(',').any(|part| part.trim().eq_ignore_ascii_case(token)))
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn doubt_is_refused() {
+    fn ambiguous_hosts_are_refused() {
         for headers in [
             &[][..],
             &[("host", "a.com"), ("host", "b.com")],
@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn relays_are_refused() {
+    fn proxy_requests_are_refused() {
         assert_eq!(read(&parts("CONNECT", "evil.com:443", &[("host", "a.com")]), 80, 80), Err(Refusal::Relay));
         assert_eq!(get("http://evil.com/", &[("host", "a.com")]), Err(Refusal::Relay));
     }
 
     #[test]
-    fn only_websockets_are_another_protocol() {
+    fn only_websocket_upgrades_are_allowed() {
         let asked = |protocol: &str| upgrades(&parts("GET", "/", &[("upgrade", protocol), ("connection", "Upgrade")]));
         assert_eq!(asked("websocket"), Ok(true));
         assert_eq!(asked("h2c"), Err(Refusal::OtherProtocol));

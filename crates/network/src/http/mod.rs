@@ -1,18 +1,19 @@
-//! HTTP/1.1 between the guest and a server, request by request: each one's host is judged, and in opened TLS its
-//! placeholders are exchanged for secrets. hyper reads and writes the messages; what it does not understand ends here.
+//! HTTP/1.1 between the guest and a server. The gateway judges the host of each request. In intercepted TLS it also
+//! replaces placeholders by secrets. hyper parses and writes the messages, and the gateway ends a connection that hyper
+//! cannot parse.
 
+mod guest_frames;
 mod host;
-mod place;
+mod placeholders;
 mod proxy;
 mod scrub;
 mod search;
-mod sent;
-mod socket;
+mod server_frames;
 mod spelling;
 
+pub use guest_frames::GuestFrames;
 pub(crate) use proxy::{relay_opened, relay_plain};
 pub use scrub::Scrubber;
 pub use search::Search;
-pub use sent::Sent;
-pub use socket::Frames;
+pub use server_frames::ServerFrames;
 pub use spelling::Spelling;

@@ -1,4 +1,4 @@
-//! The proxy itself: one server connection, the guest's requests one after another.
+//! The HTTP proxy of one connection. It forwards the guest's requests to the server, one after another.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,61 +22,62 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
+use super::guest_frames::GuestFrames;
 use super::host::{self, Host};
-use super::place::{Placed, mentions, place};
+use super::placeholders::{Placed, mentions, place};
 use super::scrub::{Scrubbed, Scrubber};
 use super::search::{Search, Searched};
-use super::sent::Sent;
-use super::socket::Frames;
+use super::server_frames::ServerFrames;
 use super::spelling::{Spelling, spellings};
 use crate::destination::End;
-use crate::event::{EventKind, Verdict};
+use crate::event::{EventKind, Failure, Verdict};
 use crate::name::HostName;
 use crate::policy::{Refusal, Shown};
 use crate::secret::SecretSet;
-use crate::tcp::{GuestStream, Prefixed, Session};
+use crate::session::Session;
+use crate::tcp::{GuestStream, Prefixed};
 
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
-/// The longest head of a request or an answer.
+/// The longest head of a request or a response.
 const LONGEST_HEAD: usize = 64 * 1024;
-/// Headers that are between two ends of one connection, not between guest and server.
-const BETWEEN_TWO: [&str; 4] = ["keep-alive", "proxy-connection", "proxy-authenticate", "trailer"];
+/// Headers that apply to one connection only, and not to the whole path from guest to server.
+const HOP_BY_HOP: [&str; 4] = ["keep-alive", "proxy-connection", "proxy-authenticate", "trailer"];
 
 type Answer = Response<Either<Scrubbed, Full<Bytes>>>;
 
-/// One connection of requests.
+/// The HTTP proxy of one connection.
 struct Proxy<'a> {
     session: &'a Session,
-    /// The name that TLS was opened for; none, if there is no TLS.
+    /// The name of the intercepted TLS connection. None for plain HTTP.
     opened: Option<HostName>,
     server: tokio::sync::Mutex<SendRequest<Searched>>,
-    /// A connection that goes on as another protocol.
+    /// A connection that switches to WebSocket.
     upgrade: Mutex<Option<Upgrade>>,
     refused: Mutex<Option<Refusal>>,
-    /// Whom the last request is for, for what is written down of it.
+    /// The host of the latest request, for events.
     asked: Mutex<Option<HostName>>,
-    /// A placeholder was found in a request's body.
+    /// Set when a request's body contains a placeholder.
     found: Arc<AtomicBool>,
 }
 
-/// Both sides of a connection that goes on as another protocol.
+/// Both sides of a connection that switches to WebSocket.
 struct Upgrade {
     guest: OnUpgrade,
     server: OnUpgrade,
-    /// Where the sandbox has secrets.
-    sent: Option<Sent>,
-    /// Where the server may have been sent secrets.
-    frames: Option<Frames>,
+    /// Present if the sandbox has secrets.
+    sent: Option<GuestFrames>,
+    /// Present if the server may have received secrets.
+    frames: Option<ServerFrames>,
 }
 
-/// Relays plain HTTP whose first bytes were already read.
+/// Relays plain HTTP whose first bytes have already been read.
 pub(crate) async fn relay_plain(session: &Session, stream: TcpStream, first: Vec<u8>) -> Result<End, End> {
     let guest = GuestStream::metered(session.connection.clone(), session.traffic.clone());
     relay(session, None, Prefixed::new(first, guest), stream).await
 }
 
-/// Relays HTTP inside TLS that was opened for `name`.
+/// Relays HTTP inside TLS that is intercepted for `name`.
 pub(crate) async fn relay_opened<G, S>(session: &Session, name: HostName, guest: G, server: S) -> Result<End, End>
 where
     G: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -94,7 +95,7 @@ where
     client.preserve_header_case(true).max_header_size(LONGEST_HEAD).max_buf_size(LONGEST_HEAD);
     let (sender, driver) = client.handshake(TokioIo::new(server)).await.map_err(failed)?;
     let mut driver = tokio::spawn(driver.with_upgrades());
-    let _ended = Ended(driver.abort_handle());
+    let _ended = AbortOnDrop(driver.abort_handle());
 
     let server = tokio::sync::Mutex::new(sender);
     let (upgrade, refused, asked) = (Mutex::default(), Mutex::default(), Mutex::default());
@@ -107,7 +108,7 @@ where
     let mut serving = std::pin::pin!(serving.with_upgrades());
     let served = tokio::select! {
         served = &mut serving => served,
-        // The server takes no more requests, so neither does the gateway.
+        // The server accepts no more requests, so the gateway does not either.
         _ = &mut driver => {
             serving.as_mut().graceful_shutdown();
             serving.await
@@ -117,10 +118,10 @@ where
     proxy.end(served).await
 }
 
-/// Ends the server's side when the guest's is over.
-struct Ended(AbortHandle);
+/// Ends the server's side when the guest's side is over.
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for Ended {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -135,14 +136,14 @@ fn failed(error: hyper::Error) -> End {
     match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
         Some(cause) => match cause.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
             Some(refusal) => End::Refused(*refusal),
-            None => End::Failed(crate::event::Failure::Reset),
+            None => End::Failed(Failure::Reset),
         },
-        None => End::Failed(crate::event::Failure::Reset),
+        None => End::Failed(Failure::Reset),
     }
 }
 
-/// Both sides agreed on another protocol.
-async fn go_on(upgrade: Upgrade) -> Result<End, End> {
+/// Relays a connection that has switched to WebSocket.
+async fn relay_upgraded(upgrade: Upgrade) -> Result<End, End> {
     let (guest, server) = tokio::try_join!(upgrade.guest, upgrade.server).map_err(failed)?;
     let (mut guest, mut server) = (TokioIo::new(guest), TokioIo::new(server));
     let (mut sent, mut frames) = (upgrade.sent, upgrade.frames);
@@ -164,8 +165,8 @@ async fn go_on(upgrade: Upgrade) -> Result<End, End> {
     Ok(End::Done)
 }
 
-/// Passes on what becomes of the bytes.
-async fn pass<R, W, F>(mut from: R, to: &mut W, mut become_of: F) -> io::Result<()>
+/// Copies bytes through `transform`.
+async fn pass<R, W, F>(mut from: R, to: &mut W, mut transform: F) -> io::Result<()>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
@@ -177,27 +178,27 @@ where
         if count == 0 {
             return to.shutdown().await;
         }
-        to.write_all(&become_of(&room[..count]).map_err(io::Error::other)?).await?;
+        to.write_all(&transform(&room[..count]).map_err(io::Error::other)?).await?;
         to.flush().await?;
     }
 }
 
 impl Proxy<'_> {
-    /// What the end of the guest's side means.
+    /// Determines how the connection ended, after the guest's side is over.
     async fn end(&self, served: hyper::Result<()>) -> Result<End, End> {
         if let Some(why) = take(&self.refused) {
-            // The guest was told; the connection ends properly so that it can read it.
+            // The guest got the reason as a response. The connection ends normally, so that the guest can read it.
             self.session.note(EventKind::Request, Verdict::Refused(why), take(&self.asked));
             return Ok(End::Done);
         }
         if self.found.load(Ordering::Relaxed) {
-            // The server had answered before.
+            // The server responded before the placeholder was found.
             let asked = take(&self.asked);
             self.session.note(EventKind::Request, Verdict::Refused(Refusal::SecretMisplaced), asked);
             return Err(End::Refused(Refusal::SecretMisplaced));
         }
         if let Some(upgrade) = take(&self.upgrade) {
-            return go_on(upgrade).await;
+            return relay_upgraded(upgrade).await;
         }
         match served {
             Ok(()) => Ok(End::Done),
@@ -215,7 +216,7 @@ impl Proxy<'_> {
         match self.admit(&mut parts, &secrets) {
             Ok((placed, upgrades)) => {
                 let search = Search::new(&secrets);
-                let sent = Some(search.clone()).filter(|search| upgrades && !search.is_idle()).map(Sent::new);
+                let sent = Some(search.clone()).filter(|search| upgrades && !search.is_idle()).map(GuestFrames::new);
                 let body = Searched::new(body, search, self.found.clone());
                 let hidden = self.hidden(&secrets, placed);
                 self.forward(Request::from_parts(parts, body), hidden, upgrades, sent).await
@@ -224,7 +225,7 @@ impl Proxy<'_> {
         }
     }
 
-    /// Judges a request, and makes it what the server gets.
+    /// Judges a request, and rewrites it for the server.
     fn admit(&self, parts: &mut Parts, secrets: &SecretSet) -> Result<(Placed, bool), Refusal> {
         let session = self.session;
         let port = session.destination.port;
@@ -242,10 +243,10 @@ impl Proxy<'_> {
             _ => Placed::default(),
         };
         if upgrades && !secrets.is_empty() {
-            // What both say is searched, so it must be readable.
+            // Messages in both directions are searched, so they must not be compressed.
             parts.headers.remove(SEC_WEBSOCKET_EXTENSIONS);
         }
-        without_hops(&mut parts.headers, upgrades);
+        remove_hop_headers(&mut parts.headers, upgrades);
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         parts.uri = target.parse::<Uri>().map_err(|_| Refusal::HttpMalformed)?;
         let mut event = session.event(EventKind::Request, Verdict::Allowed, name);
@@ -254,11 +255,11 @@ impl Proxy<'_> {
         Ok((placed, upgrades))
     }
 
-    /// What the guest must not read in the answer, whichever request the server knows it from.
+    /// The spellings of secrets to remove from the response, whichever request the server knows them from.
     fn hidden(&self, secrets: &SecretSet, placed: Placed) -> Vec<Spelling> {
         let Some(name) = &self.opened else { return Vec::new() };
         let bound = secrets.bound_to(name, self.session.destination.port).into_iter();
-        // A short one may be part of anything, so it is looked for only where it was just sent.
+        // A short value may appear by chance, so it is removed only from the response to the request that carried it.
         let told =
             bound.filter(|secret| secret.is_unmistakable() || placed.names.iter().any(|name| name == secret.name()));
         told.flat_map(spellings).chain(placed.spellings).collect()
@@ -289,7 +290,7 @@ impl Proxy<'_> {
         mut request: Request<Searched>,
         hidden: Vec<Spelling>,
         upgrades: bool,
-        sent: Option<Sent>,
+        sent: Option<GuestFrames>,
     ) -> Result<Answer, hyper::Error> {
         let guest = upgrades.then(|| hyper::upgrade::on(&mut request));
         let mut server = self.server.lock().await;
@@ -312,22 +313,22 @@ impl Proxy<'_> {
                 if !host::names_websocket(response.headers()) {
                     return Ok(self.refuse(Refusal::OtherProtocol));
                 }
-                let frames = (!hidden.is_empty()).then(|| Frames::new(Scrubber::new(hidden)));
+                let frames = (!hidden.is_empty()).then(|| ServerFrames::new(Scrubber::new(hidden)));
                 if frames.is_some() && response.headers().contains_key(SEC_WEBSOCKET_EXTENSIONS) {
                     return Ok(self.refuse(Refusal::AnswerEncoded));
                 }
                 let upgrade = Upgrade { guest, server: hyper::upgrade::on(&mut response), sent, frames };
-                without_hops(response.headers_mut(), true);
+                remove_hop_headers(response.headers_mut(), true);
                 *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
             }
-            // Nobody asked for it.
+            // The guest did not ask for a switch.
             (None, true) => return Ok(self.refuse(Refusal::OtherProtocol)),
-            (_, false) => without_hops(response.headers_mut(), false),
+            (_, false) => remove_hop_headers(response.headers_mut(), false),
         }
         Ok(response.map(|body| Either::Left(Scrubbed::new(body, scrubber))))
     }
 
-    /// Tells the guest why, and ends the connection.
+    /// Responds with the reason, and ends the connection.
     fn refuse(&self, why: Refusal) -> Answer {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         let text = format!("sandling refused this request: {why}\n");
@@ -340,7 +341,7 @@ impl Proxy<'_> {
     }
 }
 
-/// Whether an answer's body can be searched.
+/// Whether a response's body can be searched.
 fn readable(headers: &HeaderMap) -> bool {
     let only = |name: HeaderName, coding: &[u8]| {
         headers.get_all(name).iter().all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(coding))
@@ -348,8 +349,8 @@ fn readable(headers: &HeaderMap) -> bool {
     only(CONTENT_ENCODING, b"identity") && only(TRANSFER_ENCODING, b"chunked")
 }
 
-/// Takes out what is between two ends only. That a connection will be closed or become a WebSocket is passed on.
-fn without_hops(headers: &mut HeaderMap, upgrades: bool) {
+/// Removes the headers that apply to one connection only. Keeps `close` and the upgrade to WebSocket.
+fn remove_hop_headers(headers: &mut HeaderMap, upgrades: bool) {
     let connection: Vec<HeaderValue> = headers.get_all(CONNECTION).iter().cloned().collect();
     for named in connection.iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')) {
         if let Ok(name) = HeaderName::try_from(named.trim()) {
@@ -359,7 +360,7 @@ fn without_hops(headers: &mut HeaderMap, upgrades: bool) {
     for name in [CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }
-    for name in BETWEEN_TWO {
+    for name in HOP_BY_HOP {
         headers.remove(name);
     }
     if upgrades {

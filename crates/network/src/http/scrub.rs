@@ -1,6 +1,6 @@
-//! Takes secrets out of answers: a server that repeats what it was sent must not tell the guest.
+//! Removes secrets from responses, so that a server that repeats them does not tell them to the guest.
 //!
-//! It finds the spellings that are common. A server that turns a secret into something else first is beyond it.
+//! It finds the common spellings. It cannot find a secret that the server has transformed in another way.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,15 +13,15 @@ use memchr::memmem;
 use super::spelling::Spelling;
 use crate::secret::UNMISTAKABLE;
 
-/// What stands for a byte of a secret.
+/// Replaces each byte of a secret.
 const BLOT: u8 = b'*';
 
-/// Blots spellings out of a stream of bytes, however it is cut and however they overlap.
+/// Masks spellings in a stream of bytes, wherever it is split and however the spellings overlap.
 pub struct Scrubber {
     spellings: Vec<Spelling>,
-    /// Bytes that may be the beginning of a spelling, as they came.
+    /// Bytes that may be the start of a spelling.
     held: Vec<u8>,
-    /// Which of them are to be blotted out in any case.
+    /// Which of these bytes are already known to be part of a spelling.
     blotted: Vec<bool>,
 }
 
@@ -31,7 +31,7 @@ impl Scrubber {
         Scrubber { spellings, held: Vec::new(), blotted: Vec::new() }
     }
 
-    /// Takes in bytes, and gives back those that are certain.
+    /// Takes bytes, and returns those that are final.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         self.blotted.resize(self.held.len(), false);
@@ -39,12 +39,12 @@ impl Scrubber {
         self.give(self.held.len() - self.doubtful())
     }
 
-    /// Gives back what was held.
+    /// Returns the bytes that are still held.
     pub fn end(&mut self) -> Vec<u8> {
         self.give(self.held.len())
     }
 
-    /// Bytes that are a whole of their own.
+    /// Masks a complete byte string.
     pub fn whole(&self, bytes: &[u8]) -> Vec<u8> {
         let mut one = Scrubber::new(self.spellings.clone());
         let mut out = one.push(bytes);
@@ -52,14 +52,14 @@ impl Scrubber {
         out
     }
 
-    /// How many bytes are held.
+    /// The number of held bytes.
     pub fn holds(&self) -> usize {
         self.held.len()
     }
 
-    /// Blots the values of headers, and leaves out those whose names are no names.
+    /// Masks the values of headers. Removes headers whose name contains a secret.
     pub fn headers(&self, headers: &mut HeaderMap) {
-        // A short one may be part of any name.
+        // A short value may be part of any header name.
         let long = self.spellings.iter().filter(|known| known.len() >= UNMISTAKABLE);
         let lower: Vec<Spelling> = long.map(|known| known.to_ascii_lowercase().into()).collect();
         let repeats = |name: &&HeaderName| lower.iter().any(|known| memmem::find(name.as_ref(), known).is_some());
@@ -78,7 +78,7 @@ impl Scrubber {
         }
     }
 
-    /// Marks every spelling in what is held, also those that lie in each other.
+    /// Marks every spelling in the held bytes, including overlapping ones.
     fn mark(&mut self) {
         for spelling in &self.spellings {
             let finder = memmem::Finder::new(spelling.as_slice());
@@ -91,7 +91,7 @@ impl Scrubber {
         }
     }
 
-    /// Gives back the first of what is held.
+    /// Returns the first `count` held bytes.
     fn give(&mut self, count: usize) -> Vec<u8> {
         let rest = self.held.split_off(count);
         let mut given = std::mem::replace(&mut self.held, rest);
@@ -101,7 +101,7 @@ impl Scrubber {
         given
     }
 
-    /// How many bytes at the end may be the beginning of a spelling.
+    /// The number of bytes at the end that may be the start of a spelling.
     fn doubtful(&self) -> usize {
         let longest = self.spellings.iter().map(|spelling| spelling.len()).max().unwrap_or_default();
         let most = longest.saturating_sub(1).min(self.held.len());
@@ -111,16 +111,16 @@ impl Scrubber {
     }
 }
 
-/// The body of an answer, scrubbed.
+/// The body of a response, with secrets masked.
 pub struct Scrubbed {
     body: Incoming,
     scrubber: Option<Scrubber>,
-    /// What comes after the last bytes.
+    /// Trailers that follow the last bytes.
     trailers: Option<Frame<Bytes>>,
 }
 
 impl Scrubbed {
-    /// The body as it is, or scrubbed.
+    /// The body, masked if there is a scrubber.
     pub fn new(body: Incoming, scrubber: Option<Scrubber>) -> Scrubbed {
         Scrubbed { body, scrubber, trailers: None }
     }
@@ -173,7 +173,7 @@ impl Body for Scrubbed {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // Blots are as long as what they cover; what is held is still to come.
+        // A mask is as long as what it covers. Held bytes follow later.
         let held = self.scrubber.as_ref().map_or(0, |scrubber| scrubber.holds() as u64);
         let body = self.body.size_hint();
         let mut hint = SizeHint::new();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_blotted() {
+    fn headers_are_masked() {
         let mut headers = HeaderMap::new();
         headers.insert("x-echo", HeaderValue::from_static("Bearer hunter2!"));
         scrubber(&["hunter2"]).headers(&mut headers);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_begins_or_overlaps_another_hides_nothing_of_it() {
+    fn overlapping_secrets_are_both_masked() {
         for cut in 1..20 {
             let out = |spellings: &[&str], text: &str| {
                 String::from_utf8(through(&mut scrubber(spellings), text.as_bytes(), cut)).unwrap()
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_secret_never_passes_however_it_is_cut(before in "[a-h]{0,20}", after in "[a-h]{0,20}", cut in 1usize..9) {
+        fn a_secret_never_passes_wherever_it_is_split(before in "[a-h]{0,20}", after in "[a-h]{0,20}", cut in 1usize..9) {
             let secret = "abcabd";
             let text = format!("{before}{secret}{after}");
             let out = through(&mut scrubber(&[secret]), text.as_bytes(), cut);
@@ -241,7 +241,7 @@ mod tests {
         }
 
         #[test]
-        fn all_else_passes_unchanged(text in "[a-e]{0,60}", cut in 1usize..9) {
+        fn other_bytes_pass_unchanged(text in "[a-e]{0,60}", cut in 1usize..9) {
             prop_assume!(!text.contains("abcabd"));
             prop_assert_eq!(through(&mut scrubber(&["abcabd"]), text.as_bytes(), cut), text.as_bytes());
         }

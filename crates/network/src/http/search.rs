@@ -1,6 +1,6 @@
-//! Looks for placeholders where no secret is placed: in what a request carries, and in a WebSocket's messages.
+//! Searches for placeholders in places where no secret is inserted: request bodies and WebSocket messages.
 //!
-//! What is compressed or encrypted inside is not seen through; there is nothing in it but the placeholder.
+//! It does not see compressed or encrypted content. Such content holds only the placeholder, and no secret.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use super::place::contains;
+use super::placeholders::contains;
 use crate::policy::Refusal;
 use crate::secret::SecretSet;
 
-/// Looks for placeholders in a stream of bytes, however it is cut.
+/// Searches for placeholders in a stream of bytes, wherever it is split.
 #[derive(Clone, Default)]
 pub struct Search {
     placeholders: Vec<Vec<u8>>,
-    /// The last bytes, in which one may have begun.
+    /// The last bytes, which may contain the start of a placeholder.
     tail: Vec<u8>,
 }
 
@@ -28,12 +28,12 @@ impl Search {
         Search { placeholders, tail: Vec::new() }
     }
 
-    /// Whether there is nothing to look for.
+    /// Whether there is no placeholder to search for.
     pub fn is_idle(&self) -> bool {
         self.placeholders.is_empty()
     }
 
-    /// Takes in more; answers whether it completes a placeholder.
+    /// Takes more bytes. Returns whether they complete a placeholder.
     pub fn finds(&mut self, bytes: &[u8]) -> bool {
         self.tail.extend_from_slice(bytes);
         let found = self.placeholders.iter().any(|placeholder| contains(&self.tail, placeholder));
@@ -44,7 +44,7 @@ impl Search {
     }
 }
 
-/// The body of a request. It fails where a placeholder is in it, so that the server never has it whole.
+/// The body of a request. It fails if it contains a placeholder, so that the server never gets the whole body.
 pub struct Searched {
     body: Incoming,
     search: Search,
@@ -52,7 +52,7 @@ pub struct Searched {
 }
 
 impl Searched {
-    /// A body that tells through `found` why it failed.
+    /// A body that sets `found` if it fails because of a placeholder.
     pub fn new(body: Incoming, search: Search, found: Arc<AtomicBool>) -> Searched {
         Searched { body, search, found }
     }
@@ -103,7 +103,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn a_placeholder_is_found_however_it_is_cut(before in "[a-z-]{0,40}", after in "[a-z-]{0,40}", cut in 1usize..30) {
+        fn a_placeholder_is_found_wherever_it_is_split(before in "[a-z-]{0,40}", after in "[a-z-]{0,40}", cut in 1usize..30) {
             let whole = format!("{before}{PLACEHOLDER}{after}");
             let mut looking = search();
             prop_assert!(whole.as_bytes().chunks(cut).any(|chunk| looking.finds(chunk)));

@@ -1,4 +1,4 @@
-//! How a secret may be written in what a server repeats of it. Pure.
+//! The ways to write a secret that a server may use when it repeats it. No I/O.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -9,10 +9,10 @@ use crate::secret::Secret;
 /// A spelling of a secret.
 pub type Spelling = Zeroizing<Vec<u8>>;
 
-/// What is shorter than this in base64 may be anything.
+/// A shorter base64 text could match other data by chance.
 const SHORTEST_IN_BASE64: usize = 8;
 
-/// As it is, as in a query, as in JSON, and inside anything that is written in base64.
+/// The spellings of a secret: literal, percent-encoded, escaped for JSON, with `+` for spaces, and inside base64 text.
 pub fn spellings(secret: &Secret) -> Vec<Spelling> {
     let value = secret.value();
     let mut all = vec![Zeroizing::new(value.as_bytes().to_vec()), Zeroizing::new(percent_encode(value).into_bytes())];
@@ -28,7 +28,7 @@ pub fn spellings(secret: &Secret) -> Vec<Spelling> {
     all
 }
 
-/// The digits that a value alone decides where so many other bytes, of three, come before it.
+/// The base64 digits that depend on the value alone, if `before` other bytes precede it in its group of three.
 fn inside(alphabet: &impl Engine, value: &str, before: usize) -> Spelling {
     let bytes = Zeroizing::new([&[0; 2][..before], value.as_bytes()].concat());
     let digits = Zeroizing::new(alphabet.encode(&*bytes).into_bytes());
@@ -53,11 +53,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http::place::contains;
+    use crate::http::placeholders::contains;
 
     proptest! {
         #[test]
-        fn it_is_found_in_base64_wherever_it_stands(
+        fn a_secret_is_found_anywhere_in_base64_text(
             before in "[ -~]{0,9}", value in "[!-~]{9,40}", after in "[ -~]{0,9}", url in any::<bool>(),
         ) {
             let hosts = vec!["api.example.com".parse().unwrap()];

@@ -1,12 +1,12 @@
-//! Changing a policy without saying all of it again.
+//! Partial changes of a policy.
 
 use super::decide::{Mode, Policy, TlsMode};
 use super::entry::Entry;
 
-/// What is to change. What is absent stays: nobody who adds a name opens what was denied, or seals TLS again.
+/// A change of a policy. Absent fields stay as they are, so adding a name does not reset the deny list or the TLS mode.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolicyChange {
-    /// If only a list is given: `allow`, or `deny` if it is empty.
+    /// If it is absent and a list is given: `allow`, or `deny` if the list is empty.
     pub mode: Option<Mode>,
     pub allow: Option<Vec<Entry>>,
     pub deny: Option<Vec<Entry>>,
@@ -18,7 +18,7 @@ impl PolicyChange {
         *self == Self::default()
     }
 
-    /// The policy after it.
+    /// The policy after the change.
     pub fn onto(self, known: &Policy) -> Policy {
         let mode = self.mode.unwrap_or(match &self.allow {
             Some(allow) if allow.is_empty() => Mode::Deny,
@@ -27,7 +27,7 @@ impl PolicyChange {
         });
         let allow = self.allow.unwrap_or_else(|| match (self.mode, mode) {
             (None, _) | (_, Mode::Allow) => known.allow.clone(),
-            // The others read no list.
+            // The other modes use no list.
             _ => Vec::new(),
         });
         let deny = self.deny.unwrap_or_else(|| known.deny.clone());
@@ -35,7 +35,7 @@ impl PolicyChange {
     }
 }
 
-/// All of it.
+/// A change that replaces the whole policy.
 impl From<Policy> for PolicyChange {
     fn from(policy: Policy) -> Self {
         let Policy { mode, allow, deny, tls } = policy;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_stays() {
+    fn absent_fields_stay() {
         assert_eq!(PolicyChange::default().onto(&known()), known());
         let more = PolicyChange { allow: Some(entries(&["a.com", "b.com"])), ..PolicyChange::default() };
         assert_eq!(more.onto(&known()), Policy { allow: entries(&["a.com", "b.com"]), ..known() });

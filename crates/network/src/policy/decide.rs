@@ -1,4 +1,4 @@
-//! One policy and what it says by itself; [`Rules`](super::Rules) put it together with all else that is asked.
+//! The decisions of one policy. [`Rules`](super::Rules) combine it with the ranges and the workspace's policy.
 
 use std::net::Ipv4Addr;
 
@@ -9,59 +9,59 @@ use super::refusal::Refusal;
 use super::resolvers;
 use crate::name::HostName;
 
-/// What a sandbox may reach. The default reaches nothing.
+/// What a sandbox may reach. The default allows nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
     pub mode: Mode,
-    /// Read in mode `allow` only.
+    /// Used in mode `allow` only.
     pub allow: Vec<Entry>,
-    /// Addresses and networks that are refused whatever the mode and the list say.
+    /// Addresses and networks that are refused in every mode, even if they are on the allow-list.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Entry>,
     pub tls: TlsMode,
 }
 
-/// How a policy starts out.
+/// The base of a policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Nothing.
+    /// Deny everything.
     #[default]
     Deny,
-    /// What is listed.
+    /// Allow the destinations on the allow-list.
     Allow,
-    /// The public internet.
+    /// Allow the public internet.
     Open,
-    /// The public internet, and what was used is written down.
+    /// Allow the public internet, and record the destinations.
     Learn,
 }
 
-/// What is done with TLS.
+/// How TLS connections are treated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TlsMode {
-    /// The server's name is checked and the rest passed on sealed, except to hosts that have a secret.
+    /// Check the server's name and forward the rest unread, except for hosts that have a secret.
     #[default]
     Sealed,
-    /// Every connection is opened and each request's host compared with the server's name.
+    /// Intercept every connection, and compare the host of each request with the server's name.
     Inspected,
 }
 
-/// On what ground an address may be connected to: the later, the less may pass.
+/// Why an address may be connected to. Later reasons permit less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ground {
-    /// Every public address may.
+    /// Every public address is allowed.
     Open,
     /// The address is listed.
     Address,
-    /// It was resolved for a name listed with just this port, where no name may be there to show.
+    /// DNS returned it for a name that is listed with this port. The connection may use a protocol without names.
     NameAndPort,
-    /// It was resolved for a listed name, which the connection must show.
+    /// DNS returned it for a listed name, which the connection must show.
     Name,
 }
 
-/// What a connection shows of itself in its first bytes.
+/// What a connection shows in its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown<'a> {
     /// A name, in TLS or HTTP.
@@ -73,17 +73,17 @@ pub enum Shown<'a> {
 }
 
 impl Policy {
-    /// A policy that allows what is listed.
+    /// A policy that allows these entries.
     pub fn allow(entries: impl IntoIterator<Item = Entry>) -> Policy {
         Policy { mode: Mode::Allow, allow: entries.into_iter().collect(), ..Policy::default() }
     }
 
-    /// A policy of this mode without a list.
+    /// A policy of this mode, without a list.
     pub fn of(mode: Mode) -> Policy {
         Policy { mode, ..Policy::default() }
     }
 
-    /// May `name` be resolved?
+    /// Whether `name` may be resolved.
     pub(super) fn name(&self, name: &HostName) -> Result<(), Refusal> {
         if self.mode == Mode::Deny {
             return Err(Refusal::PolicyDenies);
@@ -99,7 +99,8 @@ impl Policy {
         }
     }
 
-    /// May `port` of `address`, which is in no refused range, be connected to, given the `names` it was resolved for?
+    /// Whether `port` of `address`, which is in no refused range, may be connected to, given the `names` that DNS
+    /// returned it for.
     pub(super) fn address(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
         if self.mode == Mode::Deny {
             return Err(Refusal::PolicyDenies);
@@ -133,10 +134,12 @@ impl Policy {
         Ok(if NAMED_PORTS.contains(&port) { Ground::Name } else { Ground::NameAndPort })
     }
 
-    /// May a connection that was allowed on this ground go on, given what it shows and the `names` of its address?
+    /// Whether a connection that was allowed for this reason may go on, given what it shows and the `names` of its
+    /// address.
     pub(super) fn shown(&self, ground: Ground, port: u16, shown: Shown<'_>, names: &[HostName]) -> Result<(), Refusal> {
         match (shown, ground) {
-            // Whoever resolved no name for an address had it from elsewhere; whoever did must mean one of them.
+            // An address without a resolved name may show any allowed name. Otherwise it must show one of the resolved
+            // names.
             (Shown::Name(name), Ground::Open) if names.is_empty() || names.contains(name) => self.name(name),
             (Shown::Name(name), Ground::Open) => self.name(name).and(Err(Refusal::NameNotPinned)),
             (Shown::Name(name), _) => self.shown_name(ground, port, name, names),
@@ -162,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_written_as_plain_text() {
+    fn a_policy_is_read_from_json() {
         let text = r#"{"mode":"allow","allow":["pypi","*.example.com:8443","93.184.216.0/24"]}"#;
         let policy: Policy = serde_json::from_str(text).unwrap();
         assert_eq!(policy.allow.len(), 3);

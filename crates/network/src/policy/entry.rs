@@ -1,4 +1,4 @@
-//! One line of an allow list: a name, a wildcard, an address, a network or a preset, and the ports it holds for.
+//! An entry of an allow-list: a name, a wildcard, an address, a network or a preset, with its ports.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,10 +11,10 @@ use thiserror::Error;
 use super::preset::Preset;
 use crate::name::{HostName, NotAName};
 
-/// The ports of a name that was listed without any: those on which the gateway sees the name for itself.
+/// The default ports of a listed name. On these the gateway can see the name itself.
 pub const NAMED_PORTS: [u16; 2] = [80, 443];
 
-/// One line of an allow list. As text: `example.com`, `*.example.com:8443`, `93.184.216.0/24:8000-8100`, `pypi`.
+/// An entry of an allow-list. Examples: `example.com`, `*.example.com:8443`, `93.184.216.0/24:8000-8100`, `pypi`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Entry {
@@ -22,51 +22,51 @@ pub struct Entry {
     pub ports: Ports,
 }
 
-/// What an entry stands for.
+/// What an entry matches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Exactly this name.
     Name(HostName),
-    /// Every name below this one.
+    /// Every subdomain of this name.
     Below(HostName),
     /// Addresses.
     Network(Ipv4Net),
-    /// The names that a tool needs.
+    /// The hosts that a tool needs.
     Preset(Preset),
 }
 
-/// The ports an entry holds for.
+/// The ports of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ports {
-    /// None were named: 80 and 443 for names, all for addresses.
+    /// The default: 80 and 443 for names, all ports for addresses.
     Usual,
     /// From the first to the last.
     Only(u16, u16),
 }
 
-/// Why a text is no entry.
+/// Why a text is not an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadEntry {
-    #[error("{text:?} is neither a host name, an address, a network nor a preset")]
+    #[error("{text:?} is not a host name, an address, a network or a preset")]
     Name { text: String, source: NotAName },
-    #[error("{0:?} is a page's address; write the host alone, such as `example.com`")]
+    #[error("{0:?} is a URL; write only the host, such as `example.com`")]
     Url(String),
-    #[error("{0:?} is more than one; give each by itself, and ports as one range")]
+    #[error("{0:?} is a list; give one entry at a time, with one port or one range of ports")]
     Several(String),
-    #[error("{0:?} is no network; write one as `192.0.2.0/24`")]
+    #[error("{0:?} is not a network; write it like `192.0.2.0/24`")]
     Network(String),
-    #[error("the ports of {0:?} are not a port, a range of ports or *")]
+    #[error("the ports in {0:?} are not valid; write a port, a range such as `8000-8100`, or `*`")]
     Ports(String),
-    #[error("{0:?} is IPv6, which the gateway does not carry")]
+    #[error("{0:?} is IPv6, which the gateway does not support")]
     Ipv6(String),
-    #[error("{0:?} would allow every name: use the mode `open`")]
+    #[error("{0:?} would allow every name; use the mode `open` instead")]
     Everything(String),
-    #[error("{0:?} is a preset, which has its own ports")]
+    #[error("{0:?} is a preset with ports; presets have their own ports, so leave the ports out")]
     PresetPorts(String),
 }
 
 impl Ports {
-    /// Whether `port` is among them, for an entry that means addresses or names.
+    /// Whether `port` is included. `usual` holds the default ports; if it is empty, all ports are the default.
     fn include(self, port: u16, usual: &[u16]) -> bool {
         match self {
             Ports::Usual => usual.is_empty() || usual.contains(&port),
@@ -76,7 +76,7 @@ impl Ports {
 }
 
 impl Entry {
-    /// Whether `name` may be resolved, whatever the port.
+    /// Whether `name` may be resolved, for any port.
     pub fn covers_name(&self, name: &HostName) -> bool {
         match &self.target {
             Target::Name(own) => own == name,
@@ -148,7 +148,7 @@ fn parse_target(host: &str, text: &str) -> Result<Target, BadEntry> {
     if let Some(parent) = host.strip_prefix("*.") {
         return Ok(Target::Below(name(parent)?));
     }
-    // Whatever is written like a preset is one when it is read again.
+    // A text that looks like a preset must be one, so that it reads back as the same entry.
     let name = name(host)?;
     Ok(name.as_str().parse().map_or(Target::Name(name), Target::Preset))
 }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_itself_on_the_ports_where_it_is_seen() {
+    fn a_name_covers_itself_on_the_default_ports() {
         let (own, below) = ("example.com".parse().unwrap(), "a.example.com".parse().unwrap());
         assert!(entry("Example.com.").covers_port_of_name(&own, 443));
         assert!(!entry("example.com").covers_port_of_name(&own, 22));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_means_all_its_ports() {
+    fn an_address_covers_all_its_ports() {
         assert!(entry("93.184.216.34").covers_address(Ipv4Addr::new(93, 184, 216, 34), 22));
         assert!(entry("93.184.216.99/24:8000-8100").covers_address(Ipv4Addr::new(93, 184, 216, 1), 8100));
         assert!(!entry("93.184.216.99/24:8000-8100").covers_address(Ipv4Addr::new(93, 184, 216, 1), 8101));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_entries_are_refused() {
         assert!(matches!("*".parse::<Entry>(), Err(BadEntry::Everything(_))));
         for text in ["::1", "[::1]:80", "2001:db8::/32", "::ffff:1.2.3.4"] {
             assert!(matches!(text.parse::<Entry>(), Err(BadEntry::Ipv6(_))), "{text}");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_one_however_it_is_written() {
+    fn presets_are_read_in_any_case() {
         for text in ["pypi", "PyPI", "pypi."] {
             assert_eq!(entry(text).target, Target::Preset(Preset::Pypi), "{text}");
         }
@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_entry_survives_its_own_text(text in "(\\*\\.)?[a-z0-9-]{1,9}(\\.[a-z]{2,5}){1,2}(:[1-9][0-9]{0,3})?") {
+        fn an_entry_reads_back_from_its_text(text in "(\\*\\.)?[a-z0-9-]{1,9}(\\.[a-z]{2,5}){1,2}(:[1-9][0-9]{0,3})?") {
             let entry = entry(&text);
             prop_assert_eq!(entry.to_string().parse::<Entry>().unwrap(), entry);
         }

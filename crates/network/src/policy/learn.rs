@@ -1,4 +1,4 @@
-//! What was asked for while learning, and the policy that would have allowed it.
+//! Records the destinations of a sandbox in learning mode, and builds the policy that allows them.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -10,10 +10,10 @@ use super::entry::{Entry, NAMED_PORTS, Ports, Target};
 use super::preset::Preset;
 use crate::name::HostName;
 
-/// More destinations than this are not written down: whoever sees a list that long will not read it.
+/// The most destinations that are recorded. Nobody would review a longer list.
 const MOST: usize = 4096;
 
-/// Destinations that were connected to.
+/// The recorded destinations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learned {
     names: BTreeSet<(HostName, u16)>,
@@ -21,9 +21,9 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// `port` of `address` was connected to, and this was shown. Without a name it may have meant any of the `names`
-    /// that the address was resolved for; they must be resolved again, and where that is not enough the address is
-    /// needed besides.
+    /// Records a connection to `port` of `address` and what it showed. Without a name, the connection may have meant
+    /// any of the `names` that DNS returned the address for, so all of them are recorded. If they do not suffice, the
+    /// address is recorded as well.
     pub fn connection(&mut self, address: Ipv4Addr, port: u16, shown: Shown<'_>, names: &[HostName]) {
         if let Shown::Name(name) = shown {
             return self.name(name.clone(), port);
@@ -37,7 +37,7 @@ impl Learned {
         }
     }
 
-    /// How many there are.
+    /// The number of recorded destinations.
     pub fn count(&self) -> usize {
         self.names.len() + self.addresses.len()
     }
@@ -54,8 +54,8 @@ impl Learned {
         }
     }
 
-    /// The shortest policy that would have allowed all of it and nothing else, with presets where all of what a
-    /// preset's hosts were used for is in it.
+    /// The shortest policy that allows exactly the recorded destinations. It uses a preset if all recorded ports of the
+    /// preset's hosts are covered by it.
     pub fn policy(&self) -> Policy {
         let mut entries = Vec::new();
         for preset in Preset::ALL {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn presets_stand_for_their_hosts() {
+    fn presets_replace_their_hosts() {
         let mut learned = Learned::default();
         learned.name("pypi.org".parse().unwrap(), 443);
         learned.name("files.pythonhosted.org".parse().unwrap(), 443);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_no_name_is_allowed_by_those_it_was_resolved_for() {
+    fn connections_without_a_name_are_allowed_by_their_resolved_names() {
         let (address, names) = (Ipv4Addr::new(93, 184, 216, 34), ["db.example.com".parse().unwrap()]);
         for (shown, port, names, expected) in [
             (Shown::OtherProtocol, 5432, &names[..], &["db.example.com:5432"][..]),
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_learned_is_allowed(seen in prop::collection::vec(("[a-z]{1,3}\\.com", 1u16..100), 0..20)) {
+        fn learned_destinations_are_allowed(seen in prop::collection::vec(("[a-z]{1,3}\\.com", 1u16..100), 0..20)) {
             let mut learned = Learned::default();
             for (name, port) in &seen {
                 learned.name(name.parse().unwrap(), *port);

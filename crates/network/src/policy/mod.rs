@@ -1,9 +1,10 @@
-//! What a sandbox may reach: pure decisions, no I/O.
+//! What a sandbox may reach. These are decisions without I/O.
 //!
-//! Two questions are asked. May this name be resolved? And may this address and port be connected to, given the names
-//! it was resolved for, and, once the guest has shown one in TLS or HTTP, given that name? Ranges that are not the
-//! public internet, and the host's own addresses, are refused before any list is read; only the operator opens them.
-//! Where a workspace's policy binds, it is asked after the sandbox's own, and both must allow it.
+//! The gateway asks two questions. May this name be resolved? May this address and port be connected to, given the
+//! names that DNS returned the address for and the name that the connection shows in TLS or HTTP?
+//!
+//! Ranges outside the public internet, and the host's own addresses, are refused before any list is used. Only the
+//! operator can open them. If the workspace's policy binds, both policies must allow the destination.
 
 mod change;
 mod decide;

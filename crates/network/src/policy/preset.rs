@@ -1,4 +1,4 @@
-//! The names that common tools need, so that nobody has to find them out by trial.
+//! Presets: the hosts that common tools need.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,16 +17,16 @@ pub enum Preset {
     Github,
 }
 
-/// A text that names no preset.
+/// The text is not a preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the presets are pypi, npm, crates, debian and github")]
+#[error("unknown preset; the presets are pypi, npm, crates, debian and github")]
 pub struct NoPreset;
 
 impl Preset {
-    /// All of them.
+    /// All presets.
     pub const ALL: [Preset; 5] = [Preset::Pypi, Preset::Npm, Preset::Crates, Preset::Debian, Preset::Github];
 
-    /// The name it is asked for by.
+    /// The preset's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Preset::Pypi => "pypi",
@@ -37,7 +37,7 @@ impl Preset {
         }
     }
 
-    /// The hosts, exactly: a wildcard would let data out through labels.
+    /// The hosts, without wildcards. A wildcard would allow data to leak out through labels.
     pub fn hosts(self) -> &'static [&'static str] {
         match self {
             Preset::Pypi => &["pypi.org", "files.pythonhosted.org"],

@@ -1,4 +1,4 @@
-//! Addresses that no policy of a client opens: everything that is not the public internet.
+//! Address ranges that no client's policy can open: everything outside the public internet.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,31 +6,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-/// What kind of address that is not the public internet.
+/// The kind of an address outside the public internet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Range {
-    /// Where a cloud tells a machine its credentials.
+    /// Where a cloud gives a machine its credentials.
     Metadata,
     Loopback,
     Private,
     LinkLocal,
-    /// Carrier-grade translation, 100.64.0.0/10.
+    /// Carrier-grade NAT, 100.64.0.0/10.
     SharedByCarriers,
     Multicast,
     Broadcast,
     /// For examples in documents.
     Documentation,
-    /// For benchmarks, protocol assignments and the future.
+    /// For benchmarks, protocol assignments and future use.
     Reserved,
-    /// Any IPv6 address: the gateway carries none.
+    /// Any IPv6 address. The gateway supports none.
     Ipv6,
-    /// The host's own, of whatever kind.
+    /// An address of the host, of any kind.
     Host,
 }
 
-/// The metadata endpoints of clouds, inside other ranges or not: AWS, Google and Azure; AWS containers; Alibaba;
-/// Oracle; Azure's wire server.
+/// The metadata endpoints of clouds: AWS, Google and Azure; AWS containers; Alibaba; Oracle; Azure's wire server. Some
+/// are inside other ranges.
 const METADATA: [Ipv4Addr; 5] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(169, 254, 170, 2),
@@ -39,7 +39,7 @@ const METADATA: [Ipv4Addr; 5] = [
     Ipv4Addr::new(168, 63, 129, 16),
 ];
 
-/// IANA's special-purpose registry, and what each range is to us.
+/// IANA's special-purpose registry, mapped to our kinds.
 const SPECIAL: [([u8; 4], u8, Range); 17] = [
     ([0, 0, 0, 0], 8, Range::Reserved),
     ([10, 0, 0, 0], 8, Range::Private),
@@ -61,7 +61,7 @@ const SPECIAL: [([u8; 4], u8, Range); 17] = [
 ];
 
 impl Range {
-    /// The range that `address` is in, or nothing if it is on the public internet.
+    /// The range that `address` is in. None if it is on the public internet.
     pub fn of(address: IpAddr) -> Option<Range> {
         match address {
             IpAddr::V4(address) => Range::of_v4(address),
@@ -69,7 +69,7 @@ impl Range {
         }
     }
 
-    /// The same for IPv4.
+    /// The range that an IPv4 address is in.
     pub fn of_v4(address: Ipv4Addr) -> Option<Range> {
         if METADATA.contains(&address) {
             return Some(Range::Metadata);
@@ -80,8 +80,9 @@ impl Range {
         SPECIAL.iter().find(|(net, length, _)| contains(*net, *length, address)).map(|(_, _, range)| *range)
     }
 
-    /// The range that refuses `address`, given what the operator opened and what the `host` has. A metadata address, or
-    /// one of the host's, is opened only by naming it alone: whoever opens a whole range did not think of it.
+    /// The range that refuses `address`, given the networks that the operator opened and the addresses of the `host`. A
+    /// metadata address or an address of the host must be opened individually, because opening a whole range could
+    /// include it by mistake.
     pub fn refusing(address: Ipv4Addr, opened: &[Ipv4Net], host: &[Ipv4Addr]) -> Option<Range> {
         let range = match Range::of_v4(address) {
             Some(Range::Metadata) => Range::Metadata,
@@ -99,7 +100,7 @@ fn contains(net: [u8; 4], length: u8, address: Ipv4Addr) -> bool {
     u32::from_be_bytes(net) >> shift == u32::from(address) >> shift
 }
 
-/// The IPv4 address that an IPv6 address carries: mapped, compatible, NAT64, 6to4, Teredo, ISATAP.
+/// The IPv4 address that an IPv6 address embeds: mapped, compatible, NAT64, 6to4, Teredo or ISATAP.
 pub fn disguised(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
@@ -145,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn metadata_by_all_its_addresses() {
+    fn all_metadata_addresses_are_known() {
         for text in ["169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"] {
             assert_eq!(Range::of_v4(v4(text)), Some(Range::Metadata), "{text}");
         }
     }
 
     #[test]
-    fn edges_of_the_ranges() {
+    fn range_boundaries_are_exact() {
         for (first, last) in [
             ("0.0.0.0", "0.255.255.255"),
             ("10.0.0.0", "10.255.255.255"),
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_a_range_does_not_open_the_metadata_in_it() {
+    fn opening_a_range_does_not_open_its_metadata_address() {
         let all: Ipv4Net = "0.0.0.0/0".parse().unwrap();
         assert_eq!(Range::refusing(v4("169.254.1.1"), &[all], &[]), None);
         assert_eq!(Range::refusing(v4("169.254.169.254"), &[all], &[]), Some(Range::Metadata));
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_own_addresses_are_opened_one_by_one() {
+    fn the_hosts_addresses_must_be_opened_individually() {
         for own in ["45.33.32.156", "10.1.2.3"].map(v4) {
             assert_eq!(Range::refusing(own, &[], &[own]), Some(Range::Host));
             assert_eq!(Range::refusing(own, &["0.0.0.0/0".parse().unwrap()], &[own]), Some(Range::Host));

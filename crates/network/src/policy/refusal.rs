@@ -1,19 +1,19 @@
-//! Why something was refused: a stable code for programs, a sentence for people.
+//! Why the gateway refuses something: a stable code for programs, and a sentence for people.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::range::Range;
 
-/// Why something was refused.
+/// Why the gateway refuses something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "code", content = "range")]
 pub enum Refusal {
-    #[error("the policy denies all network")]
+    #[error("the policy denies all network access")]
     PolicyDenies,
     #[error("it is not on the allow list")]
     NotListed,
-    #[error("the allow list has it on other ports only")]
+    #[error("the allow list has it with other ports only")]
     PortNotListed,
     #[error("it is on the deny list")]
     Denied,
@@ -23,67 +23,67 @@ pub enum Refusal {
     Range(Range),
     #[error("the name resolves to {0}")]
     Rebinding(Range),
-    #[error("the gateway is the only DNS server")]
+    #[error("the gateway is the only DNS server that the sandbox may use")]
     OtherDnsServer,
     #[error("it is a public DNS resolver")]
     PublicResolver,
-    #[error("this type of DNS record is not answered")]
+    #[error("the gateway does not answer this type of DNS record")]
     RecordType,
     #[error("the DNS name or one of its labels is too long")]
     DnsNameLength,
-    #[error("too many DNS queries")]
+    #[error("the sandbox sends too many DNS queries")]
     DnsRate,
-    #[error("the DNS message cannot be read")]
+    #[error("the DNS message is malformed")]
     DnsMalformed,
     #[error("the connection shows no name, and its address is allowed by name only")]
     NameMissing,
-    #[error("the name shown is not one this address was resolved for")]
+    #[error("DNS did not return this address for the name that the connection shows")]
     NameNotPinned,
-    #[error("the request's host is not the name the connection was opened for")]
+    #[error("the request's host differs from the name of the connection")]
     HostDiffers,
     #[error("the TLS server name is encrypted")]
     EncryptedName,
-    #[error("the TLS greeting cannot be read")]
+    #[error("the TLS client hello is malformed")]
     TlsMalformed,
-    #[error("the HTTP request cannot be read without doubt")]
+    #[error("the HTTP request is malformed or ambiguous")]
     HttpMalformed,
-    #[error("a request to be relayed elsewhere")]
+    #[error("the request asks the server to act as a proxy")]
     Relay,
-    #[error("another protocol on a port that is open for HTTP and TLS only")]
+    #[error("the connection uses another protocol on a port that is allowed for HTTP and TLS only")]
     OtherProtocol,
-    #[error("the protocol was not shown in time")]
+    #[error("the connection did not show its protocol in time")]
     SilentTooLong,
-    #[error("too many connections")]
+    #[error("the sandbox has too many connections")]
     Connections,
-    #[error("too many new connections at once")]
+    #[error("the sandbox opens connections too fast")]
     ConnectionRate,
-    #[error("the limit of bytes out is reached")]
+    #[error("the sandbox has sent as many bytes as it may")]
     BytesOut,
-    #[error("the gateway itself takes DNS and DHCP only")]
+    #[error("the gateway itself accepts DNS and DHCP only")]
     Udp,
-    #[error("QUIC shows no name, so TCP has to be used instead")]
+    #[error("QUIC shows no name; use TCP instead")]
     Quic,
-    #[error("ICMP goes to the gateway only")]
+    #[error("ICMP is allowed to the gateway only")]
     Icmp,
-    #[error("this IP protocol is not carried")]
+    #[error("the gateway does not support this IP protocol")]
     IpProtocol,
-    #[error("IPv6 is not carried")]
+    #[error("the gateway does not support IPv6")]
     Ipv6,
-    #[error("fragments are not carried")]
+    #[error("the gateway does not support fragments")]
     Fragment,
     #[error("the sender's address is not the sandbox's own")]
     Spoofed,
-    #[error("the frame cannot be read")]
+    #[error("the frame is malformed")]
     FrameMalformed,
-    #[error("the frame is longer than the network takes")]
+    #[error("the frame exceeds the MTU")]
     FrameOversized,
-    #[error("the secret is not bound to this host")]
+    #[error("the secret is not for this host")]
     SecretElsewhere,
-    #[error("a secret is placed only in headers and queries of HTTPS requests")]
+    #[error("a secret is inserted only into headers and queries of HTTPS requests")]
     SecretMisplaced,
-    #[error("TLS must be opened to it, and the sandbox has no authority to do so with")]
+    #[error("TLS must be intercepted, and the sandbox has no certificate authority for that")]
     NoAuthority,
-    #[error("the answer to a request with a secret is encoded, so that the secret could not be taken out of it")]
+    #[error("the response to a request with a secret is encoded, so the gateway could not remove the secret from it")]
     AnswerEncoded,
     #[error("the policy changed")]
     PolicyChanged,

@@ -1,16 +1,16 @@
-//! Public DNS resolvers: a guest that reaches one can resolve, and leak through, any name.
+//! Public DNS resolvers. A guest that reaches one can resolve any name, and leak data through it.
 //!
-//! The list is what is commonly built into clients. It cannot be whole: somebody's own resolver behind an allowed
-//! name is that name's owner's doing. Under an allow list only listed names are reached anyway; it matters for `open`.
+//! The list holds the resolvers that clients commonly use. It cannot be complete: anybody can run a resolver behind an
+//! allowed name. With an allow-list only listed names can be reached anyway, so the list matters for mode `open`.
 
 use std::net::Ipv4Addr;
 
 use crate::name::HostName;
 
-/// Ports on which DNS is spoken: plain, over TLS, multicast, and the one older resolvers use for HTTPS.
+/// The ports of DNS: plain, over TLS, multicast, and the one that older resolvers use for HTTPS.
 const DNS_PORTS: [u16; 4] = [53, 853, 5353, 8853];
 
-/// Names of resolvers that answer over HTTPS; names below them too.
+/// Names of resolvers over HTTPS. Their subdomains are included.
 const NAMES: [&str; 24] = [
     "dns.google",
     "dns.google.com",
@@ -38,7 +38,7 @@ const NAMES: [&str; 24] = [
     "doh.pub",
 ];
 
-/// Addresses of the same resolvers, as networks of 24 bits.
+/// Addresses of the same resolvers, as /24 networks.
 const NETWORKS: [[u8; 3]; 20] = [
     [1, 0, 0],
     [1, 1, 1],
@@ -62,17 +62,17 @@ const NETWORKS: [[u8; 3]; 20] = [
     [223, 6, 6],
 ];
 
-/// Whether DNS is spoken on `port`.
+/// Whether `port` is a DNS port.
 pub fn is_dns_port(port: u16) -> bool {
     DNS_PORTS.contains(&port)
 }
 
-/// Whether `name` is a known resolver's.
+/// Whether `name` belongs to a known resolver.
 pub fn is_resolver_name(name: &HostName) -> bool {
     NAMES.iter().any(|known| name.is_or_is_below(known))
 }
 
-/// Whether `address` is a known resolver's.
+/// Whether `address` belongs to a known resolver.
 pub fn is_resolver_address(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     NETWORKS.contains(&[a, b, c])
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolvers_are_known_by_name_and_by_address() {
+    fn resolvers_are_recognized_by_name_and_by_address() {
         for name in ["dns.google", "mozilla.cloudflare-dns.com", "abc123.dns.nextdns.io", "DNS.Quad9.net"] {
             assert!(is_resolver_name(&name.parse().unwrap()), "{name}");
         }

@@ -1,4 +1,4 @@
-//! All that is asked before something leaves: ranges, the sandbox's policy, and its workspace's where that binds.
+//! Combines all checks: address ranges, the sandbox's policy, and the workspace's policy if it binds.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,45 +10,45 @@ use super::range::Range;
 use super::refusal::Refusal;
 use crate::name::HostName;
 
-/// A policy together with what binds it, what the operator opened and what is the host's own.
+/// A policy, the workspace's policy, the networks that the operator opened, and the host's addresses.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     pub policy: Policy,
-    /// The workspace's policy, where the sandbox's own can only narrow it: what it refuses is refused.
+    /// The workspace's policy, if it binds. The sandbox's policy can only narrow it.
     pub bound: Option<Policy>,
-    /// Networks outside the public internet that the operator, not the client, opened.
+    /// Networks outside the public internet that the operator opened.
     pub opened: Vec<Ipv4Net>,
-    /// The host's own addresses, public ones too.
+    /// The host's own addresses, including public ones.
     pub host: Arc<[Ipv4Addr]>,
 }
 
 impl Rules {
-    /// May `name` be resolved?
+    /// Whether `name` may be resolved.
     pub fn name(&self, name: &HostName) -> Result<(), Refusal> {
         self.both(|policy| policy.name(name)).map(drop)
     }
 
-    /// The range that refuses `address` whatever the policy says.
+    /// The range that refuses `address`, regardless of the policy.
     pub fn refusing(&self, address: Ipv4Addr) -> Option<Range> {
         Range::refusing(address, &self.opened, &self.host)
     }
 
-    /// May `port` of `address` be connected to, given the `names` it was resolved for? On the narrower ground, if both
-    /// policies have one.
+    /// Whether `port` of `address` may be connected to, given the `names` that DNS returned it for. If both policies
+    /// allow it, the result is the narrower reason.
     pub fn address(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
         self.in_range(address)?;
         let (own, bound) = self.both(|policy| policy.address(address, port, names))?;
         Ok(bound.map_or(own, |bound| own.max(bound)))
     }
 
-    /// May a connection to `port` of `address` go on, given what it shows and the `names` of that address? Each policy
-    /// judges on its own ground.
+    /// Whether a connection to `port` of `address` may go on, given what it shows and the `names` of that address. Each
+    /// policy judges by its own reason.
     pub fn shown(&self, address: Ipv4Addr, port: u16, shown: Shown<'_>, names: &[HostName]) -> Result<(), Refusal> {
         self.in_range(address)?;
         self.both(|policy| policy.shown(policy.address(address, port, names)?, port, shown, names)).map(drop)
     }
 
-    /// Whether every TLS connection is to be opened.
+    /// Whether every TLS connection must be intercepted.
     pub fn inspects(&self) -> bool {
         self.bound.iter().chain([&self.policy]).any(|policy| policy.tls == TlsMode::Inspected)
     }
@@ -57,7 +57,7 @@ impl Rules {
         self.refusing(address).map_or(Ok(()), |range| Err(Refusal::Range(range)))
     }
 
-    /// What the policy says, and what the workspace's does if it binds. Both must agree.
+    /// The results of the policy and of the workspace's policy, if it binds. Both must allow.
     fn both<T>(&self, judge: impl Fn(&Policy) -> Result<T, Refusal>) -> Result<(T, Option<T>), Refusal> {
         let own = judge(&self.policy)?;
         let bound = self.bound.as_ref().map(judge).transpose().map_err(|_| Refusal::WorkspacePolicy)?;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_reaches_nothing() {
+    fn the_default_allows_nothing() {
         let rules = Rules::default();
         assert_eq!(rules.name(&names(&["pypi.org"])[0]), Err(Refusal::PolicyDenies));
         assert_eq!(rules.address(PUBLIC, 443, &names(&["pypi.org"])), Err(Refusal::PolicyDenies));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_name_is_not_shown_to_an_address_of_another() {
+    fn a_listed_name_must_belong_to_the_address() {
         let pinned = names(&["example.com"]);
         for entries in [&["example.com", "other.com"][..], &["example.com", "other.com", "93.184.216.0/24"]] {
             let shown = rules(entries).shown(PUBLIC, 443, Shown::Name(&names(&["other.com"])[0]), &pinned);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resolved_address_serves_the_names_it_was_resolved_for_also_where_all_is_open() {
+    fn in_mode_open_a_resolved_address_serves_its_own_names_only() {
         let (rules, pinned) = (open(), names(&["example.com"]));
         let shown = |name: &str, pinned: &[HostName]| rules.shown(PUBLIC, 443, Shown::Name(&names(&[name])[0]), pinned);
         assert_eq!(shown("example.com", &pinned), Ok(()));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_list_reaches_other_dns() {
+    fn no_list_can_allow_other_dns_servers() {
         for port in [53, 853, 5353] {
             assert_eq!(rules(&["93.184.216.34:*"]).address(PUBLIC, port, &[]), Err(Refusal::OtherDnsServer));
         }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_operator_opens_a_range() {
+    fn only_the_operator_can_open_a_range() {
         let private = Ipv4Addr::new(10, 1, 2, 3);
         let mut rules = rules(&["10.0.0.0/8"]);
         assert_eq!(rules.address(private, 80, &[]), Err(Refusal::Range(Range::Private)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_is_reached_by_no_address_and_no_name() {
+    fn denied_addresses_are_refused_in_every_mode() {
         let own = names(&["example.com"]);
         for mode in [Mode::Open, Mode::Learn, Mode::Allow] {
             let mut rules = rules(&["example.com", "93.184.0.0/16"]);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_binds_can_be_narrowed_and_not_widened() {
+    fn a_binding_policy_can_be_narrowed_and_not_widened() {
         let (listed, pinned) = (rules(&["example.com", "example.com:22"]).policy, names(&["example.com"]));
         let other = names(&["other.com"]);
         let wide = bound(Policy::of(Mode::Open), listed.clone());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn either_policy_has_tls_opened() {
+    fn either_policy_can_require_interception() {
         let inspected = || Policy { tls: TlsMode::Inspected, ..Policy::default() };
         assert!(!bound(Policy::default(), Policy::default()).inspects());
         assert!(bound(Policy::default(), inspected()).inspects());
@@ -242,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_name_allows_ends_with_the_name(rules in any_rules(), port: u16, name in "([xy]\\.)?[abc]\\.com") {
+        fn an_unlisted_name_allows_nothing(rules in any_rules(), port: u16, name in "([xy]\\.)?[abc]\\.com") {
             let pinned = names(&[&name]);
             prop_assume!(rules.policy.mode == Mode::Allow);
             if rules.name(&pinned[0]).is_err() {
@@ -253,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_leaves_that_either_policy_refuses_and_all_does_that_both_allow(
+        fn a_destination_is_allowed_if_and_only_if_both_policies_allow_it(
             own in any_rules(), most in any_rules(), inside in prop::bool::ANY, bits: u32, port in 1u16..500,
             pinned in prop::collection::vec("([xy]\\.)?[abc]\\.com", 0..3), which in 0usize..5,
         ) {

@@ -1,6 +1,7 @@
-//! A connection with the guest as others see it: something to read from and write to.
+//! A TCP connection with the guest, to read from and write to.
 
 use std::io::{self, ErrorKind};
+use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -10,71 +11,70 @@ use smoltcp::socket::tcp::{RecvError, Socket, State};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::stack::{Cable, Stack};
-use crate::shared::Shared;
+use super::stack::Stack;
+use crate::link::Link;
 
-/// A connection with the guest.
+/// A TCP connection with the guest.
 pub(crate) struct Connection {
-    shared: Arc<Shared>,
+    link: Arc<Link>,
     inner: Mutex<Inner>,
-    /// Something happened that may need the clock earlier than thought.
+    /// Wakes `drive` because a timer may now be due earlier.
     sooner: Notify,
 }
 
 struct Inner {
     stack: Stack,
-    /// When `drive` will look at the clock next.
+    /// When `drive` wakes up next.
     due: Option<Instant>,
-    /// The guest knows nothing of this connection, and shall hear nothing of it.
+    /// The guest does not know this connection, so nothing is sent to it.
     silent: bool,
-    /// How many segments that change nothing may still come.
-    idle_words: u32,
+    /// How many segments without effect are still tolerated.
+    idle_credit: u32,
 }
 
-/// A segment that brings something lets so many pass that bring nothing, e.g. because they only open the window, and no
-/// more than so many are saved up.
-const IDLE_WORDS: (u32, u32) = (4, 1024);
+/// Each useful segment earns this much credit for segments without effect, such as window updates, up to this maximum.
+const IDLE_CREDIT: (u32, u32) = (4, 1024);
 
 impl Connection {
-    /// Accepts, as `address` and `port`, the SYN that is fed to it next.
-    pub fn accepting(shared: &Arc<Shared>, address: std::net::Ipv4Addr, port: u16) -> Option<Connection> {
-        let stack = Stack::listening(cable(shared), address, port, shared.table.buffer())?;
-        Some(Connection::new(shared, stack))
+    /// Accepts the next SYN that is fed to it, as `address` and `port`.
+    pub fn accepting(link: &Arc<Link>, address: Ipv4Addr, port: u16, buffer: usize) -> Option<Connection> {
+        let stack = Stack::listening(link, address, port, buffer)?;
+        Some(Connection::new(link, stack))
     }
 
     /// Connects to `port` of the guest.
-    pub fn dialling(shared: &Arc<Shared>, port: u16, from_port: u16) -> Option<Connection> {
-        let stack = Stack::dialling(cable(shared), port, from_port, shared.table.buffer())?;
-        Some(Connection::new(shared, stack))
+    pub fn dialling(link: &Arc<Link>, port: u16, from_port: u16, buffer: usize) -> Option<Connection> {
+        let stack = Stack::dialling(link, port, from_port, buffer)?;
+        Some(Connection::new(link, stack))
     }
 
-    fn new(shared: &Arc<Shared>, stack: Stack) -> Connection {
-        let inner = Mutex::new(Inner { stack, due: None, silent: false, idle_words: 0 });
-        Connection { shared: shared.clone(), inner, sooner: Notify::new() }
+    fn new(link: &Arc<Link>, stack: Stack) -> Connection {
+        let inner = Mutex::new(Inner { stack, due: None, silent: false, idle_credit: 0 });
+        Connection { link: link.clone(), inner, sooner: Notify::new() }
     }
 
-    /// Takes in a packet of the guest's that belongs to this connection. Answers whether it was of use.
+    /// Processes a packet of the guest that belongs to this connection. Returns whether it was useful.
     pub fn feed(&self, packet: &[u8]) -> bool {
         let mut inner = self.lock();
         let before = standing(inner.stack.socket());
-        // Packets have made smoltcp panic before. That must end one connection, not the gateway.
-        let fed = catch_unwind(AssertUnwindSafe(|| inner.stack.exchange(cable(&self.shared), Some(packet))));
+        // smoltcp has panicked on packets before. A panic must end one connection, and not the gateway.
+        let fed = catch_unwind(AssertUnwindSafe(|| inner.stack.exchange(&self.link, Some(packet))));
         if fed.is_err() {
-            tracing::error!("the TCP stack panicked on a packet; its connection is dropped");
+            tracing::error!("the TCP stack panicked on a packet; the gateway drops the connection");
             inner.stack.socket().abort();
         }
         let brought_something = standing(inner.stack.socket()) != before;
-        let of_use = brought_something || inner.idle_words > 0;
-        inner.idle_words = if brought_something {
-            (inner.idle_words + IDLE_WORDS.0).min(IDLE_WORDS.1)
+        let of_use = brought_something || inner.idle_credit > 0;
+        inner.idle_credit = if brought_something {
+            (inner.idle_credit + IDLE_CREDIT.0).min(IDLE_CREDIT.1)
         } else {
-            inner.idle_words.saturating_sub(1)
+            inner.idle_credit.saturating_sub(1)
         };
         self.rearm(&mut inner);
         of_use
     }
 
-    /// Does something with the socket, and sends what came of it.
+    /// Acts on the socket, then sends what the stack has to send.
     fn with<R>(&self, act: impl FnOnce(&mut Socket<'static>) -> R) -> R {
         let mut inner = self.lock();
         let result = act(inner.stack.socket());
@@ -85,11 +85,11 @@ impl Connection {
 
     fn exchange(&self, inner: &mut Inner) {
         if !inner.silent {
-            inner.stack.exchange(cable(&self.shared), None);
+            inner.stack.exchange(&self.link, None);
         }
     }
 
-    /// Looks at the socket without changing it.
+    /// Reads the socket's state without changing it.
     fn look<R>(&self, act: impl FnOnce(&mut Socket<'static>) -> R) -> R {
         act(self.lock().stack.socket())
     }
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// Keeps the connection's clock until it is closed.
+    /// Runs the connection's timers until it is closed.
     pub async fn drive(&self) {
         loop {
             let due = {
@@ -122,8 +122,8 @@ impl Connection {
             };
             let clock = async {
                 match due {
-                    // Due already and nothing was sent: the link is full.
-                    Some(due) if due <= Instant::now() && self.shared.link.is_full() => self.shared.link.room().await,
+                    // The timer is due and nothing was sent, so the link is full.
+                    Some(due) if due <= Instant::now() && self.link.is_full() => self.link.room().await,
                     Some(due) => tokio::time::sleep_until(due).await,
                     None => std::future::pending().await,
                 }
@@ -135,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the three-way handshake is done, or failed.
+    /// Waits until the three-way handshake is complete or has failed.
     pub async fn established(&self) -> io::Result<()> {
         std::future::poll_fn(|context| {
             self.look(|socket| match socket.state() {
@@ -150,12 +150,12 @@ impl Connection {
         .await
     }
 
-    /// Whether the three-way handshake is done.
+    /// Whether the three-way handshake is complete.
     pub fn is_established(&self) -> bool {
         self.look(|socket| !opening(socket))
     }
 
-    /// Ends the connection at once, with a reset unless it is over.
+    /// Ends the connection at once. Sends a reset, unless the connection is over.
     pub fn abort(&self) {
         self.with(|socket| {
             if socket.state() != State::TimeWait {
@@ -164,7 +164,7 @@ impl Connection {
         });
     }
 
-    /// Ends the connection without telling the guest, which does not know it any more.
+    /// Ends the connection silently, because the guest does not know it any more.
     pub fn vanish(&self) {
         let mut inner = self.lock();
         inner.silent = true;
@@ -172,22 +172,22 @@ impl Connection {
         self.rearm(&mut inner);
     }
 
-    /// Whether it was ended so.
+    /// Whether it ended silently.
     pub fn has_vanished(&self) -> bool {
         self.lock().silent
     }
 
-    /// Says that nothing more will be sent.
+    /// Sends FIN: no more data follows.
     pub fn finish(&self) {
         self.with(Socket::close);
     }
 
-    /// Whether nothing more will be sent.
+    /// Whether no more data can be sent.
     pub fn is_finished(&self) -> bool {
         self.look(|socket| is_finished(socket))
     }
 
-    /// Waits until the guest sent something, ended its side, or reset.
+    /// Waits until the guest has sent data, a FIN or a reset.
     pub async fn readable(&self) {
         std::future::poll_fn(|context| {
             self.look(|socket| {
@@ -201,7 +201,7 @@ impl Connection {
         .await;
     }
 
-    /// Waits until something can be sent, or never again.
+    /// Waits until there is room to send, or sending is no longer possible.
     pub async fn writable(&self) {
         std::future::poll_fn(|context| {
             self.look(|socket| {
@@ -215,7 +215,7 @@ impl Connection {
         .await;
     }
 
-    /// Waits until nothing can be sent any more.
+    /// Waits until sending is no longer possible.
     pub async fn lost(&self) {
         std::future::poll_fn(|context| {
             self.look(|socket| {
@@ -229,8 +229,8 @@ impl Connection {
         .await;
     }
 
-    /// Lets `take` read what the guest sent, as much as lies in one piece; it answers how much it took. Zero bytes
-    /// are the end.
+    /// Calls `take` with the received bytes, as far as they are contiguous. `take` returns how many it consumed. Zero
+    /// bytes mean the end of the stream.
     pub fn receive(&self, take: impl FnOnce(&[u8]) -> io::Result<usize>) -> io::Result<usize> {
         self.with(|socket| {
             if !socket.can_recv() && awaits_data(socket) {
@@ -248,7 +248,7 @@ impl Connection {
         })
     }
 
-    /// Lets `give` write to the guest, as much as fits in one piece; it answers how much it gave.
+    /// Calls `give` with the contiguous free space. `give` returns how many bytes it wrote.
     pub fn send(&self, give: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
         self.with(|socket| {
             if is_finished(socket) {
@@ -265,7 +265,7 @@ impl Connection {
         })
     }
 
-    /// Waits until the guest has all that was sent and the connection is over, but no longer than `patience`.
+    /// Waits until the guest has acknowledged everything and the connection is over, for at most `patience`.
     pub async fn over(&self, patience: Duration) {
         let _ = tokio::time::timeout(patience, self.drive()).await;
     }
@@ -275,11 +275,7 @@ impl Connection {
     }
 }
 
-fn cable(shared: &Shared) -> Cable<'_> {
-    Cable { ends: &shared.ends, link: &shared.link, counters: &shared.journal.counters }
-}
-
-/// What a segment that is of use changes: it brings bytes, takes some, or moves the connection on.
+/// The state that a useful segment changes: it brings bytes, acknowledges some, or changes the connection's state.
 fn standing(socket: &Socket<'_>) -> (State, usize, usize) {
     (socket.state(), socket.recv_queue(), socket.send_queue())
 }
@@ -292,7 +288,7 @@ fn is_finished(socket: &Socket<'_>) -> bool {
     !socket.may_send() && !opening(socket)
 }
 
-/// Whether data may still come that is not there yet.
+/// Whether more data may still arrive.
 fn awaits_data(socket: &Socket<'_>) -> bool {
     opening(socket) || matches!(socket.state(), State::Established | State::FinWait1 | State::FinWait2)
 }

@@ -1,10 +1,10 @@
-//! What protocol a connection speaks, by the first bytes of whoever opened it. Pure; the bytes are hostile.
+//! Detects the protocol of a connection from the client's first bytes. No I/O. The bytes are hostile.
 
-/// What the first bytes look like.
+/// The protocol that the first bytes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Greeting {
     Tls,
-    /// HTTP of any version, well-formed or not: a parser that takes no chances reads it next.
+    /// HTTP of any version, well-formed or not. A strict parser reads it next.
     Http,
     Other,
     /// More bytes are needed.
@@ -13,16 +13,16 @@ pub enum Greeting {
 
 /// The longest first line that is waited for.
 const LONGEST_LINE: usize = 8 * 1024;
-/// Types of TLS records. Only a handshake may come first, but some servers pass over others, and read on.
+/// Types of TLS records. Only a handshake may come first, but some servers skip other records and continue.
 const TLS_RECORDS: std::ops::RangeInclusive<u8> = 0x14..=0x18;
 /// First byte of the version in a TLS record.
 const TLS_VERSION: u8 = 0x03;
-/// Methods, and the greeting of HTTP/2.
+/// HTTP methods, and the preface of HTTP/2.
 const METHODS: [&[u8]; 10] =
     [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT", b"PRI"];
 
-/// Tells the protocol from the bytes so far. `Other` is only what no further byte can make TLS or HTTP. When in doubt
-/// between HTTP and another text, HTTP: it is the one with names to check.
+/// Detects the protocol from the bytes so far. `Other` is final: no further byte can turn it into TLS or HTTP. If the
+/// bytes could be HTTP or another text protocol, the result is HTTP, because HTTP has names to check.
 pub fn classify(bytes: &[u8]) -> Greeting {
     match bytes {
         [] => return Greeting::Unsure,
@@ -45,7 +45,7 @@ pub fn classify(bytes: &[u8]) -> Greeting {
     if bytes.len() > LONGEST_LINE { Greeting::Http } else { Greeting::Unsure }
 }
 
-/// As much of a line as could be that of a request. Servers know methods of their own, and take any byte in a path.
+/// As much of a line as could belong to an HTTP request. Servers accept custom methods, and any byte in a path.
 fn request_so_far(line: &[u8]) -> &[u8] {
     let word = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
     let odd = |(at, byte): (usize, &u8)| *byte == 0 || (at < word && !byte.is_ascii_graphic());
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn protocols_are_told_apart() {
+    fn protocols_are_detected() {
         for (bytes, expected) in [
             (&b""[..], Greeting::Unsure),
             (b"\x16", Greeting::Unsure),
@@ -98,7 +98,7 @@ mod tests {
         ] {
             assert_eq!(classify(bytes), expected, "{bytes:?}");
         }
-        // What is too long to wait for is left to a parser, which takes or refuses it.
+        // A line that is too long is passed to the HTTP parser, which accepts or refuses it.
         assert_eq!(classify(&[b'a'; LONGEST_LINE + 1]), Greeting::Http);
         assert_eq!(classify(&[b'\n'; LONGEST_LINE + 1]), Greeting::Http);
         assert_eq!(classify(&[0xff; LONGEST_LINE + 1]), Greeting::Other);
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_told_early_is_told_of_the_whole(
+        fn an_early_result_holds_for_all_bytes(
             bytes in prop_oneof!["[A-Z]{1,4}[ \t][ -~\u{80}-\u{ff}]{0,9} HTTP/1.1", "[\r\n]{0,4}[a-zA-Z]{1,7} ?", ".{0,9}"],
             [before, after] in [prop::collection::vec(any::<u8>(), 0..3), prop::collection::vec(any::<u8>(), 0..16)],
         ) {

@@ -1,24 +1,19 @@
-//! TCP: the guest's connections end here, and others begin on the host.
+//! TCP with the guest: the gateway's end of each connection.
 //!
-//! Each connection has a stack of its own, a smoltcp interface with one socket, found by its ports and address: so a
-//! thousand idle ones cost the busy one nothing, and nothing one of them does can disturb another.
+//! Each connection has its own stack: a smoltcp interface with one socket, found by its ports and address. So a
+//! thousand idle connections cost a busy one nothing, and no connection can disturb another.
 
 mod connection;
-mod dial;
 mod greeting;
-mod guest_dns;
-mod open;
 mod prefixed;
 mod relay;
-mod session;
 mod stack;
 mod stream;
 mod table;
 
-pub(crate) use dial::{dial, hang_up};
+pub(crate) use connection::Connection;
 pub use greeting::{Greeting, classify};
-pub(crate) use open::{failure, segment};
 pub(crate) use prefixed::Prefixed;
-pub(crate) use session::Session;
+pub(crate) use relay::{relay, relay_stream};
 pub(crate) use stream::GuestStream;
-pub(crate) use table::{Table, host_buffer};
+pub(crate) use table::{Place, Slot, Table, host_buffer};

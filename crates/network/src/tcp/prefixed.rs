@@ -1,4 +1,4 @@
-//! A stream whose first bytes were already read.
+//! A stream whose first bytes have already been read.
 
 use std::io;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream whose first bytes were already read.
+/// A stream whose first bytes have already been read.
 pub(crate) struct Prefixed<S> {
     first: Vec<u8>,
     taken: usize,

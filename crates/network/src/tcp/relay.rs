@@ -1,7 +1,7 @@
-//! Bytes both ways between the guest and the host's side, until both have ended or one has failed.
+//! Relays bytes between the guest and the host's side, until both sides have ended or one has failed.
 //!
-//! No buffer stands between: the kernel reads from and writes to the connection's own rings. A side that does not take
-//! what comes stops the other from sending.
+//! There is no buffer in between: the kernel reads from and writes to the connection's own ring buffers. A side that
+//! does not read stops the other from sending.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::connection::Connection;
 use super::stream::GuestStream;
 use crate::traffic::Traffic;
 
-/// Relays both ways. `first` was already read from the guest.
-pub(super) async fn relay(
+/// Relays both directions. `first` has already been read from the guest.
+pub(crate) async fn relay(
     connection: &Connection,
     upstream: &TcpStream,
     traffic: &Traffic,
@@ -84,7 +84,7 @@ async fn rest(wait: Duration) {
     }
 }
 
-/// The same with any stream on the host's side.
+/// Relays both directions between the guest and any stream.
 pub(crate) async fn relay_stream<S>(guest: GuestStream, upstream: S) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite,

@@ -1,4 +1,4 @@
-//! A connection with the guest as a stream, metered, for protocols that are spoken here.
+//! A connection with the guest as an async stream, within the sandbox's limits.
 
 use std::io;
 use std::pin::Pin;
@@ -13,27 +13,27 @@ use tokio::time::{Sleep, sleep};
 use super::connection::Connection;
 use crate::traffic::Traffic;
 
-/// A connection with the guest as a stream.
+/// A connection with the guest as an async stream.
 pub(crate) struct GuestStream {
     connection: Arc<Connection>,
     traffic: Arc<Traffic>,
     reading: Pause,
     writing: Pause,
-    /// Told when the stream is dropped.
+    /// Closes when the stream is dropped.
     _dropped: Option<oneshot::Sender<()>>,
 }
 
-/// A rest that the bandwidth limit asks for.
+/// A wait that the bandwidth limit requires.
 #[derive(Default)]
 struct Pause(Option<Pin<Box<Sleep>>>);
 
 impl GuestStream {
-    /// A stream whose bytes are counted and held to the limits.
+    /// A stream whose bytes are counted and rate-limited.
     pub fn metered(connection: Arc<Connection>, traffic: Arc<Traffic>) -> GuestStream {
         GuestStream { connection, traffic, reading: Pause::default(), writing: Pause::default(), _dropped: None }
     }
 
-    /// The same, which tells when it is dropped.
+    /// Like `metered`, and closes `dropped` when the stream is dropped.
     pub fn dialled(connection: Arc<Connection>, traffic: Arc<Traffic>, dropped: oneshot::Sender<()>) -> GuestStream {
         GuestStream { _dropped: Some(dropped), ..GuestStream::metered(connection, traffic) }
     }

@@ -1,4 +1,4 @@
-//! All connections of one guest, by its port and the other end's address and port.
+//! All TCP connections of one guest.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -10,29 +10,29 @@ use tokio::task::AbortHandle;
 use super::connection::Connection;
 use crate::flow::Flow;
 
-/// Connections that get large buffers; all further ones get small ones, so that a guest with very many of them cannot
-/// take much of the host's memory. A small one is still enough: the cable is short.
+/// This many connections get large buffers. Later ones get small buffers, so that a guest with very many connections
+/// cannot use much of the host's memory. Small buffers suffice, because the link has almost no latency.
 const LARGE_BUFFERS: usize = 64;
 const LARGE: usize = 256 * 1024;
 const SMALL: usize = 16 * 1024;
-/// What the kernel may hold each way for those further ones.
+/// The kernel's buffer size in each direction for the connections with small buffers.
 const SMALL_AT_HOST: u32 = 64 * 1024;
 
-/// What tells one connection from the next one between the same ends.
+/// Identifies a connection, also among successive ones of the same flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     flow: Flow,
     number: u64,
 }
 
-/// What is known about a connection.
+/// The state of a connection.
 pub enum Slot {
-    /// The host's side is being opened; the guest was not answered yet.
+    /// The connection to the host is being opened, and the guest has no reply yet.
     Opening(Option<AbortHandle>),
     Open(Arc<Connection>),
 }
 
-/// All connections of one guest.
+/// All TCP connections of one guest.
 #[derive(Default)]
 pub struct Table(Mutex<Slots>);
 
@@ -44,25 +44,25 @@ struct Slots {
     closed: bool,
 }
 
-/// How many bytes the host's kernel may hold each way for the next connection where so many are open; nothing, if it
-/// decides itself.
+/// The kernel's buffer size in each direction for the next connection, when `open` are open. None if the kernel
+/// decides.
 pub fn host_buffer(open: usize) -> Option<u32> {
     (open > LARGE_BUFFERS).then_some(SMALL_AT_HOST)
 }
 
 impl Table {
-    /// How many there are, and how many of them are being opened.
+    /// The number of connections, and how many of them are being opened.
     pub fn count(&self) -> (usize, usize) {
         let slots = self.lock();
         (slots.by_flow.len(), slots.opening)
     }
 
-    /// How many bytes the next connection may hold each way.
+    /// The buffer size of the next connection in each direction.
     pub fn buffer(&self) -> usize {
         if self.lock().by_flow.len() <= LARGE_BUFFERS { LARGE } else { SMALL }
     }
 
-    /// The connection, if it is open; `None` inside if it is being opened.
+    /// The connection of this flow. The inner option is `None` while it is being opened.
     pub fn find(&self, flow: Flow) -> Option<Option<Arc<Connection>>> {
         self.lock().by_flow.get(&flow).map(|(_, slot)| match slot {
             Slot::Opening(_) => None,
@@ -70,14 +70,14 @@ impl Table {
         })
     }
 
-    /// Those that the guest knows of.
+    /// The flows that the guest knows.
     pub fn flows(&self) -> Vec<Flow> {
         let slots = self.lock();
         let open = slots.by_flow.iter().filter(|(_, (_, slot))| matches!(slot, Slot::Open(_)));
         open.map(|(flow, _)| *flow).collect()
     }
 
-    /// Puts a connection in place, if there is none between these ends and there may be more.
+    /// Adds a connection, unless the flow is in use or the table is closed.
     pub fn insert(&self, flow: Flow, slot: Slot) -> Option<Place> {
         let mut slots = self.lock();
         if slots.closed || slots.by_flow.contains_key(&flow) {
@@ -90,7 +90,7 @@ impl Table {
         Some(Place { flow, number })
     }
 
-    /// Notes what ends the opening of a connection, if it is still being opened.
+    /// Sets the handle that cancels the opening of a connection, if it is still being opened.
     pub fn opening(&self, place: Place, handle: AbortHandle) {
         match self.lock().by_flow.get_mut(&place.flow) {
             Some((number, Slot::Opening(slot))) if *number == place.number => *slot = Some(handle),
@@ -98,7 +98,7 @@ impl Table {
         }
     }
 
-    /// A connection that was being opened is open now; false, if it was given up meanwhile.
+    /// Marks a connection as open. Returns false if its opening was cancelled.
     pub fn opened(&self, place: Place, connection: Arc<Connection>) -> bool {
         let mut slots = self.lock();
         match slots.by_flow.get_mut(&place.flow) {
@@ -109,7 +109,7 @@ impl Table {
         true
     }
 
-    /// Forgets a connection, if it is still this one.
+    /// Removes a connection, unless another one has taken its place.
     pub fn remove(&self, place: Place) {
         let mut slots = self.lock();
         if slots.by_flow.get(&place.flow).is_some_and(|(number, _)| *number == place.number) {
@@ -117,13 +117,13 @@ impl Table {
         }
     }
 
-    /// Ends a connection whose ends are needed for another.
+    /// Silently ends a connection whose flow is needed for another.
     pub fn replace(&self, flow: Flow, connection: &Connection) {
         self.lock().take(flow);
         connection.vanish();
     }
 
-    /// Gives up a connection that is being opened.
+    /// Cancels the opening of a connection.
     pub fn cancel(&self, flow: Flow) {
         if let Some(Slot::Opening(Some(handle))) = self.lock().take(flow) {
             handle.abort();
@@ -135,23 +135,23 @@ impl Table {
         self.reset_those(|_| true);
     }
 
-    /// Resets all connections, and lets none begin any more.
+    /// Resets all connections, and prevents new ones.
     pub fn close(&self) {
         self.lock().closed = true;
         self.reset();
     }
 
-    /// Whether none may begin any more.
+    /// Whether new connections are prevented.
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// Whether there are any that the gateway opened from one of these ports of its own.
+    /// Whether the gateway has opened any connection from one of these ports of its own.
     pub fn has_dialled(&self, gateway: Ipv4Addr, ports: &Range<u16>) -> bool {
         self.lock().by_flow.keys().any(|flow| flow.address == gateway && ports.contains(&flow.port))
     }
 
-    /// Resets those that the gateway opened from one of these ports of its own.
+    /// Resets the connections that the gateway opened from one of these ports of its own.
     pub fn reset_dialled(&self, gateway: Ipv4Addr, ports: &Range<u16>) {
         self.reset_those(|flow| flow.address == gateway && ports.contains(&flow.port));
     }

@@ -1,4 +1,4 @@
-//! The certificate authority of one sandbox. Only that sandbox trusts it; the key never enters it.
+//! The certificate authority of one sandbox. Only that sandbox trusts it, and its key never enters the sandbox.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +16,9 @@ use zeroize::Zeroizing;
 
 use crate::name::HostName;
 
-/// Certificates that are kept; a sandbox has few hosts with secrets.
+/// Certificates that are cached. A sandbox has few hosts with secrets.
 const MOST: usize = 256;
-/// How long before and after its making a certificate holds: guests' clocks differ, and sandboxes live long.
+/// How long before and after its creation a certificate is valid. Guests' clocks differ, and sandboxes live long.
 const BEFORE: SignedDuration = SignedDuration::from_hours(48);
 const AFTER: SignedDuration = SignedDuration::from_hours(24 * 365);
 
@@ -29,17 +29,17 @@ pub struct Authority {
     made: Mutex<HashMap<HostName, Arc<CertifiedKey>>>,
 }
 
-/// Why an authority cannot be made or used.
+/// Why an authority cannot be created or used.
 #[derive(Debug, Error)]
 pub enum AuthorityError {
-    #[error("cannot make or read a certificate or key")]
+    #[error("cannot create or read a certificate or key")]
     Certificate(#[from] rcgen::Error),
     #[error("cannot sign with the key")]
     Key(#[from] rustls::Error),
 }
 
 impl Authority {
-    /// A new authority, whose certificate says what it is for.
+    /// A new authority, whose certificate names its purpose.
     pub fn generate(subject: &str) -> Result<Authority, AuthorityError> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -52,18 +52,18 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(params, key), certificate, made: Mutex::default() })
     }
 
-    /// An authority that was made before.
+    /// Loads an authority from its certificate and key.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Authority, AuthorityError> {
         let issuer = Issuer::from_ca_cert_pem(certificate, KeyPair::from_pem(key)?)?;
         Ok(Authority { issuer, certificate: certificate.to_owned(), made: Mutex::default() })
     }
 
-    /// The certificate that the guest is told to trust.
+    /// The certificate that the guest must trust.
     pub fn certificate_pem(&self) -> &str {
         &self.certificate
     }
 
-    /// The key, to be stored like a secret.
+    /// The key, which must be stored like a secret.
     pub fn key_pem(&self) -> Zeroizing<String> {
         Zeroizing::new(self.issuer.key().serialize_pem())
     }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_authority_survives_being_stored() {
+    fn a_stored_authority_can_be_loaded() {
         let first = Authority::generate("sandbox a").unwrap();
         let second = Authority::from_pem(first.certificate_pem(), &first.key_pem()).unwrap();
         assert_eq!(first.certificate_pem(), second.certificate_pem());

@@ -1,7 +1,7 @@
-//! The greeting of a TLS client, read for the name in it. Pure; every byte is hostile.
+//! Reads the server name from a TLS client hello. No I/O. Every byte is hostile.
 //!
-//! Written by hand because the parsers at hand are lenient or do not show the extension that hides the true name: a
-//! greeting that two parsers could read differently must be refused, not interpreted.
+//! This parser is written by hand, because the existing ones are lenient or do not expose the extension with the
+//! encrypted name. A client hello that two parsers could read differently must be refused, and not interpreted.
 
 use crate::name::HostName;
 use crate::policy::Refusal;
@@ -9,26 +9,27 @@ use crate::policy::Refusal;
 const HANDSHAKE_RECORD: u8 = 0x16;
 const CLIENT_HELLO: u8 = 1;
 const LONGEST_RECORD: usize = 1 << 14;
-/// The largest greetings, with keys for the time after quantum computers, have two thousand bytes.
+/// The largest client hellos, with post-quantum keys, have about two thousand bytes.
 const LONGEST_HELLO: usize = 1 << 15;
-/// One record would do; nobody cuts a greeting into more than a few, and each has to be read again as more come.
+/// The most records that a client hello may span. Clients use one or a few, and all are parsed again when more bytes
+/// arrive.
 const MOST_RECORDS: usize = 16;
 const SERVER_NAME: u16 = 0;
-/// Encrypted client hello, and its forerunner.
+/// Encrypted client hello, and its predecessor.
 const ENCRYPTED: [u16; 2] = [0xfe0d, 0xffce];
 const HOST_NAME: u8 = 0;
 
-/// What a greeting shows.
+/// What a client hello shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// The server's name.
     pub name: Option<HostName>,
-    /// There is another name behind it that only the server can read.
+    /// There is another name, which only the server can read.
     pub encrypted_name: bool,
 }
 
 impl Hello {
-    /// Reads a greeting; nothing, if it is not yet whole.
+    /// Reads a client hello. None if it is incomplete.
     pub fn read(bytes: &[u8]) -> Result<Option<Hello>, Refusal> {
         let Some(message) = handshake(bytes)? else { return Ok(None) };
         let hello = Reader(&message).hello().ok_or(Refusal::TlsMalformed)?;
@@ -36,7 +37,7 @@ impl Hello {
     }
 }
 
-/// Joins the records that carry the first handshake message; nothing, if it is not yet whole.
+/// Joins the records that carry the first handshake message. None if it is incomplete.
 fn handshake(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     let mut message = Vec::new();
     for _ in 0..MOST_RECORDS {
@@ -64,7 +65,7 @@ fn handshake(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
     Err(Refusal::TlsMalformed)
 }
 
-/// Reads from the front; nothing, where there is too little or too much.
+/// Reads from the front. Returns none if bytes are missing or left over.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
         self.0.is_empty().then_some(hello)
     }
 
-    /// The one name of a server name extension.
+    /// The only name in a server name extension.
     fn server_name(mut self) -> Option<HostName> {
         let mut list = Reader(self.long()?);
         if !self.0.is_empty() || list.u8()? != HOST_NAME {
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_read_however_the_records_are_cut() {
+    fn the_name_is_read_from_any_number_of_records() {
         let message = message(&name_extension(b"Example.com"));
         for size in [message.len().div_ceil(MOST_RECORDS), 40, 1000] {
             let bytes = records(&message, size);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn crumbs_are_refused() {
+    fn too_many_records_are_refused() {
         let bytes = records(&message(&name_extension(b"example.com")), 1);
         assert_eq!(Hello::read(&bytes), Err(Refusal::TlsMalformed));
         assert_eq!(
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_name_is_seen() {
+    fn an_encrypted_name_is_detected() {
         for kind in ENCRYPTED {
             let extensions = [name_extension(b"a.com"), extension(kind, &[0; 8])].concat();
             assert!(Hello::read(&records(&message(&extensions), 999)).unwrap().unwrap().encrypted_name);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_are_no_name() {
+    fn two_names_are_refused() {
         let twice = [name_extension(b"a.com"), name_extension(b"b.com")].concat();
         assert_eq!(Hello::read(&records(&message(&twice), 999)), Err(Refusal::TlsMalformed));
 
@@ -217,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_no_error() {
+    fn a_missing_name_is_not_an_error() {
         let hello = Hello::read(&records(&message(&extension(10, &[0, 2, 0, 29])), 999)).unwrap().unwrap();
         assert_eq!(hello, Hello { name: None, encrypted_name: false });
     }
 
     proptest! {
         #[test]
-        fn rubbish_is_refused_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn random_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = Hello::read(&bytes);
             let _ = Hello::read(&records(&bytes, 50));
             let _ = Hello::read(&records(&message(&bytes), 999));

@@ -1,11 +1,11 @@
-//! TLS: the name a greeting shows; and for hosts with secrets, the connection opened with an authority of the sandbox's own.
+//! TLS: reads the name in a client hello, and intercepts connections with the sandbox's own certificate authority.
 
 mod authority;
 mod hello;
-mod intercept;
+mod interceptor;
 mod roots;
 
 pub use authority::{Authority, AuthorityError};
 pub use hello::Hello;
-pub(crate) use intercept::{Interceptor, intercept};
+pub(crate) use interceptor::Interceptor;
 pub use roots::{RootsError, TrustRoots};

@@ -1,4 +1,4 @@
-//! Whom the gateway trusts when it opens TLS to a server.
+//! The certificate authorities that the gateway trusts for servers.
 
 use std::sync::Arc;
 
@@ -7,42 +7,42 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
 
-/// The certificate authorities of servers. Made once for all gateways of a daemon.
+/// The certificate authorities that are trusted for servers. Loaded once for all gateways of a daemon.
 #[derive(Debug, Clone)]
 pub struct TrustRoots(Arc<RootCertStore>);
 
-/// Why authorities cannot be trusted.
+/// Why the certificate authorities cannot be loaded.
 #[derive(Debug, Error)]
 pub enum RootsError {
     #[error("cannot read the certificates")]
     Pem(#[source] rustls::pki_types::pem::Error),
-    #[error("a certificate is not one of an authority")]
+    #[error("a certificate does not belong to a certificate authority")]
     Certificate(#[source] rustls::Error),
-    #[error("TLS cannot be set up")]
+    #[error("cannot set up TLS")]
     Tls(#[source] rustls::Error),
 }
 
 impl TrustRoots {
-    /// The authorities that the host trusts. Damaged ones are left out, as every other program does.
+    /// The authorities that the host trusts. Damaged certificates are skipped, as in other programs.
     pub fn of_the_host() -> TrustRoots {
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
-            tracing::warn!(%error, "a certificate of the host cannot be read");
+            tracing::warn!(%error, "cannot read a certificate of the host; the gateway does not trust it");
         }
         let mut store = RootCertStore::empty();
         let (_, ignored) = store.add_parsable_certificates(found.certs);
         if ignored > 0 {
-            tracing::debug!(ignored, "certificates of the host were left out");
+            tracing::debug!(ignored, "skipped damaged certificates of the host");
         }
         TrustRoots(Arc::new(store))
     }
 
-    /// Nobody.
+    /// No authorities.
     pub fn none() -> TrustRoots {
         TrustRoots(Arc::new(RootCertStore::empty()))
     }
 
-    /// The same and the authorities in `pem`, which the operator added.
+    /// These authorities, and those in `pem`, which the operator added.
     pub fn and(&self, pem: &str) -> Result<TrustRoots, RootsError> {
         let mut store = RootCertStore::clone(&self.0);
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -51,7 +51,7 @@ impl TrustRoots {
         Ok(TrustRoots(Arc::new(store)))
     }
 
-    /// TLS to servers under these authorities, for HTTP/1.1 only: that is what can be rewritten here.
+    /// The TLS client configuration. It offers HTTP/1.1 only, because that is what the gateway can rewrite.
     pub(super) fn client(&self) -> Result<ClientConfig, RootsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

@@ -6,8 +6,9 @@ use super::quic::is_quic;
 use crate::name::HostName;
 use crate::policy::{Ground, NAMED_PORTS, Refusal, Rules};
 
-/// May datagrams go to `port` of `address`, given the `names` it was resolved for? As for connections, but that no name
-/// is ever shown: where there should be one there is QUIC, if anything.
+/// Whether datagrams may go to `port` of `address`, given the `names` for which DNS returned it. The rules are those of
+/// connections, except that a datagram never shows a name. On ports where a name is required, the only likely protocol
+/// is QUIC.
 pub fn address(rules: &Rules, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
     match rules.address(address, port, names)? {
         _ if NAMED_PORTS.contains(&port) => Err(Refusal::Quic),
@@ -16,7 +17,7 @@ pub fn address(rules: &Rules, address: Ipv4Addr, port: u16, names: &[HostName]) 
     }
 }
 
-/// May they begin with this one?
+/// Whether an exchange may start with this datagram.
 pub fn first(data: &[u8]) -> Result<(), Refusal> {
     if is_quic(data) { Err(Refusal::Quic) } else { Ok(()) }
 }
@@ -43,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_may_pass() {
+    fn listed_destinations_are_allowed() {
         let own = names(&["example.com"]);
         assert_eq!(address(&listed(&["93.184.216.0/24"]), PUBLIC, 123, &[]), Ok(Ground::Address));
         assert_eq!(address(&listed(&["example.com:123"]), PUBLIC, 123, &own), Ok(Ground::NameAndPort));
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_may_not() {
+    fn unlisted_destinations_are_refused() {
         let own = names(&["example.com"]);
         assert_eq!(address(&listed(&["example.com:123"]), PUBLIC, 123, &[]), Err(Refusal::NotListed), "not resolved");
         assert_eq!(address(&listed(&["example.com"]), PUBLIC, 123, &own), Err(Refusal::PortNotListed));
@@ -66,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn quic_is_refused_on_its_ports_and_by_its_looks() {
+    fn quic_is_refused_by_port_and_by_content() {
         let own = names(&["example.com"]);
         for rules in
             [rules(Policy::of(Mode::Open)), listed(&["93.184.216.34"]), listed(&["example.com", "example.com:*"])]
@@ -82,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_passes_that_a_connection_may_not(bits: u32, port: u16, mode in 0usize..3, entry in "[ab]\\.com(:[1-9][0-9]?)?") {
+        fn datagrams_pass_only_where_connections_may(bits: u32, port: u16, mode in 0usize..3, entry in "[ab]\\.com(:[1-9][0-9]?)?") {
             let mode = [Mode::Deny, Mode::Allow, Mode::Open][mode];
             let rules = rules(Policy { mode, ..Policy::allow([entry.parse().unwrap()]) });
             let (to, pinned) = (Ipv4Addr::from(bits), names(&["a.com"]));
@@ -93,7 +94,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_learned_may_pass(port: u16, pinned in prop::collection::vec("[a-c]\\.com", 0..3)) {
+        fn learned_destinations_are_allowed(port: u16, pinned in prop::collection::vec("[a-c]\\.com", 0..3)) {
             let pinned: Vec<HostName> = pinned.iter().map(|name| name.parse().unwrap()).collect();
             prop_assume!(address(&rules(Policy::of(Mode::Learn)), PUBLIC, port, &pinned).is_ok());
             let mut learned = Learned::default();

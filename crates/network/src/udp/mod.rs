@@ -1,19 +1,17 @@
-//! UDP: datagrams of the guest go on from sockets of the host's, and the answers come back.
+//! UDP: exchanges of datagrams, their sockets on the host, and the rules for them.
 //!
-//! A datagram shows no name that could be checked, so its address and port decide. What begins like QUIC is refused,
-//! so that TCP is used, where a name is shown. Each exchange, one port of the guest's with one of somebody else's, has
-//! a socket of its own that hears nobody else, and counts as a connection. A datagram that cannot go on at once is
-//! lost, as it is in any network: nothing waits here.
+//! A datagram shows no name that could be checked, so its address and port decide. Datagrams that start a QUIC
+//! connection are refused, so that clients fall back to TCP, where they show a name. An exchange is one port of the
+//! guest with one port of another host. Each has its own connected socket and counts as a connection. A datagram that
+//! cannot be sent at once is dropped, as in any network.
 
-mod dial;
 mod exchange;
-mod far;
-mod judge;
-mod open;
+pub(crate) mod judge;
 mod quic;
+mod remote_end;
 mod table;
 
-pub(crate) use dial::{dial, hang_up};
-pub(crate) use open::datagram;
+pub(crate) use exchange::Exchange;
 pub use quic::is_quic;
+pub(crate) use remote_end::RemoteEnd;
 pub(crate) use table::Exchanges;

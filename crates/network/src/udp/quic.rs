@@ -1,10 +1,10 @@
-//! What QUIC begins with.
+//! Recognizes QUIC.
 
-/// QUIC's first and second version, and the draft of the second.
+/// QUIC version 1, version 2, and the draft of version 2.
 const VERSIONS: [u32; 3] = [1, 0x6b33_43cf, 0x709a_50c4];
 
-/// Whether a client of QUIC would begin with `data`: a long header, which only a connection's first packets have, and
-/// a version that is one, is Google's own from before there were any, or is made up so that the server names its own.
+/// Whether `data` looks like the first packet of a QUIC client. Such a packet has a long header, and a version that is
+/// known, is one of Google's from before standardization, or is reserved to force version negotiation.
 pub fn is_quic(data: &[u8]) -> bool {
     let [form, a, b, c, d, ..] = *data else { return false };
     let version = u32::from_be_bytes([a, b, c, d]);
@@ -25,7 +25,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_quic_are_known_by_their_first_packet() {
+    fn the_first_packet_of_quic_clients_is_recognized() {
         for version in [1, 0x6b33_43cf, 0x709a_50c4, 0xff00_001d, 0xff00_0022, 0x5130_3436, 0x5430_3531, 0x1a2a_3a4a] {
             assert!(is_quic(&long_header(0xc3, version)), "{version:x}");
             assert!(!is_quic(&long_header(0x43, version)), "{version:x} in a short header");
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_not_taken_for_it() {
+    fn other_protocols_are_not_mistaken_for_quic() {
         let ntp = [&[0xe3, 0, 6, 0xec][..], &[0; 44]].concat();
         let rtp = [0x80, 0, 0x12, 0x34, 0, 0, 0, 1, 1, 2, 3, 4];
         let dtls = [0x16, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_its_head_decides(form: u8, version: u32, rest in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn only_the_header_decides(form: u8, version: u32, rest in prop::collection::vec(any::<u8>(), 0..40)) {
             let head = [&[form][..], &version.to_be_bytes()].concat();
             prop_assert_eq!(is_quic(&head), is_quic(&[&head[..], &rest].concat()));
             prop_assert!(form & 0x80 != 0 || !is_quic(&head));

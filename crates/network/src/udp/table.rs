@@ -1,4 +1,4 @@
-//! All exchanges of one guest, by its port and the other end's address and port.
+//! All exchanges of one guest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,6 @@ use super::exchange::Exchange;
 use crate::destination::End;
 use crate::event::Failure;
 use crate::flow::Flow;
-use crate::shared::Shared;
 
 /// All exchanges of one guest.
 #[derive(Default)]
@@ -28,7 +27,17 @@ impl Exchanges {
         self.lock().by_flow.get(flow).cloned()
     }
 
-    /// Ends an exchange: none of the guest's datagrams belongs to it from now on.
+    /// Adds an exchange, unless the flow is in use or the table is closed.
+    pub fn insert(&self, exchange: &Arc<Exchange>) -> bool {
+        let mut exchanges = self.lock();
+        if exchanges.closed || exchanges.by_flow.contains_key(&exchange.flow) {
+            return false;
+        }
+        exchanges.by_flow.insert(exchange.flow, exchange.clone());
+        true
+    }
+
+    /// Ends an exchange and removes it.
     pub fn end(&self, exchange: &Exchange, how: End) {
         exchange.end(how);
         let exchanges = &mut self.lock().by_flow;
@@ -37,12 +46,12 @@ impl Exchanges {
         }
     }
 
-    /// Ends all of them.
+    /// Ends all exchanges.
     pub fn reset(&self) {
         self.reset_those(|_| true);
     }
 
-    /// Ends all of them, and lets none begin any more.
+    /// Ends all exchanges, and prevents new ones.
     pub fn close(&self) {
         self.lock().closed = true;
         self.reset();
@@ -52,7 +61,7 @@ impl Exchanges {
         self.lock().by_flow.values().any(|exchange| exchange.was_dialled())
     }
 
-    /// Ends those that peers began.
+    /// Ends the exchanges that peers started.
     pub fn reset_dialled(&self) {
         self.reset_those(Exchange::was_dialled);
     }
@@ -67,18 +76,4 @@ impl Exchanges {
     fn lock(&self) -> MutexGuard<'_, Slots> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Keeps an exchange until it is over; false, if there is one between these ends or there may be no more.
-pub(super) fn keep(shared: &Arc<Shared>, exchange: &Arc<Exchange>) -> bool {
-    {
-        let mut exchanges = shared.exchanges.lock();
-        if exchanges.closed || exchanges.by_flow.contains_key(&exchange.flow) {
-            return false;
-        }
-        exchanges.by_flow.insert(exchange.flow, exchange.clone());
-    }
-    let (shared, exchange) = (shared.clone(), exchange.clone());
-    tokio::spawn(async move { exchange.run(&shared).await });
-    true
 }

@@ -1,4 +1,4 @@
-//! The machine's end of the cable: what QEMU does, without QEMU.
+//! The virtual machine's end of the cable, without QEMU.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 use tokio::net::UnixDatagram;
 
-/// A socket where QEMU's would be.
+/// A socket in the place of QEMU's.
 pub struct Cable {
     pub socket: UnixDatagram,
     gateway: PathBuf,
-    /// Connected, so that it waits while the gateway takes nothing instead of trying again and again.
+    /// Connected, so that a send waits while the gateway does not read, without polling.
     sending: Mutex<Option<Arc<UnixDatagram>>>,
 }
 
@@ -22,7 +22,7 @@ impl Cable {
         Cable { socket: UnixDatagram::bind(own).unwrap(), gateway, sending: Mutex::default() }
     }
 
-    /// Sends a frame, and waits while the gateway takes none. It may be away; then the frame is lost.
+    /// Sends a frame. Waits while the gateway does not read, and drops the frame if there is no gateway.
     pub async fn send(&self, frame: &[u8]) {
         for _ in 0..2 {
             let known = self.sending.lock().unwrap().clone();
@@ -43,7 +43,7 @@ impl Cable {
     }
 }
 
-/// Frames in memory, as smoltcp wants them.
+/// Frames in memory, as a smoltcp device.
 #[derive(Default)]
 pub struct Queues {
     pub incoming: VecDeque<Vec<u8>>,

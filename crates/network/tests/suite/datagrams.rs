@@ -1,4 +1,4 @@
-//! UDP: what is allowed is answered, by those who were asked and nobody else; all of it is bounded, and ends at once.
+//! UDP: allowed datagrams are answered by the right host only, all limits hold, and exchanges end at once.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use crate::isolated;
 use crate::namespace::ip;
 use crate::world::{SHARED, STRANGER, World, allow, guest};
 
-/// Where the world's servers send datagrams back.
+/// The port of the servers that send datagrams back.
 const ECHO: u16 = 9999;
-/// How long something is waited for that should not come.
+/// How long to wait for something that should not happen.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// A server of the test's own.
+/// A server of one test.
 async fn server(address: Ipv4Addr, port: u16) -> UdpSocket {
     UdpSocket::bind((address, port)).await.unwrap()
 }
@@ -37,7 +37,7 @@ fn visits(world: &World) -> usize {
 }
 
 isolated! {
-    async fn what_is_listed_is_answered() {
+    async fn listed_destinations_are_answered() {
         let mut world = World::new(allow(&["45.33.32.0/24:9999", "example.com:9999"])).await;
         assert_eq!(world.guest.ask_udp(SHARED, ECHO, b"early", MOMENT).await, None, "its name was not asked for yet");
         world.refused(EventKind::Connect, Refusal::NotListed).await;
@@ -58,7 +58,7 @@ isolated! {
         assert_eq!((stats.bytes_out, stats.bytes_in), (16, 16));
     }
 
-    async fn nobody_else_is_let_in() {
+    async fn datagrams_from_other_hosts_are_dropped() {
         let world = World::open().await;
         let asked = server(SHARED, 7000).await;
         let strangers = [server(SHARED, 7001).await, server(STRANGER, 7000).await];
@@ -73,14 +73,14 @@ isolated! {
         asked.send_to(b"welcome", from).await.unwrap();
         assert_eq!(socket.receive(PATIENCE).await.as_deref(), Some(&b"welcome"[..]));
         assert_eq!(socket.receive(MOMENT).await, None);
-        // Another port of the guest's is somebody else to the server.
+        // To the server, another port of the guest is another client.
         let another = world.guest.datagrams();
         another.send(SHARED, 7000, b"hello");
         let (_, other) = timeout(PATIENCE, asked.recv_from(&mut room)).await.unwrap().unwrap();
         assert_ne!(from, other);
     }
 
-    async fn a_policy_that_ends_ends_an_exchange_at_once() {
+    async fn a_revoked_policy_ends_an_exchange_at_once() {
         let mut world = World::new(allow(&["93.184.216.34:7000", "93.184.216.34:9999"])).await;
         let asked = server(SHARED, 7000).await;
         let (socket, kept) = (world.guest.datagrams(), world.guest.datagrams());
@@ -92,7 +92,7 @@ isolated! {
         kept.send(SHARED, ECHO, b"mine");
         assert!(kept.receive(PATIENCE).await.is_some());
 
-        // Not a datagram more, whether the policy's end was noticed already or not.
+        // No further datagram passes, whether or not the end of the policy was noticed before.
         world.set_policy(allow(&["93.184.216.34:9999"]));
         world.guest.forget_frames();
         socket.send(SHARED, 7000, b"still there?");
@@ -108,7 +108,7 @@ isolated! {
         assert_eq!(world.gateway().stats().connections_open, 1);
     }
 
-    async fn answers_end_with_the_policy_though_nothing_is_asked() {
+    async fn replies_stop_with_the_policy_even_if_the_guest_is_silent() {
         let world = World::open().await;
         let asked = server(SHARED, 7000).await;
         let socket = world.guest.datagrams();
@@ -123,7 +123,7 @@ isolated! {
         assert_eq!(socket.receive(MOMENT).await, None);
     }
 
-    async fn an_address_that_becomes_the_hosts_own_is_not_reached_any_more() {
+    async fn an_address_that_becomes_the_hosts_own_is_refused() {
         let mut world = World::open().await;
         let socket = world.guest.datagrams();
         socket.send(STRANGER, ECHO, b"hello");
@@ -142,7 +142,7 @@ isolated! {
         world.refused(EventKind::Connect, Refusal::Range(Range::Host)).await;
     }
 
-    async fn a_reset_and_the_gateways_end_end_exchanges() {
+    async fn a_reset_and_a_stop_of_the_gateway_end_exchanges() {
         let mut world = World::open().await;
         let asked = server(SHARED, 7000).await;
         let socket = world.guest.datagrams();
@@ -167,10 +167,10 @@ isolated! {
         assert!(socket.receive(PATIENCE).await.is_some(), "the next gateway carries on");
     }
 
-    async fn what_is_not_used_is_over() {
+    async fn idle_exchanges_end() {
         let mut world = World::with(Policy::of(Mode::Open), |config| config.limits.idle = Duration::from_secs(1)).await;
         let socket = world.guest.datagrams();
-        // Used again and again it is one exchange, for longer than it may be idle.
+        // Continuous use keeps one exchange alive beyond its idle timeout.
         for _ in 0..8 {
             socket.send(SHARED, ECHO, b"tick");
             assert!(socket.receive(PATIENCE).await.is_some());
@@ -224,7 +224,7 @@ isolated! {
         assert!(world.guest.ask_udp(SHARED, ECHO, b"hello", PATIENCE).await.is_some(), "served after the flood");
     }
 
-    async fn a_flood_of_refused_datagrams_is_rubbish() {
+    async fn a_flood_of_refused_datagrams_is_slowed_down() {
         let world = World::new(allow(&["example.com"])).await;
         let ends = world.guest.ends;
         let refused = datagram(&ends, STRANGER, 10_000, ECHO, b"flood");
@@ -264,7 +264,7 @@ isolated! {
         assert_eq!(visits(&world), 3);
     }
 
-    async fn bandwidth_is_bounded_and_what_is_too_much_is_lost() {
+    async fn bandwidth_is_bounded_and_excess_datagrams_are_dropped() {
         let rate = 65_536;
         let mut world = World::with(Policy::of(Mode::Open), |config| {
             config.limits.bytes_out_per_second = rate;
@@ -280,7 +280,7 @@ isolated! {
             came += 1;
             from = Some(sender);
         }
-        // What was saved up, what a moment's queue would hold, and what time has given since.
+        // The saved tokens, the allowed run-ahead, and the tokens that were added since.
         let most = |start: Instant| (1.2 + start.elapsed().as_secs_f64()) * rate as f64 / 1028.0;
         assert!(came >= 60 && f64::from(came) <= most(start), "{came} of 400 in {:?}", start.elapsed());
 
@@ -296,7 +296,7 @@ isolated! {
         assert!(came >= 60, "{came} came");
     }
 
-    async fn what_is_too_long_for_the_guest_is_dropped() {
+    async fn datagrams_larger_than_the_mtu_are_dropped() {
         let mut world = World::open().await;
         let asked = server(SHARED, 7000).await;
         let ends = world.guest.ends;
@@ -313,19 +313,19 @@ isolated! {
         }
     }
 
-    async fn a_port_that_nobody_listens_on_is_told() {
+    async fn a_closed_port_is_reported_to_the_guest() {
         let mut world = World::open().await;
         let socket = world.guest.datagrams();
         world.guest.forget_frames();
         socket.send(SHARED, 7777, b"hello");
         assert!(world.guest.frame(is_nobody_there).await.is_some());
-        // Somebody may come later.
+        // A server may start there later.
         let asked = server(SHARED, 7777).await;
         socket.send(SHARED, 7777, b"hello");
         timeout(PATIENCE, asked.recv(&mut [0; 10])).await.expect("it did not arrive").unwrap();
     }
 
-    async fn what_was_used_while_learning_is_allowed_by_its_port() {
+    async fn learned_destinations_are_allowed_with_their_port() {
         let world = World::new(Policy::of(Mode::Learn)).await;
         let steps = async |world: &World| {
             world.guest.resolve("example.com").await;
@@ -341,7 +341,7 @@ isolated! {
         assert_eq!(world.guest.ask_udp(STRANGER, ECHO, b"hello", MOMENT).await, None, "and no more than that");
     }
 
-    async fn those_of_a_group_exchange_datagrams() {
+    async fn members_of_a_group_exchange_datagrams() {
         let group = Group::new();
         let of = |name: &str| Member::new(group.clone(), name.parse().unwrap());
         let mut world = World::with(Policy::default(), |config| config.peers = Some(of("client"))).await;

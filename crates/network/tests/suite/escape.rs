@@ -1,4 +1,4 @@
-//! Every way out that the field has seen, tried from inside.
+//! Known ways to escape a network sandbox, tried from inside.
 
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
@@ -23,21 +23,21 @@ async fn connecting_fails(world: &World, address: Ipv4Addr, port: u16) {
     assert_eq!(result.err().map(|error| error.kind()), Some(ErrorKind::ConnectionRefused), "{address}:{port}");
 }
 
-/// A world in which only example.com is allowed, and it was resolved.
+/// A world in which only example.com is allowed, and it has been resolved.
 async fn example() -> World {
     let world = World::new(allow(&["example.com"])).await;
     assert_eq!(world.guest.resolve("example.com").await, [SHARED]);
     world
 }
 
-/// A DNS question.
+/// A DNS query.
 fn question(name: &str, kind: RecordType) -> Vec<u8> {
     let mut message = Message::query();
     message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
     message.to_vec().unwrap()
 }
 
-/// TLS whose greeting shows no name.
+/// A TLS client hello without a name.
 async fn nameless(world: &World) -> std::io::Result<TlsStream<Stream>> {
     let stream = world.guest.connect(SHARED, 443).await?;
     let mut config = world.tls_config();
@@ -92,7 +92,7 @@ isolated! {
         let mut world = example().await;
         assert!(nameless(&world).await.is_err());
         world.refused(EventKind::Name, Refusal::NameMissing).await;
-        // What is inspected has to have a name that it can be opened for, also where any address may be reached.
+        // Inspected TLS needs a name, even if any address is allowed.
         world.set_policy(Policy::of(Mode::Open));
         let mut sealed = nameless(&world).await.unwrap();
         world.set_policy(Policy { tls: TlsMode::Inspected, ..Policy::of(Mode::Open) });
@@ -108,7 +108,7 @@ isolated! {
         assert!(stream.read_u8().await.is_err());
         world.refused(EventKind::Name, Refusal::EncryptedName).await;
 
-        // Nor by what was opened, or has greeted, while it did not matter.
+        // The same holds for connections that were opened, or sent their client hello, before.
         world.set_policy(Policy::of(Mode::Open));
         let hello = crate::names::client_hello("example.com", &[0xfe0d]);
         let mut waiting = world.guest.connect(SHARED, 7).await.unwrap();
@@ -182,7 +182,7 @@ isolated! {
                 assert!(stream.reset().await, "{first:?}");
                 world.refused(EventKind::Name, Refusal::SilentTooLong).await;
             }
-            // Whoever said nothing is waited for, and judged by what it says then.
+            // A silent connection is waited for, and judged by what it sends later.
             let mut stream = world.guest.connect(SHARED, 8080).await.unwrap();
             tokio::time::sleep(Duration::from_millis(800)).await;
             let answer = say(&mut stream, "GET / HTTP/1.1\r\nHost: evil.com:8080\r\n\r\n").await.unwrap();
@@ -221,7 +221,7 @@ isolated! {
         let mut world = example().await;
         assert!(world.https("evil.com", GET).await.is_err());
         world.refused(EventKind::Name, Refusal::NotListed).await;
-        // What is inside is not seen: that is what inspection is for.
+        // The gateway cannot see inside sealed TLS. Inspection is for that.
         let answer = world.https("example.com", "GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n").await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
@@ -258,7 +258,7 @@ isolated! {
         let smuggled = "GET /smuggled HTTP/1.1\r\nHost: evil.com\r\n\r\n";
         let lengths = format!("Content-Length: {}\r\nTransfer-Encoding: chunked", smuggled.len() + 5);
         let request = format!("POST / HTTP/1.1\r\nHost: example.com\r\n{lengths}\r\n\r\n0\r\n\r\n{smuggled}");
-        // What two servers could read differently is the last request of its connection.
+        // A request that two servers could read differently is the last one on its connection.
         let mut stream = world.guest.connect(SHARED, 80).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answers = Vec::new();
@@ -284,14 +284,14 @@ isolated! {
             Upgrade: websocket\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
         assert!(world.http(SHARED, 80, hidden).await.unwrap().starts_with("HTTP/1.1 403"));
         assert!(world.requests().is_empty());
-        // A server that goes on as what nobody asked for.
+        // The server switches to a protocol that the guest did not ask for.
         let socket = "GET /h2c HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade, X-Hop\r\n\
             Upgrade: websocket\r\nX-Hop: 1\r\n\r\n";
         assert!(world.http(SHARED, 80, socket).await.unwrap().starts_with("HTTP/1.1 403"));
         assert!(!world.requests()[0].contains("X-Hop"), "{:?}", world.requests());
     }
 
-    async fn a_host_that_goes_no_further() {
+    async fn a_host_header_that_connection_removes() {
         let mut world = example().await;
         for version in ["1.0", "1.1"] {
             let request = format!("GET / HTTP/{version}\r\nHost: example.com\r\nConnection: host\r\n\r\n");
@@ -343,7 +343,7 @@ isolated! {
             for address in ["169.254.1.1", "192.0.2.1", "198.51.100.1", "203.0.113.1", "198.18.0.1", "240.0.0.1"] {
                 connecting_fails(&world, address.parse().unwrap(), 80).await;
             }
-            // The gateway itself is DNS and nothing else.
+            // The gateway itself serves DNS only.
             connecting_fails(&world, world.guest.ends.gateway_address, 80).await;
         }
         assert!(world.nobody_was_reached().await);
@@ -424,7 +424,7 @@ isolated! {
         }
         assert!(world.asked().len() <= 11, "{} names left", world.asked().len());
         world.refused(EventKind::Dns, Refusal::DnsRate).await;
-        // Case carries nothing either, and a pinned name is not asked for again.
+        // Upper and lower case carry no data, and a pinned name is not resolved again.
         assert_eq!(world.guest.resolve("X0.eXamPLE.com").await, [SHARED]);
         assert!(world.asked().iter().all(|name| name.to_ascii_lowercase() == *name));
     }
@@ -500,7 +500,7 @@ isolated! {
         let _other = sandling_network::Gateway::start(config).unwrap();
         let mut neighbour = crate::world::guest(&world.directory, "machine-b", "gateway-b");
         neighbour.forget_frames();
-        // Same addresses on another cable: what one sends to its own subnet stays on its own cable.
+        // Both sandboxes have the same addresses on different cables. Packets to the own subnet stay on the own cable.
         for address in [world.guest.ends.guest_address, Ipv4Addr::new(10, 83, 76, 3), Ipv4Addr::new(10, 83, 77, 1)] {
             let stream = world.guest.dial(address, 80);
             let _ = tokio::time::timeout(Duration::from_millis(500), stream.established()).await;

@@ -1,4 +1,4 @@
-//! Below TCP: addresses, pings, and frames that no honest card sends.
+//! Below TCP: addresses, pings, and frames that no honest network card sends.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::isolated;
 use crate::world::{SHARED, STRANGER, World};
 
-/// Whether a frame says that something is administratively prohibited.
+/// Whether a frame is an ICMP error "administratively prohibited".
 pub fn is_unreachable(frame: &[u8]) -> Option<()> {
     (unreachable_code(frame)? == 13).then_some(())
 }
 
-/// Whether a frame says that nobody listens on a port.
+/// Whether a frame is an ICMP error "port unreachable".
 pub fn is_nobody_there(frame: &[u8]) -> Option<()> {
     (unreachable_code(frame)? == 3).then_some(())
 }
@@ -99,25 +99,25 @@ fn udp(from: Ipv4Addr, to: Ipv4Addr, ports: (u16, u16), data: &[u8]) -> Vec<u8> 
     ipv4(from, to, IpProtocol::Udp, &bytes)
 }
 
-/// A frame of the guest's with a datagram in it.
+/// A frame of the guest with a datagram.
 pub fn datagram(ends: &Ends, to: Ipv4Addr, from_port: u16, port: u16, data: &[u8]) -> Vec<u8> {
     let packet = udp(ends.guest_address, to, (from_port, port), data);
     ethernet(ends.guest_mac.0, ends.gateway_mac.0, EthernetProtocol::Ipv4, &packet)
 }
 
-/// What is in a datagram to the guest, if the frame is one.
+/// The data of a datagram to the guest. None if the frame is something else.
 pub fn datagram_of(frame: &[u8]) -> Option<Vec<u8>> {
     let packet = ipv4_of(frame)?;
     let packet = Ipv4Packet::new_checked(&packet[..]).ok().filter(|packet| packet.next_header() == IpProtocol::Udp)?;
     Some(UdpPacket::new_checked(packet.payload()).ok()?.payload().to_vec())
 }
 
-/// A request for a connection.
+/// A SYN segment.
 pub fn syn(ends: &Ends, to: Ipv4Addr, from_port: u16, port: u16) -> Vec<u8> {
     segment(ends, to, from_port, port, TcpControl::Syn, None)
 }
 
-/// A segment without anything in it.
+/// A segment without data.
 fn segment(ends: &Ends, to: Ipv4Addr, from_port: u16, port: u16, control: TcpControl, ack: Option<i32>) -> Vec<u8> {
     let repr = TcpRepr {
         src_port: from_port,
@@ -140,7 +140,7 @@ fn segment(ends: &Ends, to: Ipv4Addr, from_port: u16, port: u16, control: TcpCon
     ethernet(ends.guest_mac.0, ends.gateway_mac.0, EthernetProtocol::Ipv4, &packet)
 }
 
-/// Still answers, after whatever it was sent.
+/// Checks that the gateway still answers.
 async fn gateway_lives(world: &mut World) {
     world.guest.forget_frames();
     let ends = world.guest.ends;
@@ -160,7 +160,7 @@ isolated! {
         gateway_lives(&mut world).await;
     }
 
-    async fn arp_answers_for_nobody_else_and_to_nobody_else() {
+    async fn arp_answers_only_for_the_gateway_and_only_to_the_guest() {
         let mut world = World::open().await;
         let (ends, stranger) = (world.guest.ends, [2, 0, 0, 0, 0, 99]);
         for frame in [
@@ -227,7 +227,7 @@ isolated! {
             world.refused(EventKind::Packet, why).await;
         }
         assert!(world.nobody_was_reached().await);
-        // No router is ever advertised: nothing came back at all.
+        // The gateway never advertises a router: there was no reply at all.
         let ipv6 = |frame: &[u8]| (frame[12..14] == [0x86, 0xdd]).then_some(());
         assert!(world.guest.frame_within(Duration::from_millis(200), ipv6).await.is_none());
     }
@@ -293,7 +293,7 @@ isolated! {
         }
     }
 
-    async fn a_flood_of_segments_that_change_nothing_is_rubbish() {
+    async fn a_flood_of_useless_segments_is_slowed_down() {
         let world = World::open().await;
         let mut stream = world.guest.connect(SHARED, 7).await.unwrap();
         let ends = world.guest.ends;
@@ -318,7 +318,7 @@ isolated! {
         assert_eq!(stream.read_u8().await.unwrap(), 0, "the connection itself goes on");
     }
 
-    async fn a_flood_of_rubbish_costs_nobody_else_anything() {
+    async fn a_flood_of_useless_frames_does_not_slow_other_sandboxes() {
         let world = World::open().await;
         let mut config = world.config("gateway-b", "machine-b");
         config.policy = sandling_network::policy::Policy::of(sandling_network::policy::Mode::Open);

@@ -1,4 +1,4 @@
-//! Sandboxes of one group reach each other by name, and nobody else.
+//! Sandboxes of one group reach each other by name, and no other sandbox does.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ isolated! {
 
         assert!(world.guest.connect(address, 1).await.is_err(), "nobody listens there");
         assert!(neighbour.resolve("sandbox-a").await.is_empty(), "nobody has that name");
-        // Whoever leaves takes its connections along, and comes back under the same address.
+        // A member that leaves loses its connections. It gets the same address when it returns.
         let (theirs, ours) = tokio::join!(neighbour.accept(5432), world.guest.connect(address, 5432));
         let (_theirs, ours) = (theirs.unwrap(), ours.unwrap());
         group.leave(&"database".parse().unwrap());

@@ -1,4 +1,4 @@
-//! A guest: smoltcp behind the cable, with streams, DNS questions and raw frames.
+//! A guest: smoltcp at the end of the cable, with streams, DNS queries and raw frames.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,10 +22,10 @@ use tokio::time::timeout;
 
 use crate::cable::{Cable, Queues};
 
-/// How long a guest waits for what should come.
+/// How long a guest waits for something that should happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A guest with a card, an address and a route.
+/// A guest with a network card, an address and a route.
 pub struct Guest {
     pub ends: Ends,
     shared: Arc<Shared>,
@@ -44,18 +44,18 @@ struct Stack {
     sockets: SocketSet<'static>,
     queues: Queues,
     next_port: u16,
-    /// A guest that is stopped takes in nothing.
+    /// A stopped guest receives nothing.
     stopped: bool,
 }
 
-/// A UDP socket of the guest's.
+/// A UDP socket of the guest.
 pub struct Datagrams {
     shared: Arc<Shared>,
     handle: SocketHandle,
     pub port: u16,
 }
 
-/// A TCP connection of the guest's.
+/// A TCP connection of the guest.
 pub struct Stream {
     shared: Arc<Shared>,
     handle: SocketHandle,
@@ -83,18 +83,18 @@ impl Guest {
         Guest { ends, shared, frames, driver }
     }
 
-    /// Stops taking in frames, or goes on.
+    /// Stops receiving frames, or resumes.
     pub fn set_stopped(&self, stopped: bool) {
         self.shared.stack.lock().unwrap().stopped = stopped;
         self.shared.kick.notify_one();
     }
 
-    /// Begins a connection.
+    /// Starts a connection.
     pub fn dial(&self, address: impl Into<Ipv4Addr>, port: u16) -> Stream {
         self.dial_with(address, port, 128 * 1024)
     }
 
-    /// The same with so much room for what is received.
+    /// Starts a connection with a receive buffer of this size.
     pub fn dial_with(&self, address: impl Into<Ipv4Addr>, port: u16, room: usize) -> Stream {
         let mut stack = self.shared.stack.lock().unwrap();
         let Stack { interface, sockets, next_port, .. } = &mut *stack;
@@ -109,7 +109,7 @@ impl Guest {
         Stream { shared: self.shared.clone(), handle }
     }
 
-    /// Connects, or says how that failed.
+    /// Connects, or returns how that failed.
     pub async fn connect(&self, address: impl Into<Ipv4Addr>, port: u16) -> io::Result<Stream> {
         let stream = self.dial(address, port);
         stream.established().await?;
@@ -127,7 +127,7 @@ impl Guest {
         Ok(stream)
     }
 
-    /// A UDP socket of its own.
+    /// Opens a UDP socket.
     pub fn datagrams(&self) -> Datagrams {
         let mut stack = self.shared.stack.lock().unwrap();
         stack.next_port += 1;
@@ -137,7 +137,7 @@ impl Guest {
         Datagrams { shared: self.shared.clone(), port: stack.next_port, handle: stack.sockets.add(socket) }
     }
 
-    /// Sends a message to a UDP port and waits for an answer.
+    /// Sends a message to a UDP port and waits for a reply.
     pub async fn ask_udp(
         &self,
         address: impl Into<Ipv4Addr>,
@@ -150,7 +150,7 @@ impl Guest {
         datagrams.receive(wait).await
     }
 
-    /// Asks the gateway for a record.
+    /// Queries the gateway for a record.
     pub async fn query(&self, name: &str, kind: RecordType) -> Message {
         let answer = self.ask_udp(self.ends.gateway_address, 53, &question(name, kind), PATIENCE).await;
         Message::from_vec(&answer.expect("no answer to a DNS query")).unwrap()
@@ -165,17 +165,17 @@ impl Guest {
             .collect()
     }
 
-    /// Sends a frame as it is.
+    /// Sends a raw frame.
     pub async fn inject(&self, frame: &[u8]) {
         self.shared.cable.send(frame).await;
     }
 
-    /// The next frame from the gateway that `wanted` recognises.
+    /// The next frame from the gateway that matches `wanted`.
     pub async fn frame<T>(&mut self, wanted: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         self.frame_within(Duration::from_secs(5), wanted).await
     }
 
-    /// The same with less patience.
+    /// The next frame that matches `wanted`, within a given time.
     pub async fn frame_within<T>(&mut self, wait: Duration, wanted: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         let found = async {
             loop {
@@ -188,13 +188,13 @@ impl Guest {
         timeout(wait, found).await.ok().flatten()
     }
 
-    /// Keeps no frames any more.
+    /// Stops recording frames.
     pub fn look_away(&mut self) {
         self.frames.close();
         self.forget_frames();
     }
 
-    /// Forgets the frames so far.
+    /// Discards the recorded frames.
     pub fn forget_frames(&mut self) {
         while self.frames.try_recv().is_ok() {}
     }
@@ -206,7 +206,7 @@ impl Drop for Guest {
     }
 }
 
-/// A DNS message that asks for a record.
+/// A DNS query message.
 pub fn question(name: &str, kind: RecordType) -> Vec<u8> {
     let mut message = Message::query();
     message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
@@ -263,12 +263,12 @@ impl Datagrams {
         self.shared.kick.notify_one();
     }
 
-    /// The next datagram that comes in time.
+    /// The next datagram that arrives in time.
     pub async fn receive(&self, wait: Duration) -> Option<Vec<u8>> {
         self.receive_from(wait).await.map(|(bytes, _)| bytes)
     }
 
-    /// The same, and whose it is.
+    /// The next datagram that arrives in time, and its sender.
     pub async fn receive_from(&self, wait: Duration) -> Option<(Vec<u8>, IpEndpoint)> {
         let coming = std::future::poll_fn(|context| {
             let mut stack = self.shared.stack.lock().unwrap();
@@ -298,7 +298,7 @@ impl Stream {
         result
     }
 
-    /// Waits until the connection is there, or was refused.
+    /// Waits until the connection is established or refused.
     pub async fn established(&self) -> io::Result<()> {
         let waiting = std::future::poll_fn(|context| {
             self.with(|socket| match socket.state() {

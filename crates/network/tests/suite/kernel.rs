@@ -1,4 +1,5 @@
-//! Linux as the guest: a tap device in a second namespace, so that the gateway meets the TCP that real guests have.
+//! Linux as the guest: a tap device in a second namespace, so that the gateway is tested with the TCP stack of real
+//! guests.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -18,7 +19,7 @@ use crate::isolated;
 use crate::servers::byte_at;
 use crate::world::{SHARED, STRANGER, World, allow};
 
-/// Runs `work` in a namespace whose only card is at the end of the cable. Nothing, if this host has no tap devices.
+/// Runs `work` in a namespace whose only network card is at the end of the cable. None if this host has no tap devices.
 async fn as_kernel<T: Send + 'static>(world: &World, mtu: u16, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     if tap().is_err() {
         eprintln!("SKIPPED: /dev/net/tun cannot be opened");
@@ -28,9 +29,10 @@ async fn as_kernel<T: Send + 'static>(world: &World, mtu: u16, work: impl FnOnce
     let (own, gateway, ends) = (path("kernel"), path("gateway-k"), world.guest.ends);
     let (done, result) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        // SAFETY: only this thread's network changes; it shares nothing that depends on it.
+        // SAFETY: this changes the network namespace of this thread only, and the thread shares nothing that depends on
+        // it.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
-        // Opened only now: a tap device belongs to the namespace its file was opened in.
+        // A tap device belongs to the namespace in which its file is opened, so open it here.
         plug_in(tap().unwrap(), own, gateway, &ends, mtu);
         let _ = done.send(work());
     });
@@ -42,7 +44,7 @@ fn tap() -> std::io::Result<File> {
 }
 
 fn plug_in(device: File, own: PathBuf, gateway: PathBuf, ends: &Ends, mtu: u16) {
-    // SAFETY: an ifreq of zeros is a valid one.
+    // SAFETY: an all-zero ifreq is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"card0") {
         *to = *from as libc::c_char;
@@ -110,7 +112,7 @@ isolated! {
         as_kernel(&world, 16_000, || down_and_up(16 << 20)).await;
     }
 
-    async fn linux_is_told_at_once_what_is_refused() {
+    async fn linux_sees_refusals_at_once() {
         let (world, _gateway) = world(allow(&["example.com"])).await;
         as_kernel(&world, 1500, || {
             let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What a guest may use is bounded, and so is what it costs.
+//! A guest's usage is bounded, and so is its cost to the host.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ isolated! {
         let mut streams = Vec::new();
         for _ in 0..1000 {
             streams.push(world.guest.dial_with(SHARED, 7, 1024));
-            // As fast as the limit of new connections allows; the guest would try again after a second otherwise.
+            // As fast as the limit for new connections allows. Otherwise the guest would retry after a second.
             if streams.len() % 64 == 0 {
                 streams.last().unwrap().established().await.unwrap();
             }
@@ -54,7 +54,7 @@ isolated! {
         world.guest.connect(SHARED, 7).await.expect("there is room again");
     }
 
-    async fn a_connection_that_gives_way_ends_at_the_server_too() {
+    async fn a_replaced_connection_also_ends_at_the_server() {
         let world = World::new(allow(&["example.com"])).await;
         world.guest.resolve("example.com").await;
         let ends = world.guest.ends;
@@ -70,7 +70,7 @@ isolated! {
             let mut stream = world.guest.connect(SHARED, 80).await.unwrap();
             stream.write_all(b"GET /never HTTP/1.1\r\nHost: example.com\r\n\r\n").await.unwrap();
             waiting(1).await;
-            // The guest uses the port anew, as one does that was put back to an earlier moment.
+            // The guest uses the port again, as after a restore to an earlier moment.
             world.guest.inject(&crate::frames::syn(&ends, SHARED, stream.port(), 80)).await;
             waiting(0).await;
             streams.push(stream);
@@ -91,12 +91,12 @@ isolated! {
         assert!(stats.connections_open <= 110, "{stats:?}");
         let visits = world.log.lock().unwrap().visits.len();
         assert!(visits <= 110, "{visits} connections were opened for a flood");
-        // All are counted, and one each second is told.
+        // All are counted, and one event per second is reported.
         assert!(stats.connections_refused > 2000, "{stats:?}");
         let told = world.refused(EventKind::Connect, Refusal::ConnectionRate).await;
         assert_eq!((told.address, told.port), (Some(STRANGER.into()), Some(80)));
         assert_eq!(world.gateway().stats().events_lost, 0);
-        // A guest that floods can still be served once it stops.
+        // A guest that stops flooding is served again.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         world.guest.connect(SHARED, 7).await.expect("served after the flood");
     }
@@ -191,7 +191,7 @@ isolated! {
         assert!(stats.dns_queries < 50, "{} questions were answered at once", stats.dns_queries);
     }
 
-    async fn other_limits_hold_at_once() {
+    async fn new_limits_apply_at_once() {
         let mut world = World::with(Policy::of(Mode::Open), |config| config.limits.connections = 1).await;
         let mut first = world.guest.connect(SHARED, 9).await.unwrap();
         assert!(world.guest.connect(SHARED, 9).await.is_err());
@@ -228,7 +228,7 @@ isolated! {
         assert_eq!(totals.events_lost(), 0);
     }
 
-    async fn events_do_not_pile_up() {
+    async fn events_are_rate_limited() {
         let world = World::new(Policy::default()).await;
         let ends = world.guest.ends;
         for number in 0..8000u16 {

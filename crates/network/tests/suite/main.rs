@@ -1,7 +1,8 @@
-//! The gateway as a guest sees it: a TCP/IP stack of its own at the other end of the cable, and real servers.
+//! The gateway as a guest sees it: tests with a separate TCP/IP stack at the other end of the cable, and real servers.
 //!
-//! Each test runs in a process and a network namespace of its own that has no way out. In it every IPv4 address is
-//! local, and something listens on every port that matters: what a bug lets out is seen, and reaches nothing real.
+//! Each test runs in its own process and network namespace without access to other networks. In it every IPv4 address
+//! is local, and servers listen on every relevant port. So packets that a bug lets out are seen, and reach nothing
+//! real.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

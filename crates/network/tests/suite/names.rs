@@ -1,6 +1,6 @@
-//! TLS greetings made by hand, with what libraries do not offer.
+//! Hand-made TLS client hellos, with options that libraries do not offer.
 
-/// A client's greeting for `name`, with further extensions that are empty but for a few bytes.
+/// A client hello for `name`, with further extensions that hold a few bytes each.
 pub fn client_hello(name: &str, further: &[u16]) -> Vec<u8> {
     let with_length = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     let extension = |kind: u16, data: &[u8]| [&kind.to_be_bytes()[..], &with_length(data)].concat();

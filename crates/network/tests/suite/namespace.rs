@@ -8,10 +8,10 @@ use rustix::thread::UnshareFlags;
 
 /// Set in the process that has the namespace.
 const INSIDE: &str = "SANDLING_NETWORK_NAMESPACE";
-/// No test takes longer, however busy the machine is.
+/// No test takes longer than this, even on a busy host.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Runs a test in a namespace: in a new process first, then, there, for real.
+/// Runs a test in a namespace: first starts a new process, then runs the test there.
 pub fn run(path: &str, test: impl Future<Output = ()>) {
     if std::env::var_os(INSIDE).is_none() {
         return enter(path);
@@ -22,7 +22,7 @@ pub fn run(path: &str, test: impl Future<Output = ()>) {
     runtime.block_on(async { tokio::time::timeout(DEADLINE, test).await.expect("the test took too long") });
 }
 
-/// Changes something of the namespace.
+/// Changes a setting of the namespace.
 pub fn ip(arguments: &[&str]) {
     assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
 }
@@ -31,7 +31,8 @@ fn enter(path: &str) {
     let (_, name) = path.split_once("::").unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
-    // SAFETY: what it calls needs no lock but the allocator's, which glibc makes usable in the child of a fork.
+    // SAFETY: the called functions need no lock except the allocator's, which glibc makes usable in the child of a
+    // fork.
     unsafe { command.pre_exec(unshare) };
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -43,11 +44,11 @@ fn enter(path: &str) {
 }
 
 fn unshare() -> std::io::Result<()> {
-    // SAFETY: the child has one thread, and no file descriptors are shared with another.
+    // SAFETY: the child has one thread, and shares no file descriptors with another.
     if unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.is_ok() {
         return Ok(());
     }
-    // An ordinary user is root in a namespace of their own, which is enough for a network.
+    // An ordinary user is root in their own namespace, which suffices for a network.
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     // SAFETY: as above.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNET) }?;

@@ -1,4 +1,4 @@
-//! The policy changes while the guest runs, and is learned from what it does.
+//! The policy changes while the guest runs, and is learned from the guest's traffic.
 
 use std::net::Ipv4Addr;
 
@@ -9,13 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::isolated;
 use crate::world::{SHARED, World, allow, exchange};
 
-/// Where git.code.com is.
+/// The address of git.code.com.
 const CODE: Ipv4Addr = Ipv4Addr::new(140, 82, 121, 4);
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n";
 
 isolated! {
-    async fn a_policy_that_ends_ends_open_connections() {
+    async fn a_revoked_policy_ends_open_connections() {
         let mut world = World::new(allow(&["example.com", "example.com:7"])).await;
         world.guest.resolve("example.com").await;
         let mut stream = world.guest.connect(SHARED, 7).await.unwrap();
@@ -38,7 +38,7 @@ isolated! {
         assert!(world.guest.resolve("example.com").await.is_empty());
     }
 
-    async fn a_policy_that_opens_opens_at_once() {
+    async fn a_wider_policy_applies_at_once() {
         let world = World::new(Policy::default()).await;
         assert!(world.guest.resolve("example.com").await.is_empty());
         world.set_policy(allow(&["example.com"]));
@@ -46,7 +46,7 @@ isolated! {
         assert!(world.http(SHARED, 80, GET).await.unwrap().starts_with("HTTP/1.1 200"));
     }
 
-    async fn what_binds_the_policy_holds_at_once_whatever_the_policy_says() {
+    async fn a_binding_policy_applies_at_once() {
         let mut world = World::with(Policy::of(Mode::Open), |config| config.bound = Some(allow(&["example.com"]))).await;
         assert_eq!(world.guest.resolve("example.com").await, [SHARED]);
         assert!(world.guest.resolve("other.com").await.is_empty());
@@ -58,7 +58,7 @@ isolated! {
         let other = "GET / HTTP/1.1\r\nHost: other.com\r\n\r\n";
         assert!(world.http(SHARED, 80, other).await.unwrap().starts_with("HTTP/1.1 403"));
 
-        // It narrows, and all is judged again.
+        // The bound narrows the policy, and open connections are judged again.
         world.gateway().set_policies(Policy::of(Mode::Open), Some(allow(&["other.com"])));
         assert!(sealed.read_u8().await.is_err());
         assert!(world.guest.resolve("example.com").await.is_empty());
@@ -68,14 +68,14 @@ isolated! {
         world.set_policy(allow(&["example.com"]));
         assert!(world.http(SHARED, 80, GET).await.unwrap().starts_with("HTTP/1.1 200"));
 
-        // What is opened for it is opened, although the policy says nothing about it.
+        // The bound can require interception although the policy does not.
         let mut sealed = world.tls(SHARED, "example.com").await.unwrap();
         let inspected = Policy { tls: TlsMode::Inspected, ..Policy::of(Mode::Open) };
         world.gateway().set_policies(allow(&["example.com"]), Some(inspected));
         assert!(sealed.read_u8().await.is_err());
     }
 
-    async fn inspection_that_begins_ends_what_is_sealed() {
+    async fn starting_inspection_ends_sealed_connections() {
         let world = World::new(allow(&["example.com"])).await;
         world.guest.resolve("example.com").await;
         let mut sealed = world.tls(SHARED, "example.com").await.unwrap();
@@ -89,12 +89,12 @@ isolated! {
         stream.write_all(b"raw\n").await.unwrap();
         assert_eq!(stream.read_u8().await.unwrap(), b'r');
         assert!(world.guest.connect(SHARED, 80).await.is_err());
-        // A name that is shown is judged all the same.
+        // If a name is shown, it is judged anyway.
         assert!(world.tls(SHARED, "example.com").await.is_err());
         world.refused(EventKind::Name, Refusal::NotListed).await;
     }
 
-    async fn the_operator_opens_a_range_and_only_the_operator() {
+    async fn only_the_operator_can_open_a_range() {
         let private = Ipv4Addr::new(10, 9, 8, 7);
         let mut world = World::with(allow(&["10.9.8.0/24", "inside.example.com"]), |config| {
             config.opened = vec!["10.9.0.0/16".parse().unwrap()];
@@ -110,7 +110,7 @@ isolated! {
         world.refused(EventKind::Connect, Refusal::Range(Range::Private)).await;
     }
 
-    async fn learning_yields_the_policy_that_would_have_done() {
+    async fn learning_returns_the_policy_that_allows_the_traffic() {
         let mut world = World::new(Policy::of(Mode::Learn)).await;
         let steps = async |world: &World| -> std::io::Result<()> {
             world.guest.resolve("example.com").await;
@@ -120,7 +120,7 @@ isolated! {
             let mut raw = world.guest.connect(SHARED, 7).await?;
             raw.write_all(b"\0raw").await?;
             raw.read_u8().await?;
-            // A server that speaks first, at a name of its own.
+            // A server that speaks first, with its own name.
             world.guest.resolve("git.code.com").await;
             let mut git = world.guest.connect(CODE, 22).await?;
             git.read_u8().await?;
@@ -130,7 +130,7 @@ isolated! {
         steps(&world).await.unwrap();
         let learned = world.gateway().learned();
         let text: Vec<String> = learned.policy().allow.iter().map(ToString::to_string).collect();
-        // One without a name may have meant any that its address was resolved for.
+        // A connection without a name may mean any name that DNS returned its address for.
         assert_eq!(text, ["example.com:7", "example.com", "git.code.com:22", "other.com:7", "other.com"]);
         world.set_policy(learned.policy());
         steps(&world).await.expect("what was learned is enough");
@@ -139,7 +139,7 @@ isolated! {
         assert_eq!(world.gateway().learned(), learned, "the next gateway knows what the last one learned");
     }
 
-    async fn every_decision_is_an_event() {
+    async fn every_decision_is_reported() {
         let mut world = World::new(allow(&["example.com"])).await;
         world.guest.resolve("example.com").await;
         let dns = world.event(EventKind::Dns, |event| event.verdict == Verdict::Allowed).await;

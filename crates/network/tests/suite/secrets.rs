@@ -1,4 +1,4 @@
-//! Secrets: placed for their hosts, and for nobody else.
+//! Secrets are inserted for their hosts, and for no other host.
 
 use base64::Engine;
 use sandling_network::policy::{Policy, Refusal};
@@ -56,13 +56,13 @@ isolated! {
         assert!(!answer.contains(VALUE) && !answer.contains(&real), "{answer}");
     }
 
-    async fn another_host_gets_the_placeholder_at_most() {
+    async fn another_host_gets_only_the_placeholder() {
         let mut world = world().await;
-        // Sealed: the gateway does not look inside, and there is nothing inside but the placeholder.
+        // Sealed TLS: the gateway does not look inside, where there is only the placeholder.
         let header = format!("GET / HTTP/1.1\r\nHost: example.com\r\nX-Key: {PLACEHOLDER}\r\n\r\n");
         world.https("example.com", &header).await.unwrap();
         assert!(world.requests()[0].contains(PLACEHOLDER));
-        // Plain HTTP, also to the secret's own host.
+        // Plain HTTP gets no secret, even to the secret's own host.
         world.guest.resolve("api.example.com").await;
         let answer = world.http(SHARED, 80, &request("/", &format!("X-Key: {PLACEHOLDER}"))).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
@@ -115,11 +115,11 @@ isolated! {
         let answer = world.https("api.example.com", &request("/gzip", &format!("X-Key: {PLACEHOLDER}"))).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
         world.refused(EventKind::Request, Refusal::AnswerEncoded).await;
-        // Also without one: the server may know it from before.
+        // The same without a placeholder, because the server may know the secret from before.
         assert!(world.https("api.example.com", &request("/gzip", "X: y")).await.unwrap().starts_with("HTTP/1.1 403"));
     }
 
-    async fn what_a_server_remembers_is_hidden_too() {
+    async fn a_secret_that_a_server_remembers_is_masked() {
         let world = world().await;
         let basic = base64::engine::general_purpose::STANDARD.encode(format!("git:{PLACEHOLDER}"));
         for header in [format!("X-Key: {PLACEHOLDER}"), format!("Authorization: Basic {basic}")] {
@@ -131,7 +131,7 @@ isolated! {
         }
     }
 
-    async fn a_status_line_and_a_header_name_do_not_repeat_it() {
+    async fn status_lines_and_header_names_do_not_repeat_a_secret() {
         let world = world().await;
         let answer = world.https("api.example.com", &request("/phrase", &format!("X-Key: {PLACEHOLDER}"))).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 401 Unauthorized\r\n"), "{answer}");
@@ -163,7 +163,7 @@ isolated! {
         assert!(requests[0].contains(VALUE) && requests[1].contains(PLACEHOLDER) && !requests[1].contains(VALUE));
     }
 
-    async fn a_server_nobody_vouches_for_gets_nothing() {
+    async fn an_untrusted_server_gets_nothing() {
         let mut world = World::with(allow(&["*.example.com"]), |config| {
             config.secrets = secrets();
             config.interception.as_mut().unwrap().roots = TrustRoots::none();
@@ -175,7 +175,7 @@ isolated! {
         assert!(world.requests().is_empty());
     }
 
-    async fn without_an_authority_nothing_is_opened() {
+    async fn without_an_authority_tls_is_not_intercepted() {
         let mut world = World::with(allow(&["*.example.com"]), |config| {
             config.secrets = secrets();
             config.interception = None;
@@ -202,7 +202,7 @@ isolated! {
         stream.read_exact(&mut echo).await.unwrap();
         assert_eq!(&echo, b"\x81\x05frame");
         assert!(world.requests()[2].contains(VALUE));
-        // A server that repeats what it knows, cut in two. The test's server repeats what it is sent.
+        // A server that repeats a secret in two pieces. The test's server repeats what it receives.
         let (first, second) = VALUE.as_bytes().split_at(6);
         for (head, part) in [(0x01, first), (0x80, second)] {
             stream.write_all(&[&[head, part.len() as u8][..], part].concat()).await.unwrap();
@@ -221,7 +221,7 @@ isolated! {
         let mut stream = world.tls(SHARED, "api.example.com").await.unwrap();
         assert!(say(&mut stream, &request("/socket", &upgrade)).await.unwrap().starts_with("HTTP/1.1 101"));
         assert!(!world.requests()[0].to_ascii_lowercase().contains("deflate"), "{:?}", world.requests());
-        // The test's server repeats the mask, too, which a server must not.
+        // The test's server also repeats the mask, which a server must not do.
         stream.write_all(b"\x81\x83\0\0\0\0abc").await.unwrap();
         assert!(stream.read_u8().await.is_err());
         world.event(EventKind::Close, |event| event.verdict == Verdict::Refused(Refusal::AnswerEncoded)).await;

@@ -1,4 +1,4 @@
-//! Servers on every address of the namespace. Each writes down who came and what was said.
+//! Servers on every address of the namespace. They record connections and requests.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,32 +13,32 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio_rustls::TlsAcceptor;
 
-/// Where the test's name server is.
+/// The address of the test's name server.
 pub const DNS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5300);
 
-/// What servers saw.
+/// What the servers saw.
 #[derive(Default)]
 pub struct Seen {
-    /// Addresses and ports that were connected to, or were sent a datagram.
+    /// Addresses and ports that got a connection or a datagram.
     pub visits: Vec<SocketAddr>,
-    /// Names and types that the name server was asked for.
+    /// Names and types that the name server was queried for.
     pub queries: Vec<(String, RecordType)>,
     /// Heads of HTTP requests.
     pub requests: Vec<String>,
-    /// Connections on which a request waits for an answer that never comes.
+    /// Connections with a request that is never answered.
     pub waiting: usize,
 }
 
 pub type Log = Arc<Mutex<Seen>>;
 pub type Zone = Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>;
 
-/// The authority that the servers' certificates are from, and those certificates.
+/// The servers' certificate authority, and their certificates.
 pub struct Tls {
     pub authority_pem: String,
     pub acceptor: TlsAcceptor,
 }
 
-/// Certificates for all names of the tests.
+/// Creates certificates for all names in the tests.
 pub fn tls() -> Tls {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -83,7 +83,7 @@ pub async fn start(log: &Log, zone: &Zone, acceptor: TlsAcceptor) {
         let (socket, log) = (UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).await.unwrap(), log.clone());
         tokio::spawn(async move {
             let mut room = [0; 2048];
-            // Here everybody's own address is the one that is sent to, so that answers come from there.
+            // Reply from the address that the datagram was sent to.
             while let Ok((count, from)) = socket.recv_from(&mut room).await {
                 log.lock().unwrap().visits.push(socket.local_addr().unwrap());
                 let _ = socket.send_to(&room[..count], from).await;
@@ -113,12 +113,12 @@ async fn echo(mut stream: TcpStream) {
     let _ = to.shutdown().await;
 }
 
-/// The byte at a place of the stream that `generate` sends and `discard` expects.
+/// The byte at a position of the stream that `generate` sends and `discard` expects.
 pub fn byte_at(place: u64) -> u8 {
     (place % 251) as u8
 }
 
-/// Sends as many bytes as it is asked for, and ends.
+/// Sends as many bytes as requested, then ends.
 async fn generate(mut stream: TcpStream) {
     let Ok(count) = stream.read_u64().await else { return };
     let mut sent = 0;
@@ -133,7 +133,7 @@ async fn generate(mut stream: TcpStream) {
     let _ = stream.shutdown().await;
 }
 
-/// Takes all bytes to the end, and says how many were right.
+/// Receives all bytes, and returns how many were right.
 async fn discard(mut stream: TcpStream) {
     let (mut room, mut place, mut right) = (vec![0; 65536], 0, 0u64);
     while let Ok(count) = stream.read(&mut room).await {
@@ -148,7 +148,7 @@ async fn discard(mut stream: TcpStream) {
     }
 }
 
-/// HTTP/1.1: answers each request with its own head; some paths do something else.
+/// An HTTP/1.1 server. It answers each request with the request's own head, except for some paths.
 async fn http<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, log: Log) {
     let mut read = Vec::new();
     loop {
@@ -189,7 +189,7 @@ async fn http<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, log: Log) {
     }
 }
 
-/// The body of a request, by its length; nothing, if it does not come whole.
+/// The body of a request, by its length. None if it is incomplete.
 async fn body<S: AsyncRead + Unpin>(stream: &mut S, read: &mut Vec<u8>, head: &str) -> Option<String> {
     let lower = head.to_ascii_lowercase();
     let length: usize = lower.lines().find_map(|line| line.strip_prefix("content-length: "))?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! What is allowed works as over any network.
+//! Allowed traffic works as over any network.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ isolated! {
         assert_eq!(world.asked(), ["example.com"]);
     }
 
-    async fn much_data_passes_both_ways_unchanged() {
+    async fn large_transfers_pass_unchanged_in_both_directions() {
         let mut world = World::open().await;
         world.guest.look_away();
         let count: u64 = 8 << 20;
@@ -95,7 +95,7 @@ isolated! {
         assert_eq!(&echo, b"SSH-2.0-me\r\n");
     }
 
-    async fn a_port_that_nobody_listens_on_is_refused() {
+    async fn a_closed_port_is_refused() {
         let world = World::open().await;
         let refused = world.guest.connect(SHARED, 4444).await;
         assert_eq!(refused.err().unwrap().kind(), std::io::ErrorKind::ConnectionRefused);
@@ -112,7 +112,7 @@ isolated! {
         assert_eq!(world.requests().len(), 3);
     }
 
-    async fn a_websocket_goes_on_as_one() {
+    async fn a_websocket_upgrade_is_relayed() {
         let world = World::new(allow(&["example.com"])).await;
         world.guest.resolve("example.com").await;
         let mut stream = world.guest.connect(SHARED, 80).await.unwrap();
@@ -144,7 +144,7 @@ isolated! {
         let mut before = world.guest.connect(SHARED, 7).await.unwrap();
         before.write_all(b"x").await.unwrap();
         let pins = world.gateway().pins();
-        // As if the daemon had been killed: the guest is not told.
+        // As if the daemon had been killed: the guest is not notified.
         world.guest.set_stopped(true);
         world.start(allow(&["example.com:7"]), |config| config.pins = pins);
         world.guest.set_stopped(false);
@@ -155,7 +155,7 @@ isolated! {
         assert_eq!(after.read_u8().await.unwrap(), 0);
     }
 
-    async fn the_machines_end_may_be_bound_anew() {
+    async fn the_machines_end_can_be_bound_again() {
         let mut world = World::open().await;
         world.guest.connect(SHARED, 7).await.unwrap();
         world.guest = crate::world::guest(&world.directory, "machine", "gateway");
@@ -164,7 +164,7 @@ isolated! {
         assert_eq!(stream.read_u8().await.unwrap(), 0);
     }
 
-    async fn a_gateway_that_was_replaced_leaves_the_next_one_alone() {
+    async fn a_replaced_gateway_does_not_disturb_the_next() {
         let mut world = World::open().await;
         let before = world.gateway.take();
         world.start(sandling_network::policy::Policy::of(sandling_network::policy::Mode::Open), |_| {});
@@ -172,7 +172,7 @@ isolated! {
         world.guest.connect(SHARED, 7).await.expect("the next one is still there");
     }
 
-    async fn a_guest_that_stands_still_goes_on_later() {
+    async fn a_paused_guest_continues_later() {
         let world = World::open().await;
         let mut stream = world.guest.connect(SHARED, 19).await.unwrap();
         stream.write_u64(2 << 20).await.unwrap();

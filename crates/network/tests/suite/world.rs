@@ -1,4 +1,4 @@
-//! A guest, its gateway, and a world of servers around them.
+//! A guest, its gateway, and the servers around them.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use tokio_rustls::client::TlsStream;
 use crate::guest::{Guest, PATIENCE, Stream};
 use crate::servers::{self, DNS, Log, Zone};
 
-/// Where example.com and other.com both are: a shared address, as large hosts have.
+/// The address of both example.com and other.com, shared as by large hosts.
 pub const SHARED: Ipv4Addr = Ipv4Addr::new(93, 184, 216, 34);
-/// Where nobody's name points.
+/// An address without a name.
 pub const STRANGER: Ipv4Addr = Ipv4Addr::new(45, 33, 32, 156);
 
-/// Everything a test needs.
+/// Everything that a test needs.
 pub struct World {
     pub guest: Guest,
     pub gateway: Option<GatewayHandle>,
     pub events: mpsc::Receiver<Event>,
     pub log: Log,
     pub zone: Zone,
-    /// Of the servers.
+    /// The servers' authority.
     pub authority_pem: String,
-    /// Of the sandbox.
+    /// The sandbox's authority.
     pub own_authority: Arc<Authority>,
     pub directory: TempDir,
 }
@@ -44,17 +44,17 @@ pub fn allow(entries: &[&str]) -> Policy {
 }
 
 impl World {
-    /// A guest under this policy.
+    /// A world whose guest has this policy.
     pub async fn new(policy: Policy) -> World {
         World::with(policy, |_| {}).await
     }
 
-    /// A guest that may reach all of the public internet.
+    /// A world whose guest may reach the whole public internet.
     pub async fn open() -> World {
         World::new(Policy::of(Mode::Open)).await
     }
 
-    /// A guest whose gateway is set up further.
+    /// A world whose gateway is configured further.
     pub async fn with(policy: Policy, adjust: impl FnOnce(&mut GatewayConfig)) -> World {
         let (log, zone) = (Log::default(), Zone::default());
         for (name, address) in [
@@ -84,7 +84,7 @@ impl World {
         world
     }
 
-    /// Starts another gateway in place of this one, as a daemon that comes back does.
+    /// Replaces the gateway by a new one, as a restarted daemon does.
     pub fn start(&mut self, policy: Policy, adjust: impl FnOnce(&mut GatewayConfig)) {
         drop(self.gateway.take());
         let mut config = self.config("gateway", "machine");
@@ -96,7 +96,7 @@ impl World {
         self.gateway = Some(Gateway::start(config).unwrap());
     }
 
-    /// What a gateway of this world starts with.
+    /// The configuration of a gateway in this world.
     pub fn config(&self, gateway: &str, machine: &str) -> GatewayConfig {
         let resolver = Arc::new(SystemResolver::of_servers(&[DNS]).unwrap());
         let path = |name: &str| self.directory.path().join(name);
@@ -111,12 +111,12 @@ impl World {
         self.gateway.as_ref().unwrap()
     }
 
-    /// Changes the policy, at once.
+    /// Replaces the policy.
     pub fn set_policy(&self, policy: Policy) {
         self.gateway().set_policies(policy, None);
     }
 
-    /// The next event of this kind that `wanted` recognises.
+    /// The next event of this kind that matches `wanted`.
     pub async fn event(&mut self, kind: EventKind, wanted: impl Fn(&Event) -> bool) -> Event {
         let found = async {
             loop {
@@ -129,39 +129,39 @@ impl World {
         tokio::time::timeout(PATIENCE, found).await.expect("no such event")
     }
 
-    /// Waits until something was refused for this reason.
+    /// Waits for a refusal with this reason.
     pub async fn refused(&mut self, kind: EventKind, why: Refusal) -> Event {
         self.event(kind, |event| event.verdict == Verdict::Refused(why)).await
     }
 
-    /// Whether nobody was connected to, given a moment to be so.
+    /// Checks that no server was reached, after a short wait.
     pub async fn nobody_was_reached(&self) -> bool {
         tokio::time::sleep(Duration::from_millis(50)).await;
         self.log.lock().unwrap().visits.is_empty()
     }
 
-    /// Heads of the requests that servers got.
+    /// Heads of the requests that servers received.
     pub fn requests(&self) -> Vec<String> {
         self.log.lock().unwrap().requests.clone()
     }
 
-    /// Names that left the host.
+    /// Names that left the host as queries.
     pub fn asked(&self) -> Vec<String> {
         self.log.lock().unwrap().queries.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// A request to `address`, and the whole answer to the end of the connection.
+    /// Sends a request to `address`, and returns everything up to the end of the connection.
     pub async fn http(&self, address: Ipv4Addr, port: u16, request: &str) -> std::io::Result<String> {
         let stream = self.guest.connect(address, port).await?;
         exchange(stream, request).await
     }
 
-    /// TLS to `address` that shows `name`, trusting the servers' authority and the sandbox's.
+    /// TLS to `address` with this `name`. The client trusts the servers' authority and the sandbox's.
     pub async fn tls(&self, address: Ipv4Addr, name: &str) -> std::io::Result<TlsStream<Stream>> {
         self.tls_offering(address, name, &[]).await
     }
 
-    /// The same, offering protocols.
+    /// TLS that also offers protocols.
     pub async fn tls_offering(
         &self,
         address: Ipv4Addr,
@@ -175,7 +175,7 @@ impl World {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
-    /// TLS as a guest of this world speaks it.
+    /// The TLS configuration of a guest in this world.
     pub fn tls_config(&self) -> rustls::ClientConfig {
         use rustls::pki_types::pem::PemObject;
         let mut roots = rustls::RootCertStore::empty();
@@ -187,7 +187,7 @@ impl World {
         builder.unwrap().with_root_certificates(roots).with_no_client_auth()
     }
 
-    /// A request inside TLS to `name` at the shared address, and the whole answer.
+    /// Sends a request inside TLS to `name` at the shared address, and returns the whole response.
     pub async fn https(&self, name: &str, request: &str) -> std::io::Result<String> {
         let stream = self.tls(SHARED, name).await?;
         exchange(stream, request).await
@@ -200,12 +200,12 @@ pub fn guest(directory: &TempDir, machine: &str, gateway: &str) -> Guest {
     Guest::start(path(machine), path(gateway), Default::default(), 1500)
 }
 
-/// Sends a request and reads the answer: its head, and the body by its length.
+/// Sends a request and reads the response: its head, and the body by its length.
 pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, request: &str) -> std::io::Result<String> {
     say(&mut stream, request).await
 }
 
-/// The same on a connection that goes on.
+/// Sends a request and reads the response, on a connection that stays open.
 pub async fn say<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, request: &str) -> std::io::Result<String> {
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;

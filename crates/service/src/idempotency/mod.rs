@@ -1,6 +1,6 @@
 //! Idempotency keys: a request that a client sends twice runs once and gets the same answer twice.
 
 mod keys;
-mod rows;
+pub(crate) mod rows;
 
-pub use keys::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
+pub use keys::{Begin, BodyHash, Idempotency, IdempotencyKey, KeyRefused, Pending, StoredAnswer};

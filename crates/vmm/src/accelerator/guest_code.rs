@@ -1,7 +1,7 @@
 //! The probe's guest: a few instructions in 64-bit mode that a stock kernel needs and that a broken KVM gets wrong.
 //!
-//! The vCPU runs on its own thread. The probe never waits for it longer than the limit: a signal interrupts the thread in
-//! the kernel, and if even that does not help, the probe abandons it.
+//! The vCPU runs on its own thread. The probe never waits for it longer than the limit: a signal interrupts the thread
+//! in the kernel, and if even that does not help, the probe abandons it.
 
 use std::io;
 use std::os::unix::thread::JoinHandleExt;
@@ -16,8 +16,8 @@ use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_segment, kvm_userspace_memory_regi
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Milliseconds on hardware; KVM inside an emulated machine, on a busy host, was seen to need more than a second. Only a
-/// KVM that hangs takes all of it.
+/// Milliseconds on hardware; KVM inside an emulated machine, on a busy host, was seen to need more than a second. Only
+/// a KVM that hangs takes all of it.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(4);
 
 const MEMORY_BYTES: usize = 2 * 1024 * 1024;

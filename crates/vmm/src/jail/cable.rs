@@ -1,9 +1,9 @@
 //! The cable, which is the program's whole network: a pair of datagram sockets.
 //!
-//! The program inherits one end. The supervisor holds the other, and sends a descriptor of it to each client that connects
-//! to a socket in its directory. So the cable outlives the caller, has no name that the program could take over, and the
-//! program needs no system call to make or bind a socket. Frames that no client reads fill the socket and then wait in the
-//! guest.
+//! The program inherits one end. The supervisor holds the other, and sends a descriptor of it to each client that
+//! connects to a socket in its directory. So the cable outlives the caller, has no name that the program could take
+//! over, and the program needs no system call to make or bind a socket. Frames that no client reads fill the socket and
+//! then wait in the guest.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

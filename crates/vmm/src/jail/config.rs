@@ -21,7 +21,8 @@ pub struct JailConfig {
     /// The machine's own unprivileged user and group id. Required if the caller is root, otherwise ignored.
     pub uid: Option<u32>,
     pub limits: Limits,
-    /// Some hosts forbid user namespaces. Root can do without, because the uid is unprivileged anyway; other users cannot.
+    /// Some hosts forbid user namespaces. Root can do without, because the uid is unprivileged anyway; other users
+    /// cannot.
     pub user_namespace: Requirement,
 }
 

@@ -6,8 +6,8 @@
 //! DIR/vm/            the program's own files, its /vm; anything in there may be hostile
 //! ```
 //!
-//! The split matters: a compromised QEMU must not be able to name the process that the caller will kill, to move its own
-//! deadline, or to put a link where the caller expects a socket.
+//! The split matters: a compromised QEMU must not be able to name the process that the caller will kill, to move its
+//! own deadline, or to put a link where the caller expects a socket.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
 //! The launcher's identity: new namespaces, another user, no capabilities.
 //!
-//! Root creates the namespaces with its own rights, then becomes the machine's user, then enters a user namespace in which
-//! that user has no rights either. An ordinary user creates all of them at once, by means of the user namespace.
+//! Root creates the namespaces with its own rights, then becomes the machine's user, then enters a user namespace in
+//! which that user has no rights either. An ordinary user creates all of them at once, by means of the user namespace.
 
 use std::fs;
 use std::io;

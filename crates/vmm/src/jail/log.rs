@@ -20,7 +20,8 @@ impl BoundedLog {
         Ok(Self { directory, name, file, written: 0 })
     }
 
-    /// Appends, and starts a new part when this one is full. On a full disk, log lines are lost and the machine continues.
+    /// Appends, and starts a new part when this one is full. On a full disk, log lines are lost and the machine
+    /// continues.
     pub fn append(&mut self, bytes: &[u8]) {
         if self.written + bytes.len() > PART_BYTES {
             let _ = self.start_new_part();

@@ -1,10 +1,11 @@
 //! Answers QEMU's open of guest memory.
 //!
-//! Guest memory is shared between machines, so no program may have it open for writing. QEMU 7.2 opens it for writing even
-//! if it maps it privately. Seccomp forwards that call to the supervisor, which answers with a read-only descriptor.
+//! Guest memory is shared between machines, so no program may have it open for writing. QEMU 7.2 opens it for writing
+//! even if it maps it privately. Seccomp forwards that call to the supervisor, which answers with a read-only
+//! descriptor.
 //!
-//! The supervisor lets every other open with the same flags continue, under the permissions of the jail. So a program gains
-//! nothing by changing the path after the supervisor has read it.
+//! The supervisor lets every other open with the same flags continue, under the permissions of the jail. So a program
+//! gains nothing by changing the path after the supervisor has read it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -3,13 +3,14 @@
 //! There are three filters, of which the strictest answer counts:
 //!
 //! - *Hostile* calls, which QEMU never makes, end the process.
-//! - All calls that are not *allowed* fail with EPERM. So a QEMU with another library version gets an error and survives.
+//! - All calls that are not *allowed* fail with EPERM. So a QEMU with another library version gets an error and
+//!   survives.
 //! - The *answered* filter has its own replies to two calls.
 //!
 //!
 //! The allowed list was measured with `strace -f`: boot, restore and save under TCG and under KVM, and
-//! `blockdev-snapshot-sync`, `block_resize` and hotplug. QEMU also tries io_uring and `get_mempolicy`, which are refused,
-//! and works without. It cannot create sockets and can only use those that it inherits. Threads may be
+//! `blockdev-snapshot-sync`, `block_resize` and hotplug. QEMU also tries io_uring and `get_mempolicy`, which are
+//! refused, and works without. It cannot create sockets and can only use those that it inherits. Threads may be
 //! started, and plain copies of the process made: guest memory is saved from such a copy. None of them can execute
 //! anything.
 
@@ -160,8 +161,8 @@ fn condition(
     Ok(SeccompCondition::new(argument, length, operator, value)?)
 }
 
-/// `clone3` returns ENOSYS, so that libraries use `clone`, whose flags a filter can see. `openat` with the bare flag O_RDWR
-/// is forwarded to the supervisor. Written by hand, because seccompiler cannot forward calls.
+/// `clone3` returns ENOSYS, so that libraries use `clone`, whose flags a filter can see. `openat` with the bare flag
+/// O_RDWR is forwarded to the supervisor. Written by hand, because seccompiler cannot forward calls.
 fn answered() -> Vec<sock_filter> {
     const ARCH: u32 = 4;
     const NUMBER: u32 = 0;

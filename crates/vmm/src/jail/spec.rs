@@ -19,8 +19,8 @@ pub struct Layer {
 /// A descriptor that the program inherits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inherit {
-    /// A listening Unix socket of that name in [`super::MachineDir::supervisor`]. It is bound before the program runs, so
-    /// a client that connects early waits in the queue.
+    /// A listening Unix socket of that name in [`super::MachineDir::supervisor`]. It is bound before the program runs,
+    /// so a client that connects early waits in the queue.
     Listen { name: String },
     /// A file, opened for reading with the caller's rights.
     Read { path: PathBuf },
@@ -94,8 +94,8 @@ pub(super) enum Report {
     Failed { step: String, reason: String },
 }
 
-/// The caller sends this when it has a handle on both processes. Until then the supervisor does not reap the program, or
-/// another process could have its pid before the caller opens the handle.
+/// The caller sends this when it has a handle on both processes. Until then the supervisor does not reap the program,
+/// or another process could have its pid before the caller opens the handle.
 pub(super) const SEEN: &[u8; 5] = b"seen\n";
 
 /// The caller sends this when it has recorded the machine. If it never does, the supervisor ends the program.

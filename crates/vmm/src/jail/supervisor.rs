@@ -1,8 +1,8 @@
 //! The supervisor: the launcher's process while the program runs.
 //!
-//! It ends the program at the deadline, answers its opens of guest memory, hands out the other end of its network, bounds
-//! its logs, and records how it ended. It has the program's rights and no more. It outlives the caller, and if it dies
-//! itself, the kernel kills the program.
+//! It ends the program at the deadline, answers its opens of guest memory, hands out the other end of its network,
+//! bounds its logs, and records how it ended. It has the program's rights and no more. It outlives the caller, and if
+//! it dies itself, the kernel kills the program.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -15,8 +15,8 @@ use crate::jail::{MachineDir, Processes};
 use crate::process::{Identity, Process};
 use crate::qmp::Qmp;
 
-/// QEMU serves one client at a time, and may still be busy with an earlier one's command: on a slow disk, flushing takes
-/// long. If the earlier client is still connected, this limit ends the wait.
+/// QEMU serves one client at a time, and may still be busy with an earlier one's command: on a slow disk, flushing
+/// takes long. If the earlier client is still connected, this limit ends the wait.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(10);
 

@@ -146,8 +146,8 @@ pub(super) fn write_deadline(dir: &MachineDir, deadline_ms: Option<u64>) -> Resu
     written.map_err(|source| MachineError::File { step: "write", path, source })
 }
 
-/// Syncs a file to disk and makes it readable, because it becomes a layer of machines that run as other users. Follows no
-/// link, because QEMU could have put one there.
+/// Syncs a file to disk and makes it readable, because it becomes a layer of machines that run as other users. Follows
+/// no link, because QEMU could have put one there.
 fn sync(path: &Path) -> Result<(), MachineError> {
     let failed = |source| MachineError::File { step: "sync", path: path.to_owned(), source };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -18,8 +18,8 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(30);
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 impl Machine {
-    /// Makes `base`, one of the disk's layers by its name in the jail (`/layers/NAME`), the only layer below the disk. The
-    /// machine must not be frozen meanwhile. If this fails or is interrupted, the disk keeps its layers.
+    /// Makes `base`, one of the disk's layers by its name in the jail (`/layers/NAME`), the only layer below the disk.
+    /// The machine must not be frozen meanwhile. If this fails or is interrupted, the disk keeps its layers.
     pub async fn fold_disk(&self, base: &str) -> Result<(), MachineError> {
         let mut events = self.qmp.events();
         let arguments = json!({ "job-id": JOB, "device": DISK, "base": base, "backing-file": base });

@@ -1,5 +1,5 @@
-//! Saving a machine that continues: it is stopped while QEMU writes its device state, a new overlay is put on its disk and
-//! its process is copied. Its memory is read from the copy afterwards.
+//! Saving a machine that continues: it is stopped while QEMU writes its device state, a new overlay is put on its disk
+//! and its process is copied. Its memory is read from the copy afterwards.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -27,8 +27,8 @@ pub enum FreezeError {
 
 impl Machine {
     /// Writes device state to `state` and makes `overlay` the disk's new overlay. Both are plain names in
-    /// [`crate::jail::MachineDir::files`]; the caller has created the overlay on top of the current disk. The machine must
-    /// have been restored. It runs when this returns, unless `afterwards` is [`Afterwards::Stopped`].
+    /// [`crate::jail::MachineDir::files`]; the caller has created the overlay on top of the current disk. The machine
+    /// must have been restored. It runs when this returns, unless `afterwards` is [`Afterwards::Stopped`].
     pub async fn freeze(
         &self,
         state: &str,

@@ -57,8 +57,8 @@ impl Machine {
         connect(&self.dir.supervisor(), CONTROL_SOCKET).await.map_err(MachineError::Connect)
     }
 
-    /// The host's end of the guest's network card. One datagram is one Ethernet frame. Every caller gets the same socket,
-    /// so only one should read from it.
+    /// The host's end of the guest's network card. One datagram is one Ethernet frame. Every caller gets the same
+    /// socket, so only one should read from it.
     pub async fn connect_cable(&self) -> Result<UnixDatagram, MachineError> {
         let supervisor = connect(&self.dir.supervisor(), CABLE_SOCKET).await.map_err(MachineError::Connect)?;
         let taking = tokio::task::spawn_blocking(move || {

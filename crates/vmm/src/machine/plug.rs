@@ -1,8 +1,8 @@
 //! Disks that are plugged into a running machine, and into a restored one if it was saved with them.
 //!
-//! QEMU never sees a path: the caller opens the file and sends a descriptor, so the jail does not have to contain it. Each
-//! disk has a slot, which is its address on the SCSI bus. The guest and the device state of a saved machine refer to the
-//! disk by its slot.
+//! QEMU never sees a path: the caller opens the file and sends a descriptor, so the jail does not have to contain it.
+//! Each disk has a slot, which is its address on the SCSI bus. The guest and the device state of a saved machine refer
+//! to the disk by its slot.
 
 use std::fs::File;
 use std::os::fd::AsFd;

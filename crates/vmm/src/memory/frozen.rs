@@ -73,8 +73,8 @@ pub(crate) fn connect(connection: tokio::net::UnixStream) -> io::Result<UnixStre
 }
 
 impl Frozen {
-    /// Asks the machine's process for a copy of itself. Its guest must have been stopped. If `record_threads` is set and
-    /// the process can be made again, the copy has its threads recorded.
+    /// Asks the machine's process for a copy of itself. Its guest must have been stopped. If `record_threads` is set
+    /// and the process can be made again, the copy has its threads recorded.
     pub(crate) fn take(
         mut connection: UnixStream,
         original: i32,
@@ -104,9 +104,9 @@ impl Frozen {
         Ok(Self { connection, process, address, bytes, table, times: FreezeTimes::default() })
     }
 
-    /// Writes the pages in which the machine differs from `below`, the map over these layers that it was restored with or
-    /// last saved as, and returns the new map. If a machine could not map that many layers or extents, everything over
-    /// the base is stored again, and the new layer is on the base alone.
+    /// Writes the pages in which the machine differs from `below`, the map over these layers that it was restored with
+    /// or last saved as, and returns the new map. If a machine could not map that many layers or extents, everything
+    /// over the base is stored again, and the new layer is on the base alone.
     pub fn save(&self, below: &MemoryMap, layers: &[File], out: &mut impl Write) -> io::Result<SavedPages> {
         let [pagemap, memory] = [self.file("pagemap")?, self.file("mem")?];
         let own = written(&pagemap, self.address, self.bytes)?;
@@ -159,8 +159,8 @@ impl Frozen {
         Ok(File::from(openat(&self.process, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?))
     }
 
-    /// The pages of these ranges that are not in `below` with the same content. Adjacent pages are read together: a call
-    /// for every page would take longer than everything else.
+    /// The pages of these ranges that are not in `below` with the same content. Adjacent pages are read together: a
+    /// call for every page would take longer than everything else.
     fn changed(
         &self,
         memory: &File,

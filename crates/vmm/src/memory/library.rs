@@ -13,8 +13,8 @@ pub fn place_library(directory: &Path) -> io::Result<PathBuf> {
     place(directory, "preload", ".so", LIBRARY)
 }
 
-/// Puts a file into a directory, unless it is there, and returns its path. Its name contains a hash of its content, so a
-/// new version does not replace the file of running machines.
+/// Puts a file into a directory, unless it is there, and returns its path. Its name contains a hash of its content, so
+/// a new version does not replace the file of running machines.
 pub(crate) fn place(directory: &Path, name: &str, ending: &str, content: &[u8]) -> io::Result<PathBuf> {
     let path = directory.join(format!("{name}-{:016x}{ending}", fingerprint(content)));
     if fs::read(&path).is_ok_and(|found| found == content) {
@@ -32,8 +32,8 @@ pub(crate) fn place(directory: &Path, name: &str, ending: &str, content: &[u8]) 
     Ok(path)
 }
 
-/// FNV-1a. It distinguishes versions and need not resist attackers: one who could write a forged file here could replace
-/// the original as well.
+/// FNV-1a. It distinguishes versions and need not resist attackers: one who could write a forged file here could
+/// replace the original as well.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -7,9 +7,9 @@
 //!   map: which part of guest memory is in which file, for all layers together
 //! ```
 //!
-//! A machine maps the base and the layers privately; `preload/preload.rs` does that inside QEMU. The kernel distinguishes
-//! the machine's own pages (`/proc/PID/pagemap`). They are read from a [`Frozen`] copy of its process while the machine
-//! itself continues.
+//! A machine maps the base and the layers privately; `preload/preload.rs` does that inside QEMU. The kernel
+//! distinguishes the machine's own pages (`/proc/PID/pagemap`). They are read from a [`Frozen`] copy of its process
+//! while the machine itself continues.
 
 mod frozen;
 mod library;

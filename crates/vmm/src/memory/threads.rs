@@ -10,8 +10,8 @@ const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
-/// The ids of a process's threads, in its own namespace, the main thread first. `None` if a signal is pending or a timer
-/// is set, neither of which a copy of the process has.
+/// The ids of a process's threads, in its own namespace, the main thread first. `None` if a signal is pending or a
+/// timer is set, neither of which a copy of the process has.
 pub(super) fn recordable_threads(pid: i32) -> io::Result<Option<Vec<u32>>> {
     let mut threads = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {

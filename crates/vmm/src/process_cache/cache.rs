@@ -44,8 +44,8 @@ impl ProcessCache {
         &self.fingerprint
     }
 
-    /// Whether a process with this fingerprint was captured since the host booted. Machines may still use its files, even
-    /// if new ones cannot be resumed from it.
+    /// Whether a process with this fingerprint was captured since the host booted. Machines may still use its files,
+    /// even if new ones cannot be resumed from it.
     pub fn is_of_this_boot(&self, fingerprint: &str) -> bool {
         fingerprint.get(..BOOT_ID_BYTES) == self.fingerprint.get(..BOOT_ID_BYTES)
     }

@@ -124,8 +124,8 @@ fn own_areas<'a>(areas: &'a [Area], guest: &Range<u64>) -> io::Result<Vec<&'a Ar
     if readable.sum::<u64>() > MOST_MAPPED_BYTES { Err(too_large()) } else { Ok(own) }
 }
 
-/// Moves the parts of the vDSO, the last of which is its code, to where the process has them. All of them pass through a
-/// reserved address: where one is now, another may have to go.
+/// Moves the parts of the vDSO, the last of which is its code, to where the process has them. All of them pass through
+/// a reserved address: where one is now, another may have to go.
 fn move_vdso(areas: &[Area]) -> Vec<Step<String>> {
     let parts: Vec<&Area> = areas.iter().filter(|area| area.is_kernels() && area.name != "[vsyscall]").collect();
     let (Some(first), Some(code)) = (parts.first(), parts.last()) else { return Vec::new() };

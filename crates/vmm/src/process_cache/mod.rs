@@ -11,15 +11,15 @@
 //!                             a new jail: resume ──▶ the same threads, at the same addresses
 //! ```
 //!
-//! A cached process is valid for one boot of one host, and exists for emulated machines only. It is an optimization: device
-//! state is always there to fall back to. [`ProcessCache`] is where callers begin. No library does this for a process
-//! that cannot be traced: the jail has no `/proc`, and allows only QEMU's own system calls.
+//! A cached process is valid for one boot of one host, and exists for emulated machines only. It is an optimization:
+//! device state is always there to fall back to. [`ProcessCache`] is where callers begin. No library does this for a
+//! process that cannot be traced: the jail has no `/proc`, and allows only QEMU's own system calls.
 //!
 //! # The kernel's state of a process, and how a resumed process gets it
 //!
 //! *Restored* state is the captured process's. *From the jail* means that the new jail sets it, as for any QEMU, and
-//! the captured process has no say. *Impossible* means that the jail's system call filter (`jail/seccomp.rs`) does not let
-//! QEMU have any. *Refused* means that [`capture`] fails, and the process is not cached.
+//! the captured process has no say. *Impossible* means that the jail's system call filter (`jail/seccomp.rs`) does not
+//! let QEMU have any. *Refused* means that [`capture`] fails, and the process is not cached.
 //!
 //! | state | in a resumed process |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The client against peers that behave, and peers that do not.
+//! The client with well-behaved and misbehaving peers.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const LIMIT: Duration = Duration::from_secs(5);
 const GREETING: &str = "{\"QMP\": {\"version\": {}, \"capabilities\": []}}\r\n";
 
-/// Greets, then answers each command with whatever `reply` makes of it.
+/// A peer that greets, then answers each command with the result of `reply`.
 fn peer(mut stream: UnixStream, reply: impl Fn(&Value) -> Vec<u8> + Send + 'static) {
     tokio::spawn(async move {
         stream.write_all(GREETING.as_bytes()).await.unwrap();

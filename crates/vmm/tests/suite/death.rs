@@ -1,4 +1,4 @@
-//! However a machine ends, it is noticed, and for what it was.
+//! However a machine ends, its end and the reason are reported.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ async fn a_guest_that_panics_ends_its_machine() {
     guest.tell("panic").await;
     assert_eq!(death_of(&machine).await, Death::Exited { code: 0 });
     let log = std::fs::read_to_string(machine.dir().console_log()).unwrap();
-    assert!(log.contains("Kernel panic"), "the console's last words are kept: {log}");
+    assert!(log.contains("Kernel panic"), "the console's last output is in the log: {log}");
 }
 
 #[tokio::test]

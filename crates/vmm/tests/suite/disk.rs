@@ -1,4 +1,4 @@
-//! What a machine's disk can do while it runs, inside the jail.
+//! Operations on a running machine's disk, from inside the jail.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn a_volume_is_plugged_in_and_out() {
 }
 
 #[tokio::test]
-async fn a_state_file_is_named_plainly_or_refused() {
+async fn a_state_file_with_a_path_as_its_name_is_refused() {
     let machine = Machine::restore(restore_config("plain-name").await).await.unwrap();
     for name in ["", "../state", "a/b", ".hidden"] {
         assert!(machine.save_state(name).await.is_err(), "{name:?}");

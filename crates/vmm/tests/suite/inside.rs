@@ -1,4 +1,4 @@
-//! What must fail is tried from inside the jail, by a program that runs there in QEMU's place.
+//! Attempts that must fail, made by a program that runs in the jail in QEMU's place.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const KILLED_BY_SECCOMP: ExitReport = ExitReport::Signalled { signal: 31 };
 
 static PROBE: LazyLock<PathBuf> = LazyLock::new(|| compiled("probe"));
 
-/// Runs one attempt in a jail like QEMU's; returns how it ended and what it said.
+/// Makes one attempt in a jail like QEMU's; returns how the program ended and its output.
 fn attempt(name: &str, argument: &str) -> (ExitReport, String) {
     let label: String =
         format!("{name}{argument}").chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
@@ -64,7 +64,7 @@ fn what_it_sees(name: &str, argument: &str) -> String {
 }
 
 #[test]
-fn the_root_holds_only_what_was_named() {
+fn the_root_has_only_what_the_description_names() {
     assert_eq!(what_it_sees("list", "/layers"), "memory one");
     assert_eq!(what_it_sees("list", "/vm"), "");
     assert_refused("list", "/", "os error 13");
@@ -72,7 +72,7 @@ fn the_root_holds_only_what_was_named() {
 }
 
 #[test]
-fn host_files_are_not_there() {
+fn host_files_do_not_exist() {
     for path in ["/etc/passwd", "/etc/shadow", "/proc/self/status", "/proc/1/environ", "/sys/kernel/notes", "/dev/kvm"]
     {
         assert_refused("read", path, "os error 2");
@@ -84,7 +84,7 @@ fn host_files_are_not_there() {
 }
 
 #[test]
-fn its_own_directory_and_nothing_else_can_be_written() {
+fn only_its_own_directory_is_writable() {
     assert_eq!(what_it_sees("create", "/vm/own"), "created");
     for path in ["/new", "/usr/new", "/dev/new", "/layers/new", "/usr/share/seabios/new"] {
         let (report, said) = attempt("create", path);
@@ -103,7 +103,7 @@ fn guest_memory_is_opened_for_writing_but_never_written() {
 }
 
 #[test]
-fn it_is_alone() {
+fn it_sees_no_other_process() {
     assert_eq!(what_it_sees("pid", ""), "1");
     assert_eq!(what_it_sees("environment", ""), "[]");
     assert_eq!(what_it_sees("descriptors", ""), "0 1 2 3");
@@ -126,7 +126,7 @@ fn nothing_else_can_be_executed() {
 }
 
 #[test]
-fn no_process_can_be_started_but_a_plain_copy_and_only_so_many_threads() {
+fn only_plain_copies_and_a_limited_number_of_threads_can_be_started() {
     assert_refused("fork", "", "os error 1)");
     assert_refused("clone-user-namespace", "", "os error 1)");
     assert_refused("threads", "", "os error 11");

@@ -8,7 +8,7 @@ use sandling_vmm::machine::{Death, Machine, MachineError, Start};
 use crate::fixture::*;
 
 #[tokio::test]
-async fn two_machines_restored_from_one_live_apart() {
+async fn two_machines_restored_from_one_are_independent() {
     let memory_before = fs::metadata(TEMPLATE.memory()).unwrap().modified().unwrap();
     let (first, mut first_guest) = running("apart-1").await;
     let (second, mut second_guest) = running("apart-2").await;
@@ -43,7 +43,7 @@ async fn a_restored_machine_is_stopped_until_it_is_continued() {
 }
 
 #[tokio::test]
-async fn the_guest_cannot_virtualise_and_has_its_cpus() {
+async fn the_guest_has_its_cpus_and_no_nested_virtualization() {
     let (machine, mut guest) = running("cpu").await;
     assert_eq!(guest.ask("cpus").await, "1");
     assert_eq!(guest.ask("flag svm").await, "false");
@@ -53,7 +53,7 @@ async fn the_guest_cannot_virtualise_and_has_its_cpus() {
 }
 
 #[tokio::test]
-async fn usage_counts_what_the_machine_has() {
+async fn usage_of_a_running_machine_is_not_zero() {
     let (machine, mut guest) = running("usage").await;
     guest.ask("echo busy").await;
     let usage = machine.usage().await.unwrap();
@@ -63,7 +63,7 @@ async fn usage_counts_what_the_machine_has() {
 }
 
 #[tokio::test]
-async fn a_directory_with_a_very_long_path_will_do() {
+async fn a_directory_with_a_very_long_path_works() {
     let name = format!("{0}/{0}", "long".repeat(40));
     let (machine, mut guest) = running(&name).await;
     assert_eq!(guest.ask("echo far away").await, "far away");
@@ -103,7 +103,7 @@ async fn ending_leaves_no_process_no_socket_and_no_group() {
 }
 
 #[tokio::test]
-async fn a_state_that_cannot_be_loaded_is_an_error_with_qemus_words() {
+async fn a_state_that_cannot_be_loaded_is_an_error_with_qemus_message() {
     let mut config = restore_config("bad-state").await;
     let state = WORK.join("rubbish");
     fs::write(&state, b"this is no device state").unwrap();
@@ -123,7 +123,7 @@ async fn a_missing_layer_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_given_up_leaves_nothing_running() {
+async fn a_cancelled_start_leaves_no_process() {
     let config = restore_config("given-up").await;
     let dir = config.dir.clone();
     let given_up = tokio::time::timeout(Duration::from_millis(15), Machine::restore(config)).await;

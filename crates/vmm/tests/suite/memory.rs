@@ -1,4 +1,4 @@
-//! Machines forked from machines: memory in layers, disks on disks, and a parent that goes on.
+//! Machines forked from machines: memory in layers, disks on disks, cached processes, and a parent that continues.
 
 use std::path::PathBuf;
 use std::{fs, io};
@@ -12,7 +12,7 @@ use crate::fixture::*;
 
 const MEMORY_BYTES: u64 = 256 << 20;
 
-/// What a child is restored from.
+/// A saved machine, from which children are restored.
 struct Saved {
     memory: Memory,
     map: MemoryMap,
@@ -24,7 +24,7 @@ struct Saved {
     /// The name of the overlay that a machine with the cached process writes to.
     next: String,
     stored_bytes: u64,
-    /// What the layer below it stored.
+    /// The size of the layer below it.
     below_bytes: u64,
 }
 
@@ -34,7 +34,7 @@ impl Saved {
     }
 }
 
-/// Saves a machine that stands on `below`, as the layer of that name; the machine goes on.
+/// Saves a machine that was restored from `below`, as the layer of that name. The machine continues.
 async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     let dir = WORK.join(format!("saved-{name}"));
     fs::create_dir_all(&dir).unwrap();
@@ -152,7 +152,7 @@ async fn a_cached_process_is_resumed_and_captured_again() {
     assert_eq!(guest.ask("write from the parent").await, "written");
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
     let saved = save(&parent, None, "cached-parent").await;
-    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent goes on");
+    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent continues");
     parent.end().await.unwrap();
     let mut saved = saved;
     for number in 1..=9 {
@@ -167,13 +167,28 @@ async fn a_cached_process_is_resumed_and_captured_again() {
 }
 
 #[tokio::test]
-async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_nobody_sees_the_others_writes() {
+async fn processes_resumed_from_one_capture_have_different_random_numbers() {
+    let (parent, mut guest) = running("random-parent").await;
+    guest.ask("random").await;
+    let saved = save(&parent, None, "random-parent").await;
+    parent.end().await.unwrap();
+    let mut numbers = Vec::new();
+    for name in ["random-one", "random-two"] {
+        let (machine, mut guest) = resumed(&saved, name).await;
+        numbers.push(guest.ask("random").await.parse::<u64>().unwrap());
+        machine.end().await.unwrap();
+    }
+    assert_ne!(numbers[0], numbers[1]);
+}
+
+#[tokio::test]
+async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_writes_are_private() {
     let (parent, mut guest) = running("fork-parent").await;
     assert_eq!(guest.ask("write from the parent").await, "written");
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
     let saved = save(&parent, None, "parent").await;
     assert!(saved.stored_bytes > 0 && saved.stored_bytes < MEMORY_BYTES / 4, "{} bytes", saved.stored_bytes);
-    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent goes on");
+    assert_eq!(guest.ask("asked").await, (asked + 1).to_string(), "the parent continues");
     assert_eq!(guest.ask("write from the parent, later").await, "written");
 
     let (first, mut first_guest) = child(&saved, "fork-first").await;
@@ -195,7 +210,7 @@ async fn a_fork_of_a_fork_has_the_memory_and_the_disk_of_both_and_nobody_sees_th
 }
 
 #[tokio::test]
-async fn a_long_line_of_forks_is_folded_and_remembers_everything() {
+async fn a_long_line_of_forks_is_folded_without_loss() {
     let (mut machine, mut guest) = running("line").await;
     let asked: u32 = guest.ask("asked").await.parse().unwrap();
     let mut below: Option<Saved> = None;
@@ -230,11 +245,11 @@ async fn a_second_save_of_one_machine_stores_only_what_changed() {
 }
 
 #[tokio::test]
-async fn a_copy_ends_with_whoever_asked_for_it() {
+async fn a_copy_ends_when_its_caller_drops_it() {
     let (machine, mut guest) = running("copy-ends").await;
     let saved = save(&machine, None, "copy-ends").await;
     drop(saved);
-    // The copy is a child of the thread that made it; whichever that is, nothing but zombies may be left.
+    // The copy is a child of the thread that made it. Whichever that is, only zombies may be left.
     eventually("the copy ends", PATIENCE, || {
         let tasks = fs::read_dir(format!("/proc/{}/task", machine.pid())).unwrap().flatten();
         let mut children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());

@@ -1,4 +1,4 @@
-//! The same jail for a caller who is not root.
+//! The same jail for a caller that is not root.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -11,7 +11,7 @@ const NOBODY: u32 = 65534;
 
 #[tokio::test]
 #[ignore = "the part of an ordinary user; started by another test"]
-async fn an_ordinary_user_does_it_all() {
+async fn an_ordinary_user_runs_a_machine() {
     assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
     let (machine, mut guest) = running("machine").await;
     assert_eq!(guest.ask("echo without root").await, "without root");
@@ -48,7 +48,7 @@ fn root_is_not_needed() {
     chown(&own, Some(NOBODY), Some(NOBODY)).unwrap();
 
     let output = Command::new(test)
-        .args(["--exact", "ordinary_user::an_ordinary_user_does_it_all", "--ignored", "--nocapture"])
+        .args(["--exact", "ordinary_user::an_ordinary_user_runs_a_machine", "--ignored", "--nocapture"])
         .env(TEMPLATE_VARIABLE, template)
         .env("SANDLING_TEST_LAUNCHER", launcher)
         .env(WORK_VARIABLE, &own)

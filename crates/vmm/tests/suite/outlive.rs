@@ -1,6 +1,6 @@
-//! Machines whose caller is gone: they run on, end at their deadline, can be taken over and can be ended.
+//! Machines whose caller has died: they continue, end at their deadline, and can be adopted or ended.
 //!
-//! A caller that dies is this test binary, started again for one of the tests that are marked as ignored.
+//! The caller that dies is this test binary, started again for one of the ignored tests.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn die_with_machine(name: &str, deadline_ms: Option<u64>) -> MachineDir {
 }
 
 #[tokio::test]
-async fn a_machine_outlives_its_caller_and_is_taken_over() {
+async fn a_machine_outlives_its_caller_and_is_adopted() {
     let dir = die_with_machine("adopted", None);
     let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
     let machine = Machine::adopt(dir.clone()).await.unwrap().expect("still running");
@@ -68,7 +68,7 @@ async fn a_machine_outlives_its_caller_and_is_taken_over() {
 }
 
 #[tokio::test]
-async fn a_deadline_holds_although_nobody_is_left() {
+async fn a_deadline_holds_after_the_callers_death() {
     let dir = die_with_machine("deadline-alone", Some(now_ms() + 6000));
     let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
     eventually("QEMU ends", Duration::from_secs(20), || !is_alive(orphan.qemu_pid));
@@ -79,7 +79,7 @@ async fn a_deadline_holds_although_nobody_is_left() {
 }
 
 #[tokio::test]
-async fn what_a_dead_caller_left_is_ended() {
+async fn a_dead_callers_machine_is_ended() {
     let dir = die_with_machine("leftover", None);
     let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
     assert!(machine::kill_leftover(&dir).await.unwrap());

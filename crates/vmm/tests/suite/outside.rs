@@ -1,4 +1,4 @@
-//! The live process, looked at from outside.
+//! The running process, observed from outside.
 
 use std::collections::HashMap;
 use std::fs;
@@ -40,7 +40,7 @@ async fn qemu_and_its_supervisor_have_no_privilege() {
 }
 
 #[tokio::test]
-async fn as_root_every_machine_has_a_user_of_its_own() {
+async fn as_root_every_machine_has_its_own_user() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: only root can give machines users of their own");
         return;
@@ -54,7 +54,7 @@ async fn as_root_every_machine_has_a_user_of_its_own() {
 }
 
 #[tokio::test]
-async fn qemu_lives_in_namespaces_of_its_own() {
+async fn qemu_has_its_own_namespaces() {
     let machine = machine("namespaces").await;
     let link = |pid: &str, kind| fs::read_link(format!("/proc/{pid}/ns/{kind}")).unwrap();
     for kind in ["user", "mnt", "net", "pid", "ipc", "uts", "cgroup"] {
@@ -67,7 +67,7 @@ async fn qemu_lives_in_namespaces_of_its_own() {
 }
 
 #[tokio::test]
-async fn only_what_was_named_is_mounted() {
+async fn only_what_the_description_names_is_mounted() {
     let machine = machine("mounts").await;
     let mounts = proc(machine.pid(), "mountinfo");
     for line in mounts.lines() {
@@ -86,7 +86,7 @@ async fn only_what_was_named_is_mounted() {
 }
 
 #[tokio::test]
-async fn qemu_has_no_descriptor_of_the_callers() {
+async fn qemu_inherits_no_descriptor_of_its_caller() {
     let secret = tempfile::NamedTempFile::new().unwrap();
     let leaked = secret.as_file().try_clone().unwrap();
     rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
@@ -104,7 +104,7 @@ async fn qemu_has_no_descriptor_of_the_callers() {
 }
 
 #[tokio::test]
-async fn qemu_knows_nothing_of_the_callers_environment() {
+async fn qemu_does_not_inherit_its_callers_environment() {
     let machine = machine("environment").await;
     let environment = proc(machine.pid(), "environ");
     let variables: Vec<_> = environment.split_terminator('\0').collect();
@@ -133,7 +133,7 @@ async fn limits_are_set() {
 }
 
 #[tokio::test]
-async fn the_boundary_says_what_is_there() {
+async fn the_boundary_reports_the_layers_in_effect() {
     let mut config = restore_config("boundary").await;
     config.jail.limits.cgroup.memory_bytes = Some(1 << 30);
     let machine = Machine::restore(config).await.unwrap();

@@ -5,8 +5,8 @@
     with Sandbox.create() as sandbox:
         print(sandbox.run_code("print(6 * 7)").stdout)
 
-Everything exists twice, with the same verbs: :class:`Sandbox` blocks, :class:`AsyncSandbox` is awaited. Names are
-loaded when they are first used, so that importing this package costs next to nothing.
+Everything exists twice, with the same methods: :class:`Sandbox` blocks, :class:`AsyncSandbox` is awaited. Names are
+loaded at their first use, so that importing this package is fast.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ _HOMES = {
     "retry": ["CreateRetryEvent"],
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
-#: Names that are something else in their own module; those of errors are what PandaStack's client calls them.
+#: Names that differ from those in their module. The names of errors are those of PandaStack's client.
 _RENAMED = {
     "APIConnectionError": ("errors", "ConnectionError"),
     "PandastackError": ("errors", "SandlingError"),

@@ -1,6 +1,6 @@
 """Server-sent events, from bytes.
 
-Not httpx's own lines: those also end at U+2028 and its kind, which a build's log may hold.
+Does not use httpx's line splitting, which also splits at U+2028 and similar characters that a build log may hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ServerEvent(NamedTuple):
 
 
 class EventDecoder:
-    """Takes bytes as they come and gives the events that they complete."""
+    """Takes bytes as they arrive and returns the events that they complete."""
 
     def __init__(self) -> None:
         self._rest = b""

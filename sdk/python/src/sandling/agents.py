@@ -1,4 +1,4 @@
-"""What an agent may use, and what came of a task. No I/O."""
+"""Budgets and results of an agent's task. No I/O."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SYSTEM = (
     "in it is precious, and there may be no network. Check what you did by running it. When the task is done, answer "
     "in a few sentences, without calling a tool."
 )
-#: The longest answer, if no budget says less.
+#: The longest answer, if no budget is smaller.
 ANSWER_TOKENS = 8192
-#: So often the same calls with the same results are the end.
+#: The task ends after this many identical calls with identical results.
 MOST_REPEATS = 6
 MOST_EMPTY = 3
 
 NO_KEY = "no model is known: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or pass api= and client="
 
-#: Ends in words, as the command line's transcripts have them.
+#: Reasons for the end, in the words that the command line's transcripts use.
 WHY = {
     "answer": "done",
     "steps": "the budget of steps is used up",
@@ -40,7 +40,7 @@ WHY = {
 
 
 class Exhausted(Exception):
-    """A budget is used up, or would be. ``budget`` says which."""
+    """A budget is used up, or the next request would exceed it. ``budget`` says which."""
 
     def __init__(self, budget: str) -> None:
         super().__init__(WHY[budget])
@@ -49,17 +49,17 @@ class Exhausted(Exception):
 
 @dataclass(frozen=True)
 class Budget:
-    """What one task may use. What is ``None`` is not bounded."""
+    """What one task may use. ``None`` means no limit."""
 
     #: Requests to the model.
     steps: int = 50
-    #: Seconds in all.
+    #: Total seconds.
     seconds: float = 1800.0
-    #: Tokens, read and written together.
+    #: Input and output tokens together.
     tokens: Optional[int] = None
     #: Dollars; needs ``prices``.
     cost: Optional[float] = None
-    #: Dollars for a million tokens, read and written.
+    #: Dollars for a million input and output tokens.
     prices: Optional[Tuple[float, float]] = None
 
     def __post_init__(self) -> None:
@@ -74,9 +74,9 @@ class Budget:
 
 @dataclass
 class AgentResult:
-    """What came of a task."""
+    """The result of a task."""
 
-    #: The last thing that the model said.
+    #: The last message of the model.
     answer: str = ""
     #: ``answer``, ``steps``, ``tokens``, ``time``, ``money``, ``repeats`` or ``empty``.
     ended_by: str = ""
@@ -89,12 +89,12 @@ class AgentResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the model said that it is done."""
+        """Whether the model finished the task with an answer."""
         return self.ended_by == "answer"
 
     @property
     def why(self) -> str:
-        """Why it ended, in words."""
+        """Why the task ended, in words."""
         return WHY.get(self.ended_by, self.ended_by)
 
 
@@ -102,58 +102,58 @@ class AgentResult:
 class AgentEvent:
     """Something that happened while a model worked."""
 
-    #: ``start``, ``text`` (a piece of what the model says), ``retry``, ``reply``, ``call``, ``result`` or ``end``; of
-    #: several attempts also ``check`` and ``forks``.
+    #: ``start``, ``text`` (a piece of an answer), ``retry``, ``reply``, ``call``, ``result`` or ``end``. With several
+    #: attempts also ``check`` and ``forks``.
     kind: str
     data: Dict[str, Any]
 
     @property
     def text(self) -> str:
-        """Of ``text``: the piece. Of a ``reply``: all that the model said. Of a ``result``: what the model is told."""
+        """For ``text``: the piece. For ``reply``: the whole answer. For ``result``: what the model sees."""
         return str(self.data.get("text", ""))
 
     @property
     def result(self) -> Optional[AgentResult]:
-        """Of an ``end``: what came of the task."""
+        """For ``end``: the result of the task."""
         found = self.data.get("result")
         return found if isinstance(found, AgentResult) else None
 
 
 @dataclass
 class Attempt(Generic[S]):
-    """One of several attempts at a task, and what came of it."""
+    """One of several attempts at a task, and its result."""
 
     #: From 1.
     number: int
     sandbox: S
     result: AgentResult = field(default_factory=AgentResult)
-    #: How the check ended; ``None`` if it was no command, or did not run.
+    #: The exit code of the check. ``None`` if it was not a command or did not run.
     exit_code: Optional[int] = None
     passed: bool = False
-    #: The number at the end of the check's output, or the one that the check gave.
+    #: The number at the end of the check's output, or the number that the check returned.
     score: Optional[float] = None
-    #: What broke the attempt, if something did.
+    #: The error that ended the attempt, if there was one.
     error: Optional[Exception] = None
 
     @property
     def rank(self) -> Tuple[bool, float, int]:
-        """Better ones are greater: a pass, then the score, then fewer tokens."""
+        """Sorts attempts: better ones are greater. A pass counts first, then the score, then fewer tokens."""
         tokens = self.result.input_tokens + self.result.output_tokens
         return self.passed, -math.inf if self.score is None else self.score, -tokens
 
 
 @dataclass
 class BestOf(Generic[S]):
-    """All attempts at a task. The best one's sandbox still runs; end it, or use it in a ``with``."""
+    """All attempts at a task. The winner's sandbox still runs: end it, or use it in a ``with``."""
 
     best: Attempt[S]
     attempts: List[Attempt[S]]
-    #: What did not go as it was asked for, such as forks that could not be made.
+    #: What differs from the request, such as fewer forks.
     errors: List[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether the best one passed the check."""
+        """Whether the winner passed the check."""
         return self.best.passed
 
     @property
@@ -165,7 +165,7 @@ class BestOf(Generic[S]):
         return self.best.result.answer
 
     def table(self) -> str:
-        """All attempts, for people."""
+        """A table of all attempts."""
         lines = ["ATTEMPT  CHECK   SCORE     STEPS  TOKENS  SECONDS"]
         for attempt in self.attempts:
             result = attempt.result
@@ -179,11 +179,11 @@ class BestOf(Generic[S]):
 
 @dataclass(frozen=True)
 class Trial:
-    """What all attempts have in common."""
+    """The settings that all attempts share."""
 
     task: str
     attempts: int
-    #: A command, or a function of the sandbox.
+    #: A command, or a function that takes the sandbox.
     check: Any
     check_seconds: float
 
@@ -196,7 +196,7 @@ class Trial:
 
 
 def score_of(output: str) -> Optional[float]:
-    """The number that ends the last line."""
+    """The number at the end of the last line."""
     words = output.split()
     try:
         score = float(words[-1]) if words else math.nan
@@ -207,27 +207,27 @@ def score_of(output: str) -> Optional[float]:
 
 @dataclass
 class Spent:
-    """What was used so far."""
+    """What a task has used so far."""
 
     budget: Budget
     started: float = field(default_factory=time.monotonic)
     steps: int = 0
     read: int = 0
     written: int = 0
-    #: What the next request reads at least: what the last one read and wrote.
+    #: Tokens that the next request reads at least: input and output of the last one.
     known: int = 0
-    #: What ``known`` was estimated to be: what a request is more than this was added since.
+    #: The estimate for ``known``. If a request's estimate is larger, the difference was added since.
     estimated: int = 0
 
     def add(self, read: int, written: int, estimated: int) -> None:
-        """An answer, and how much it and its request were estimated to be."""
+        """Adds an answer, and the estimated size of it and its request."""
         self.steps += 1
         self.read += read
         self.written += written
         self.known, self.estimated = read + written, estimated
 
     def lose(self, read: int, written: int) -> None:
-        """What was used for an answer that never became whole."""
+        """Adds what an incomplete answer used."""
         self.read += read
         self.written += written
 
@@ -236,12 +236,12 @@ class Spent:
         return self.started + self.budget.seconds - time.monotonic()
 
     def next_answer(self, size: int) -> int:
-        """How many tokens the answer to a request of about ``size`` tokens may have.
+        """The output limit for a request of about ``size`` tokens.
 
-        What the request reads is taken off first: what the last one read and wrote, as it was counted, and what came
-        since.
+        The input of the request is subtracted first: the counted tokens of the last request and answer, and an estimate
+        of what was added since.
 
-        :raises Exhausted: there is nothing left.
+        :raises Exhausted: nothing is left.
         """
         budget = self.budget
         if self.steps >= budget.steps:
@@ -275,7 +275,7 @@ class Spent:
 
 
 class Transcript:
-    """A line of JSON for everything that happened, in a file that only its owner can read."""
+    """Writes one line of JSON per event, to a file that only its owner can read."""
 
     def __init__(self, path: Optional[str]) -> None:
         self._path = path
@@ -289,12 +289,12 @@ class Transcript:
             about["arguments"] = _as_object(about["arguments"])
         text = json.dumps({**line, **about}, ensure_ascii=False, default=str) + "\n"
         with self._lock, os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb") as file:
-            # Half a character is written as JSON writes it.
+            # JSON can escape lone surrogates; UTF-8 cannot encode them.
             file.write(text.encode("utf-8", "backslashreplace"))
 
 
 def _as_object(arguments: Any) -> Any:
-    """A call's arguments as the object that their text says; what says none stays as it is."""
+    """Parses a call's arguments. Text that is not a JSON object stays as it is."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -305,5 +305,5 @@ def _as_object(arguments: Any) -> Any:
 
 
 def _refuse(constant: str) -> None:
-    """``NaN`` and the infinities are no JSON."""
+    """``NaN`` and the infinities are not JSON."""
     raise ValueError(constant)

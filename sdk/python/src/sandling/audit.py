@@ -1,4 +1,4 @@
-"""A record of all that is done in the machines of a pool, for those who must be able to say what was run."""
+"""An audit log of everything that is done in the machines of a pool."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def _now() -> str:
 
 @dataclass
 class AuditRecord:
-    """One thing that was done: who asked for what, in which sandbox, and what came of it."""
+    """One action: who asked for what, in which sandbox, and the result."""
 
-    #: ``run`` by a pool, ``POST /exec`` and its kind in a machine that a pool lent; whatever you call it in your own.
+    #: ``run`` for a pool's run, a request such as ``POST /exec`` for a leased machine, or a name of your choice.
     action: str
-    #: What was run, whole, and how.
+    #: The complete input, and how it ran.
     input: Dict[str, Any]
-    #: What came back, whole: not what a model or a page was shown of it.
+    #: The complete output, not the shortened one that a model or a page shows.
     output: Dict[str, Any] = field(default_factory=dict)
     sandbox_id: str = ""
-    #: For whom, in the caller's words.
+    #: The user, as the caller names them.
     actor: Optional[str] = None
-    #: ``ok``, ``failed``, ``timeout`` or ``error``; ``left`` if nobody stayed to its end.
+    #: ``ok``, ``failed``, ``timeout`` or ``error``; ``left`` if nobody read the result to its end.
     outcome: str = "ok"
     duration_ms: int = 0
     time: str = field(default_factory=_now)
@@ -45,7 +45,7 @@ Sink = Union[str, "os.PathLike[str]", Callable[[AuditRecord], Any]]
 
 
 class AuditLog:
-    """Keeps records: as lines of JSON in a file that only its owner can read, or by a function of yours."""
+    """Writes records as lines of JSON to a file that only its owner can read, or passes them to your function."""
 
     def __init__(self, sink: Sink) -> None:
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class AuditLog:
         self._path = None if callable(sink) else sink
 
     def write(self, record: AuditRecord) -> None:
-        """A record that cannot be kept is an error: what is not recorded must not go unnoticed."""
+        """Writes a record. A failure raises, because a missing record must not go unnoticed."""
         with self._lock:
             if self._keep is not None:
                 self._keep(record)
@@ -62,10 +62,10 @@ class AuditLog:
 
     def _append(self, line: str) -> None:
         assert self._path is not None
-        # One write of the whole line: several processes may share the file.
+        # Writes the whole line at once, because several processes may share the file.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            # Half a character is written as JSON writes it.
+            # JSON can escape lone surrogates; UTF-8 cannot encode them.
             os.write(descriptor, line.encode("utf-8", "backslashreplace"))
         finally:
             os.close(descriptor)
@@ -75,7 +75,7 @@ _SANDBOXES = "/v1/sandboxes/"
 
 
 class Recording:
-    """A request to a machine while it is under way. It is written down when it is over, however it ends."""
+    """A running request to a machine. It is recorded when it ends, whatever the result."""
 
     def __init__(self, audit: AuditLog, actor: Optional[str], method: str, path: str, more: Mapping[str, Any]) -> None:
         place, _, query = path.partition("?")
@@ -111,7 +111,7 @@ class Recording:
         self._audit.write(record)
 
     def answered(self, kind: str, content: bytes) -> None:
-        """The whole answer has come."""
+        """Takes the complete answer."""
         if not kind.startswith("application/json"):
             self.record.output.update(_told(content))
         elif content:
@@ -119,7 +119,7 @@ class Recording:
             self.record.output.update(answer if isinstance(answer, dict) else {"answer": answer})
 
     def heard(self, event: ServerEvent) -> None:
-        """An event of a stream has come. Of those that are not a command's, the last one is kept."""
+        """Takes an event of a stream. For streams that are not a command's, only the last event is recorded."""
         data = event.json()
         if event.name in ("stdout", "stderr"):
             self._texts[event.name].append(data["chunk"])
@@ -127,18 +127,18 @@ class Recording:
             self.record.output.update(data)
 
     def shown(self, name: str, data: Union[bytes, str]) -> None:
-        """Something went over a terminal, one way or the other."""
+        """Takes bytes that went over a terminal in either direction."""
         self._texts[name].append(data if isinstance(data, str) else data.decode("utf-8", "replace"))
 
     def passed(self, where: Dict[str, Any], block: bytes) -> None:
-        """Part of a file went by that may not fit into memory, nor into a record."""
+        """Takes a part of a streamed file, which may be too large for memory and for a record."""
         self._digest.update(block)
         where["size"] = where.get("size", 0) + len(block)
         where["sha256"] = self._digest.hexdigest()
 
 
 def _without_values(body: Mapping[str, Any]) -> Dict[str, Any]:
-    """Of the environment only the names, because the values may be secrets."""
+    """Removes the values of the environment, because they may be secrets."""
     return {name: sorted(value) if name == "env" else value for name, value in body.items()}
 
 

@@ -1,8 +1,8 @@
 """Which server to talk to, and with which token.
 
-An argument wins over the environment (``SANDLING_API``, ``SANDLING_TOKEN``). Without either, a server of this user's
-own is used, and started if there is none (:mod:`sandling.local`). The token in its home is sent to that server, or to
-another on this machine, and to no one else.
+An argument overrides the environment (``SANDLING_API``, ``SANDLING_TOKEN``). Without either, the client uses the local
+server and starts it if necessary (:mod:`sandling.local`). The token in the home is sent only to that server, or to
+another server on this machine.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Endpoint(NamedTuple):
 
 
 def shown(url: str) -> str:
-    """An address for people, without what is secret in it."""
+    """The URL without its password, for messages."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def home() -> Path:
-    """Where the server keeps its state."""
+    """The directory where the server keeps its state."""
     if os.environ.get(HOME_VARIABLE):
         return Path(os.environ[HOME_VARIABLE]).absolute()
     if os.environ.get("XDG_DATA_HOME"):
@@ -46,7 +46,7 @@ def home() -> Path:
 
 
 def home_token() -> Optional[str]:
-    """The token that a server made at its first start here."""
+    """The token that the local server created at its first start."""
     try:
         return (home() / "token").read_text().strip() or None
     except OSError:
@@ -54,7 +54,7 @@ def home_token() -> Optional[str]:
 
 
 def configured(api_url: Optional[str], api_key: Optional[str]) -> Optional[Endpoint]:
-    """The server that somebody named; nothing if it is to be this user's own."""
+    """The server that an argument or the environment names; ``None`` for the local server."""
     url = api_url or os.environ.get(API_VARIABLE)
     if not url:
         return None

@@ -1,8 +1,8 @@
-"""What can go wrong, as exceptions.
+"""The exceptions of this package.
 
-Everything here is a :class:`SandlingError`. What the server refused carries the HTTP ``status``, a stable ``code`` for
-programs, and the ``request_id`` under which the server's log and audit have the request. Names and families are those
-of PandaStack's client, so that ``except`` clauses written for it go on working.
+All of them are a :class:`SandlingError`. If the server refused a request, the error has the HTTP ``status``, a stable
+``code`` for programs, and the ``request_id`` of the server's log and audit log. Names and base classes are those of
+PandaStack's client, so that ``except`` clauses written for it keep working.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Mapping, Optional, Type
 
 
 class SandlingError(Exception):
-    """Base of every error of this package."""
+    """Base class of all errors of this package."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class SandlingError(Exception):
         self.status = status
         self.code = code
         self.request_id = request_id
-        #: Seconds after which the server wants to be asked again, if it said so.
+        #: Seconds to wait before a retry, if the server said so.
         self.retry_after = retry_after
-        #: The answer's other fields.
+        #: The other fields of the answer.
         self.details = dict(details or {})
 
     def __str__(self) -> str:
@@ -48,11 +48,11 @@ class AuthError(SandlingError):
 
 
 class NotFoundError(SandlingError):
-    """There is no such thing, or it belongs to somebody else."""
+    """It does not exist, or belongs to another workspace."""
 
 
 class BadRequestError(SandlingError):
-    """The request cannot be carried out as it is."""
+    """The request is invalid."""
 
 
 class ForbiddenError(BadRequestError):
@@ -60,11 +60,11 @@ class ForbiddenError(BadRequestError):
 
 
 class ConflictError(BadRequestError):
-    """It does not fit the present state, such as a command in a paused sandbox."""
+    """The current state does not allow it, such as a command in a paused sandbox."""
 
 
 class LimitError(BadRequestError):
-    """A quota is used up, or requests come too fast."""
+    """A quota or a rate limit is exceeded."""
 
 
 class ServerError(SandlingError):
@@ -72,23 +72,23 @@ class ServerError(SandlingError):
 
 
 class CapacityError(ServerError):
-    """The host has no room at the moment."""
+    """The host has no capacity at the moment."""
 
 
 class NoSpaceError(ServerError):
-    """A disk is full: the sandbox's own, or the server's; the message says which. Waiting seldom helps."""
+    """A disk is full, of the sandbox or of the server; the message says which. Waiting seldom helps."""
 
 
 class ConnectionError(SandlingError):
-    """The server could not be reached, or went away before it answered."""
+    """The server could not be reached, or the connection was lost before it answered."""
 
 
 class RequestTimeout(ConnectionError):
-    """The server did not answer in time. Whether it did what was asked is unknown."""
+    """The server did not answer in time. It may still have carried out the request."""
 
 
 class WithOutput(SandlingError):
-    """An error that happened after something had been printed."""
+    """An error that carries the output so far."""
 
     def __init__(self, message: str, *, stdout: str = "", stderr: str = "", **more: Any) -> None:
         super().__init__(message, **more)
@@ -105,20 +105,20 @@ class WithOutput(SandlingError):
 
 
 class SandboxTimeout(WithOutput):
-    """A command or cell ran into its deadline and was ended. ``stdout`` and ``stderr`` hold what it had printed."""
+    """A command or cell reached its timeout and was ended. ``stdout`` and ``stderr`` hold what it had printed."""
 
 
 class ExecInterrupted(WithOutput):
-    """A command's output ended without its exit code. Whether it runs on is unknown; ``commands.get(id)`` can say."""
+    """A command's output ended without an exit code. It may still be running; ``commands.get(id)`` tells."""
 
     def __init__(self, message: str, *, id: str = "", **more: Any) -> None:
         super().__init__(message, **more)
-        #: The command's; empty if it was not told.
+        #: The ID of the command; empty if it is unknown.
         self.id = id
 
 
 class CommandFailed(WithOutput):
-    """A command that had to succeed (``check=True``) did not."""
+    """A command with ``check=True`` did not exit with 0."""
 
     def __init__(self, message: str, *, exit_code: int, stdout: str = "", stderr: str = "") -> None:
         super().__init__(message, stdout=stdout, stderr=stderr)
@@ -126,7 +126,7 @@ class CommandFailed(WithOutput):
 
 
 class TemplateBuildError(SandlingError):
-    """A template could not be built. ``build`` is the last thing known about it."""
+    """A template could not be built. ``build`` has its last known state."""
 
     def __init__(self, message: str, *, build: object = None) -> None:
         super().__init__(message)
@@ -138,11 +138,11 @@ class CreateCancelled(SandlingError):
 
 
 class ModelError(SandlingError):
-    """A model's server says that it failed, in the middle of an answer, or sent none."""
+    """The model's server reported a failure during an answer, or sent no answer."""
 
 
 class ExploreError(SandlingError):
-    """No branch of an exploration can be the winner. ``outcomes`` says how each one ended."""
+    """No branch of an exploration can win. ``outcomes`` says how each one ended."""
 
     def __init__(self, message: str, *, outcomes: object = ()) -> None:
         super().__init__(message)
@@ -161,7 +161,7 @@ _BY_STATUS: Mapping[int, Type[SandlingError]] = {
 
 
 def from_answer(status: int, headers: Mapping[str, str], body: Any) -> SandlingError:
-    """The exception for an answer that is not a success. ``body`` is its JSON, or its text."""
+    """The exception for an unsuccessful answer. ``body`` is its JSON or its text."""
     fields = dict(body) if isinstance(body, Mapping) else {}
     message = str(fields.pop("error", "") or (body if isinstance(body, str) else "") or f"the server answered {status}")
     code = fields.pop("code", None)

@@ -1,4 +1,4 @@
-"""What PandaStack's client calls :mod:`sandling.errors`."""
+"""The name of :mod:`sandling.errors` in PandaStack's client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a pool runs what strangers wrote, and how it went."""
+"""Settings and results of a pool's runs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .models import ExecResult
 
 @dataclass(frozen=True)
 class ExecutionConfig:
-    """How code is run."""
+    """How a pool runs code."""
 
     language: str = "python"
     timeout_seconds: float = 30.0
-    #: Of each machine; the template's own if absent.
+    #: Memory of each machine; by default the template's.
     memory_mb: Optional[int] = None
-    #: Bytes a run may print.
+    #: The output limit in bytes.
     output_limit: Optional[int] = None
     env: Mapping[str, str] = field(default_factory=dict)
-    #: A name or a number; root if absent.
+    #: A name or a number; root by default.
     user: Optional[str] = None
-    #: Top-level modules that are welcome. Advice only: what is imported beside them is reported, not prevented, because
-    #: no list of names could prevent it. The virtual machine is what keeps code in.
+    #: Top-level modules that may be imported. This is advice: other imports are reported and not prevented, because no
+    #: list of names could prevent them. The virtual machine is the boundary.
     allowed_imports: Optional[FrozenSet[str]] = None
 
     def __post_init__(self) -> None:
@@ -33,12 +33,12 @@ class ExecutionConfig:
             object.__setattr__(self, "allowed_imports", frozenset(self.allowed_imports))
 
     def to_dict(self) -> Dict[str, Any]:
-        """All of it, for a record; of the environment only the names, because the values may be secrets."""
+        """All settings, for a record. Only the names of the environment, because the values may be secrets."""
         allowed = None if self.allowed_imports is None else sorted(self.allowed_imports)
         return {**vars(self), "env": sorted(self.env), "allowed_imports": allowed}
 
     def advice(self, code: str) -> List[str]:
-        """What a teacher would remark about the code, before it runs."""
+        """Remarks about the code, made before it runs."""
         if self.allowed_imports is None or self.language not in ("python", "py", "python3"):
             return []
         unwelcome = sorted(imported_modules(code) - self.allowed_imports)
@@ -46,7 +46,7 @@ class ExecutionConfig:
 
 
 def imported_modules(code: str) -> FrozenSet[str]:
-    """The top-level modules that Python code imports by name. None if it cannot be parsed: running it will say why."""
+    """The top-level modules that Python code imports. ``None`` if it cannot be parsed; running it shows the error."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError):
@@ -64,11 +64,11 @@ def _names(node: ast.AST) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run of a pool, in a machine of its own."""
+    """The result of one run of a pool."""
 
     stdout: str
     stderr: str
-    #: Nothing if it was ended by its deadline.
+    #: ``None`` if it reached its timeout.
     exit_code: Optional[int]
     #: ``exited``, ``signalled``, ``timeout``, ``out_of_memory`` or ``output_limit``.
     reason: str
@@ -102,16 +102,16 @@ class RunReport:
 
 @dataclass(frozen=True)
 class PoolStatus:
-    """A pool at a glance."""
+    """The state of a pool."""
 
-    #: Machines that should be ready.
+    #: How many machines should be ready.
     size: int
     ready: int
-    #: Being made.
+    #: How many are being created.
     warming: int
-    #: Handed out and not given back.
+    #: How many are in use.
     busy: int
-    #: Handed out since the pool was started.
+    #: How many were handed out since the start.
     served: int
-    #: Why the last machine could not be made, until one could.
+    #: Why the last create failed; ``None`` after a success.
     last_error: Optional[str] = None

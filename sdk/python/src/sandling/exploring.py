@@ -1,4 +1,4 @@
-"""The words of an exploration: what is tried, how each try ended, and which won. No I/O."""
+"""The data of an exploration: candidates, outcomes and the winner. No I/O."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ MAX_BRANCHES = 16
 TAIL = 4096
 MARKER = "/tmp/.sandling-explore-marker"
 MOST_FILES = 200
-#: Where people work; what is not there is passed over.
+#: Directories in which to look for changed files. Missing ones are skipped.
 ROOTS = "/app /work /workspace /root /home"
 
 
 @dataclass
 class Candidate:
-    """One thing to try: a command line, or a function that is given the fork."""
+    """One candidate: a command line, or a function that takes the fork."""
 
     label: str
     cmd: Optional[str] = None
     fn: Optional[Callable[[Any], Any]] = None
     timeout_s: float = 60.0
     env: Optional[Mapping[str, str]] = None
-    #: A score that is known beforehand.
+    #: A score that is known in advance.
     score: Optional[float] = None
 
     @staticmethod
@@ -40,7 +40,7 @@ class Candidate:
 
 @dataclass
 class BranchOutcome(Generic[S]):
-    """How one candidate did in its fork."""
+    """The outcome of one candidate."""
 
     label: str
     sandbox_id: str
@@ -53,7 +53,7 @@ class BranchOutcome(Generic[S]):
     stderr_tail: str = ""
     files_changed: List[str] = field(default_factory=list)
     duration_ms: int = 0
-    #: What a candidate's function returned.
+    #: The return value of the candidate's function.
     value: Any = None
     error: Optional[str] = None
     timed_out: bool = False
@@ -66,7 +66,7 @@ Select = Union[str, Callable[[List[BranchOutcome[S]]], BranchOutcome[S]]]
 class ExploreResult(Generic[S]):
     """A finished exploration."""
 
-    #: The best branch's sandbox. It lives on; end it when you are done.
+    #: The sandbox of the winner. It still runs; end it when you are done.
     winner: S
     winner_outcome: BranchOutcome[S]
     #: All branches, the best first.
@@ -81,7 +81,7 @@ class ExploreResult(Generic[S]):
         return self.outcomes[:n]
 
     def table(self) -> str:
-        """All branches, for people."""
+        """A table of all branches."""
         width = max([len("branch"), *(len(outcome.label) for outcome in self.outcomes)])
         lines = [f"  {'branch':<{width}}  {'score':>8}  {'exit':>5}  {'seconds':>8}  files"]
         for outcome in self.outcomes:
@@ -94,7 +94,7 @@ class ExploreResult(Generic[S]):
 
 
 def candidates_of(work: Sequence[Union[Candidate, str]]) -> List[Candidate]:
-    """Checks what is to be tried; a string is a command line."""
+    """Checks the candidates. A string is a command line."""
     if not 1 <= len(work) <= MAX_BRANCHES:
         raise ExploreError(f"an exploration has 1 to {MAX_BRANCHES} candidates, not {len(work)}")
     candidates = [Candidate.shell(item, item) if isinstance(item, str) else item for item in work]
@@ -110,13 +110,13 @@ def check_select(select: Any) -> None:
 
 
 def ranked(outcomes: Sequence[BranchOutcome[S]], select: Select[S]) -> List[BranchOutcome[S]]:
-    """The best first; of equals, the faster."""
+    """Sorts outcomes: the best first, then the faster."""
     sign = 1.0 if select == "min" else -1.0
     return sorted(outcomes, key=lambda outcome: (sign * outcome.score, outcome.duration_ms))
 
 
 def pick(outcomes: List[BranchOutcome[S]], select: Select[S], require_success: bool) -> Optional[BranchOutcome[S]]:
-    """The winner among outcomes that are ranked."""
+    """The winner of sorted outcomes."""
     viable = [outcome for outcome in outcomes if outcome.ok or not require_success]
     if not viable or callable(select):
         return select(viable) if viable and callable(select) else None

@@ -1,4 +1,4 @@
-"""A sandbox's own data, as the server told it last."""
+"""The data of a sandbox, as of the last answer of the server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping, Optional, Type
 
 
 class SandboxFields:
-    """What is known about a sandbox. :meth:`Sandbox.refresh` asks anew."""
+    """The data of a sandbox. :meth:`Sandbox.refresh` updates it."""
 
     id: str = ""
     template: str = ""
@@ -20,16 +20,16 @@ class SandboxFields:
     labels: Dict[str, str]
     from_snapshot: Optional[str] = None
     boot_ms: Optional[int] = None
-    #: How it came to be, such as ``standby``, ``snapshot`` or ``fork``.
+    #: How it was started, such as ``standby``, ``snapshot`` or ``fork``.
     boot_mode: Optional[str] = None
-    #: Its address within its own network, the same for all.
+    #: Its address in its own network, the same for all sandboxes.
     guest_ip: Optional[str] = None
     persistent: bool = False
     ttl_seconds: Optional[int] = None
     idle_seconds: Optional[int] = None
     expires_at: Optional[str] = None
     workspace: Optional[str] = None
-    #: Which accelerator runs it, and which layers of the jail are in force.
+    #: The accelerator, and the layers of the jail that are in force.
     boundary: Dict[str, Any]
 
     def _take(self, data: Mapping[str, Any]) -> None:
@@ -40,12 +40,12 @@ class SandboxFields:
             setattr(self, name, dict(data.get(name) or {}))
 
     def to_dict(self) -> Dict[str, Any]:
-        """All of it as plain data."""
+        """All fields as plain data."""
         return {name: getattr(self, name) for name in SandboxFields.__annotations__}
 
 
 def refuse_other(sandbox: object, kind: Type[SandboxFields], taker: str) -> None:
-    """Refuses a sandbox of the other client. ``taker`` is the blocking name of what was to take it."""
+    """Refuses a sandbox of the other client. ``taker`` is the blocking name of the function that got it."""
     if isinstance(sandbox, SandboxFields) and not isinstance(sandbox, kind):
         is_async = kind.__name__.startswith("Async")
         fits, other = (taker, f"Async{taker}") if is_async else (f"Async{taker}", taker)

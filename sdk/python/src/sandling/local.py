@@ -1,10 +1,10 @@
-"""A server of this user's own, shared by all of their processes.
+"""The local server, which all processes of a user share.
 
-A server that somebody started says in the file ``server`` of its home where it listens, and holds that file's lock
-until it has ended; while it ends, the file is empty. If there is none, the first who needs one starts it, detached;
-the others find it. ``local-server.lock`` is held while one looks or starts, and ``local-server.json`` says which
-process was started. The TypeScript SDK does the same with the same files. A server that was started so stays until
-:func:`stop`, or until the machine is shut down; its sandboxes end by their own time to live.
+A running server writes its address to the file ``server`` of its home and holds a lock on the file until it has ended.
+While it shuts down, the file is empty. If there is no server, the first process that needs one starts it, detached, and
+the others find it. A process holds ``local-server.lock`` while it searches or starts, and ``local-server.json`` names
+the process that was started. The TypeScript SDK uses the same files in the same way. A server that an SDK started runs
+until :func:`stop` or until the host shuts down. Its sandboxes end at their TTL.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from .errors import ConfigError
 
 START_WITHIN = 120.0
 STOP_WITHIN = 60.0
-#: A server that somebody restarts is back by then.
+#: How long to wait for a server that somebody else restarts.
 BACK_WITHIN = 5.0
 _POLL = 0.05
-#: Servers that this process started. Kept, because a :class:`subprocess.Popen` that is dropped warns.
+#: Servers that this process started. A :class:`subprocess.Popen` that is garbage-collected would warn.
 _started: List[subprocess.Popen[bytes]] = []
 
 
 def ensure(gone: Optional[str] = None) -> Endpoint:
-    """The local server, started if there is none; with ``gone``, now that nobody listens there any more.
+    """Finds the local server, or starts it. ``gone`` is the endpoint of a server that no longer answers.
 
-    A server that ends has its sandboxes until it has ended, and whoever ran it may run it again: another that comes in
-    between would have none, or keep them from it.
+    A server owns its sandboxes until it has ended, and its owner may restart it. A server that starts in between would
+    either have no sandboxes or take them away.
     """
     home = config.home()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,9 +55,9 @@ def ensure(gone: Optional[str] = None) -> Endpoint:
 
 
 def stop() -> bool:
-    """Ends the server that an SDK started. False if there is none. Its sandboxes go on; the next one has them.
+    """Stops the server that an SDK started. False if there is none. Its sandboxes keep running for the next server.
 
-    What says which it was stays, so that whoever misses it knows that nobody else will run it again.
+    The file that names its process stays, so that clients of the old server know that nobody else will restart it.
     """
     home = config.home()
     if not home.is_dir():
@@ -91,7 +91,7 @@ def _wait(done: Callable[[], Any], seconds: float) -> None:
 
 
 def _said(home: Path) -> Optional[str]:
-    """Where a server listens; empty while it ends, and nothing if there is none."""
+    """The address of the running server; empty while it shuts down, ``None`` if there is no server."""
     try:
         with open(home / "server") as file:
             try:
@@ -100,7 +100,7 @@ def _said(home: Path) -> Optional[str]:
                 return file.read().strip()
     except FileNotFoundError:
         pass
-    # Nobody holds it: its server is dead, and the port may be somebody else's by now.
+    # Nobody holds the lock: the server is dead, and another program may use its port.
     return None
 
 
@@ -118,15 +118,15 @@ def _read(home: Path) -> Optional[Dict[str, Any]]:
 
 
 def _is_alive(state: Dict[str, Any]) -> bool:
-    """Whether the process that wrote down its address still runs: not only one of the same number."""
+    """Whether the recorded process still runs, and not another one with the same ID."""
     _reap()
     return _born(int(state["pid"])) == str(state["born"])
 
 
 def _born(pid: int) -> Optional[str]:
-    """When a process started, in the kernel's words; nothing if there is none or it only waits to be buried."""
+    """The start time of a process in the kernel's units; ``None`` if there is no process or it is a zombie."""
     try:
-        # The name in parentheses may hold anything, so count from its end.
+        # The name in parentheses may contain spaces and parentheses, so count from its end.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
@@ -177,7 +177,7 @@ def _address(server: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def binary() -> str:
-    """The path of ``sandling``: on the ``PATH``, or beside this Python, whose environment need not be activated."""
+    """The path of ``sandling``: on the ``PATH``, or next to this Python, also if its environment is not activated."""
     named = os.environ.get(config.BINARY_VARIABLE)
     found = shutil.which(named or "sandling")
     if not found and not named:

@@ -1,9 +1,9 @@
-"""Requests of the event loop to this machine, over connections of our own.
+"""Async requests to this machine, over our own connections.
 
-Those of httpcore go through anyio: a scope that can be cancelled and a timer around every read, write and lock, and one
-write for a request's head and another for its body. That was most of what an exec over loopback cost. Here asyncio's
-transport is used as it is and a request is one write; HTTP itself is h11's, as it is httpcore's. Other machines, and
-TLS, are left to httpx.
+httpcore goes through anyio, which puts a cancel scope and a timer around every read, write and lock, and it writes the
+head and the body of a request separately. That was most of the cost of an exec over loopback. This module uses the
+transport of asyncio directly, with one write per request. h11 handles HTTP, as in httpcore. httpx handles TLS and other
+machines.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import h11
 import httpcore
 import httpx
 
-#: A body is sent in pieces of at least this size, if it is larger.
+#: A larger body is sent in pieces of at least this size.
 PIECE = 1 << 16
-#: So much is kept for a reader who is slower than the server.
+#: The buffer for a reader that is slower than the server.
 MOST_KEPT = 1 << 18
 
 
 class LoopbackTransport(httpx.AsyncBaseTransport):
-    """Keeps connections that are idle, and makes new ones as they are needed."""
+    """Reuses idle connections and opens new ones when necessary."""
 
     def __init__(self, limits: httpx.Limits, socket_options: Iterable[Any]) -> None:
         self._expiry = math.inf if limits.keepalive_expiry is None else limits.keepalive_expiry
@@ -57,7 +57,7 @@ class LoopbackTransport(httpx.AsyncBaseTransport):
         self._idle.clear()
 
     def leave(self) -> None:
-        """Closes the connections whose event loop was closed and did not close them."""
+        """Closes connections whose event loop was closed before it closed them."""
         for connection in [*self._used, *self._idle]:
             if connection.leave():
                 self._used.pop(connection, None)
@@ -65,7 +65,7 @@ class LoopbackTransport(httpx.AsyncBaseTransport):
                     self._idle.remove(connection)
 
     def _kept(self) -> Optional[_Connection]:
-        """The one that was used last, if it can be used again."""
+        """The connection that was used last, if it can be reused."""
         while self._idle:
             connection = self._idle.pop()
             if time.monotonic() < connection.idle_since + self._expiry and connection.is_quiet():
@@ -87,7 +87,7 @@ class LoopbackTransport(httpx.AsyncBaseTransport):
         return connection
 
     def _done(self, connection: _Connection) -> None:
-        """Keeps a connection if nothing is left on it."""
+        """Makes a connection idle, if no data is left on it."""
         self._used.pop(connection, None)
         if not connection.begin_anew():
             connection.abort()
@@ -118,7 +118,7 @@ class _Body(httpx.AsyncByteStream):
 
 @contextmanager
 def _told_as_httpx_does() -> Iterator[None]:
-    """The packages have the same names for what can go wrong."""
+    """Raises errors of httpcore and h11 as the errors of httpx with the same names."""
     try:
         yield
     except (httpcore.TimeoutException, httpcore.NetworkError, h11.ProtocolError) as error:
@@ -142,7 +142,7 @@ class _Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self.idle_since = 0.0
 
     async def ask(self, request: httpx.Request, within: Optional[float]) -> None:
-        """Sends a request. A server that refuses it without reading it all is heard all the same."""
+        """Sends a request. If the server refuses it before it has read everything, its answer still arrives."""
         head = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
         unsent: List[bytes] = [self._http.send(head) or b""]
         size = len(unsent[0])
@@ -166,7 +166,7 @@ class _Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
             if isinstance(event, h11.Response):
                 return event
             if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
-                # What follows is no HTTP any more.
+                # What follows is not HTTP.
                 self._kept[:0] = self._http.trailing_data[0]
                 return event
 
@@ -189,7 +189,7 @@ class _Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
         return not self._transport.is_closing()
 
     def is_quiet(self) -> bool:
-        """Whether there is nothing to read from one that is idle, not even its end, which the loop may not know yet."""
+        """Whether an idle connection has nothing to read, not even an end that the loop has not noticed yet."""
         if self._ended or self._kept or self._transport.is_closing():
             return False
         poll = select.poll()
@@ -221,17 +221,17 @@ class _Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self.abort()
 
     def abort(self) -> None:
-        # What the kernel has not taken by now is wanted by nobody. A transport that is gone cannot be asked.
+        # Nobody needs unsent data any more. A transport that is gone cannot be aborted.
         if not self._is_gone:
             self._transport.abort()
 
     def leave(self) -> bool:
-        """Closes it if its event loop is closed. What asyncio does for that it leaves to the loop's next round."""
+        """Closes the socket if its event loop is closed. asyncio would do it in the next iteration of the loop."""
         if not self._loop.is_closed():
             return False
         finish = getattr(self._transport, "_call_connection_lost", None)
         if finish is not None and not self._is_gone:
-            # Whoever still waits for it, waits in that loop.
+            # Tasks that still wait for it belong to that loop.
             with suppress(RuntimeError):
                 finish(None)
         return True

@@ -1,4 +1,4 @@
-"""What a model said, as it can be written down and sent back: half characters, numbers that are none, endless nesting.
+"""Repairs a model's messages so that they can be stored and sent: lone surrogates, invalid numbers, deep nesting.
 
 No I/O.
 """
@@ -9,17 +9,17 @@ import json
 import math
 from typing import Any, List, Mapping, Union
 
-#: What is nested more deeply is not walked: it would use up the stack, here or in whoever gets it.
+#: Deeper nesting is not traversed: it would overflow the stack, here or in the receiver.
 DEEPEST = 32
 
 
 def paired(text: str) -> str:
-    """Text whose characters may have come in halves, put together. A half without its other one stays."""
+    """Joins surrogate pairs that arrived separately. A lone surrogate stays."""
     return text if is_whole(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def is_whole(text: str) -> bool:
-    """Whether all of its characters can be written down."""
+    """Whether all characters can be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -28,7 +28,7 @@ def is_whole(text: str) -> bool:
 
 
 def flat(arguments: Union[str, Mapping[str, Any]]) -> Union[str, Mapping[str, Any]]:
-    """A call's arguments; as text if they are nested too deeply for everybody but a parser."""
+    """The arguments of a call, as text if they are nested too deeply."""
     level: List[Any] = [arguments]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -47,7 +47,7 @@ def _inside(value: Any) -> List[Any]:
 
 
 def mended(value: Any, depth: int = 0) -> Any:
-    """The same, and where it could not be sent, something that can. An SDK's own objects are changed in place."""
+    """The same value, with parts that cannot be sent replaced. Objects of an SDK are changed in place."""
     if isinstance(value, str):
         return value if is_whole(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, float):

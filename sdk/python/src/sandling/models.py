@@ -1,4 +1,4 @@
-"""What the server tells: plain data, the same for the synchronous and the asynchronous client."""
+"""The server's answers as plain data, for the blocking and the async client."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, TypedDict
 
 @dataclass(frozen=True)
 class ExecResult:
-    """How a command ended, and all that it printed."""
+    """How a command ended, and its output."""
 
     stdout: str
     stderr: str
-    #: As a shell would say it: the exit code, or 128 + the signal's number.
+    #: As in a shell: the exit code, or 128 + the number of the signal.
     exit_code: int
     duration_ms: int = 0
     #: ``exited``, ``signalled``, ``timeout``, ``out_of_memory`` or ``output_limit``.
     reason: str = "exited"
     signal: Optional[int] = None
-    #: Bytes that were printed and are not in ``stdout`` or ``stderr``.
+    #: Bytes of output that are missing in ``stdout`` and ``stderr``.
     dropped_bytes: int = 0
     id: str = ""
 
@@ -56,7 +56,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """One rich output of a cell: the same thing in one or more MIME types, binary ones in base64."""
+    """One rich output of a cell, in one or more MIME types. Binary ones are in base64."""
 
     data: Dict[str, str]
 
@@ -78,7 +78,7 @@ class Result:
 
     @property
     def chart(self) -> Optional[str]:
-        """The picture, in whichever format there is one."""
+        """The picture, in the first available format."""
         return self.png or self.jpeg or self.svg
 
     @property
@@ -91,26 +91,26 @@ class Result:
 
     @property
     def json(self) -> Any:
-        """The parsed JSON value, if there is one."""
+        """The parsed JSON value, or ``None``."""
         text = self.data.get("application/json")
         return None if text is None else json.loads(text)
 
 
 @dataclass(frozen=True)
 class Execution:
-    """What one cell of a context printed, showed and raised. What it raised is data, not an exception here."""
+    """The output, results and error of one cell. An exception in the cell is data and is not raised here."""
 
     results: List[Result] = field(default_factory=list)
     stdout: str = ""
     stderr: str = ""
-    #: The formatted traceback, or why the interpreter was ended.
+    #: The formatted traceback, or why the interpreter ended.
     error: Optional[str] = None
-    #: 0 if the cell ran through, 1 if not.
+    #: 0 if the cell succeeded, otherwise 1.
     exit_code: int = 0
     duration_ms: int = 0
     #: ``ok``, ``error``, ``interrupted``, ``out_of_memory``, ``output_limit`` or ``died``.
     status: str = "ok"
-    #: The interpreter did not survive; the context has a new one, without variables.
+    #: Whether the interpreter ended. The context then has a new one, without variables.
     restarted: bool = False
     execution_count: int = 0
     dropped_bytes: int = 0
@@ -130,7 +130,7 @@ class Execution:
 
     @property
     def text(self) -> Optional[str]:
-        """The first result that has a text."""
+        """The text of the first result that has one."""
         return next((result.text for result in self.results if result.text is not None), None)
 
     @property
@@ -163,7 +163,7 @@ class FileInfo:
     path: str
     is_dir: bool
     size: int = 0
-    #: What it is, in one letter: ``f`` for a file, ``d`` for a directory, ``l`` for a link, ``o`` for anything else.
+    #: ``f`` for a file, ``d`` for a directory, ``l`` for a link, ``o`` for anything else.
     mode: str = ""
     #: Seconds since 1970.
     mtime: int = 0
@@ -171,7 +171,7 @@ class FileInfo:
     permissions: str = ""
     uid: int = 0
     gid: int = 0
-    #: Where a link points.
+    #: The target of a link.
     target: Optional[str] = None
 
     @classmethod
@@ -181,7 +181,7 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class FileChange:
-    """A change that was seen under a watched path."""
+    """A change under a watched path."""
 
     path: str
     #: ``created``, ``modified``, ``removed``, ``renamed``, ``attributes`` or ``overflow``.
@@ -195,7 +195,7 @@ class Event:
     number: int
     time: str
     sandbox_id: str
-    #: ``sandbox.created``, ``sandbox.paused``, ``sandbox.ended`` and so on.
+    #: For example ``sandbox.created``, ``sandbox.paused`` or ``sandbox.ended``.
     type: str
     payload: Dict[str, Any] = field(default_factory=dict)
 
@@ -206,7 +206,7 @@ class Event:
 
 @dataclass(frozen=True)
 class GuestMetrics:
-    """What the guest says about itself."""
+    """Metrics that the guest reports."""
 
     memory_total_bytes: int = 0
     memory_available_bytes: int = 0
@@ -219,10 +219,10 @@ class GuestMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a sandbox uses, as the host sees it."""
+    """What a sandbox uses, measured on the host."""
 
     cpu_ms: int = 0
-    #: Its own memory, and its share of what it has in common with others (Pss).
+    #: Its own memory, plus its share of memory that it shares with others (Pss).
     memory_bytes: int = 0
     host_rss_bytes: int = 0
     disk_bytes: int = 0
@@ -243,11 +243,11 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Preview:
-    """A way to a port of a sandbox. Whoever has the URL has the port, until it expires."""
+    """Access to a port of a sandbox. Anybody with the URL can use the port until it expires."""
 
-    #: A host of its own, so that a page works as it does at home.
+    #: A separate host name, so that absolute paths in a page work.
     url: str
-    #: The same under a path of the server's own address, for clients that cannot resolve ``*.localhost``.
+    #: The same under a path of the server, for clients that cannot resolve ``*.localhost``.
     path_url: str
     token: str
     id: str
@@ -261,7 +261,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class ExecInfo:
-    """A command of a sandbox, running or ended."""
+    """A command in a sandbox, running or ended."""
 
     id: str
     pid: int
@@ -280,7 +280,7 @@ class ExecInfo:
 
 @dataclass(frozen=True)
 class Token:
-    """An API token. ``token`` is the secret; it is there only in the answer that made it."""
+    """An API token. ``token`` is the secret; only the answer to ``create`` has it."""
 
     prefix: str
     name: str
@@ -299,7 +299,7 @@ class Token:
 
 @dataclass(frozen=True)
 class TemplateBuild:
-    """A template being built."""
+    """The build of a template."""
 
     id: str
     name: str = ""
@@ -328,7 +328,7 @@ class TemplateBuild:
 
 
 class Lifecycle(TypedDict):
-    """How long a sandbox may live. 0 stands for "without limit"."""
+    """How long a sandbox may live. 0 means no limit."""
 
     ttl_seconds: int
     idle_seconds: int
@@ -338,7 +338,7 @@ class Lifecycle(TypedDict):
 
 
 class Promotion(TypedDict):
-    """Which sibling won, and what became of the others."""
+    """Which sibling won, and what happened to the others."""
 
     winner: str
     tree_id: str
@@ -348,17 +348,17 @@ class Promotion(TypedDict):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a sandbox was at one moment, and can go back to."""
+    """A saved moment that a sandbox can go back to."""
 
     number: int
-    #: One with a name is kept until the name is taken away.
+    #: A checkpoint with a name is kept until the name is removed.
     name: Optional[str]
     at: str
-    #: What was about to happen: ``exec``, ``cell``, ``files``, ``rewind`` or ``request``.
+    #: Why it was made: before an ``exec``, ``cell``, ``files`` or ``rewind``, or on ``request``.
     cause: str
-    #: What was about to be run or changed, cut off.
+    #: What was about to run or change, shortened.
     text: str
-    #: The checkpoint that the sandbox had come from.
+    #: The checkpoint before it.
     after: Optional[int]
     size_bytes: int = 0
 
@@ -370,7 +370,7 @@ class Checkpoint:
 class Timeline(List[Checkpoint]):
     """A sandbox's checkpoints, oldest first."""
 
-    #: The checkpoint that the sandbox has come from.
+    #: The checkpoint that the sandbox came from.
     current: Optional[int] = None
 
     @classmethod
@@ -382,7 +382,7 @@ class Timeline(List[Checkpoint]):
 
 @dataclass(frozen=True)
 class FileState:
-    """What a file is at one of two moments."""
+    """A file at one of two moments."""
 
     #: ``file``, ``directory``, ``symlink`` or ``other``.
     kind: str
@@ -391,7 +391,7 @@ class FileState:
     mode: str
     uid: int = 0
     gid: int = 0
-    #: Where a link points.
+    #: The target of a link.
     target: Optional[str] = None
 
     @classmethod
@@ -402,16 +402,16 @@ class FileState:
 
 @dataclass(frozen=True)
 class FileDiff:
-    """A file that is not the same at two moments."""
+    """A file that differs between two moments."""
 
     path: str
     #: ``added``, ``changed`` or ``removed``.
     change: str
     before: Optional[FileState]
     after: Optional[FileState]
-    #: The text diff, as it stands in a patch.
+    #: The text diff, as in a patch.
     patch: Optional[str] = None
-    #: Why there is none: ``binary``, ``too_large``, ``special`` or ``unreadable``.
+    #: Why there is no text diff: ``binary``, ``too_large``, ``special`` or ``unreadable``.
     no_patch: Optional[str] = None
 
     @classmethod
@@ -427,7 +427,7 @@ class Diff:
     added: int
     changed: int
     removed: int
-    #: In the order of their paths, which are relative to the directory that was compared.
+    #: Sorted by path. Paths are relative to the compared directory.
     files: List[FileDiff] = field(default_factory=list)
 
     @classmethod

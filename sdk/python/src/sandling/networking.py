@@ -1,44 +1,44 @@
-"""What sandboxes may reach and what went through their gateways: plain data, the same for both clients."""
+"""Network policies, usage and events as plain data, for both clients."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Literal, Mapping, Optional, TypedDict
 
-#: Nothing, what is listed, the public internet, or that and a list of what was used.
+#: Nothing, the allow-list, the public internet, or the public internet with a list of what was used.
 NetworkMode = Literal["deny", "allow", "open", "learn"]
-#: Who said what a sandbox may reach: it itself, the default that it follows, or nobody.
+#: Where a policy comes from: the sandbox itself, a default that it follows, or nowhere.
 NetworkSource = Literal["sandbox", "template", "workspace", "nothing"]
 
 
 class NetworkLimits(TypedDict, total=False):
-    """How much of the network a sandbox may use. What is absent is the server's own limit."""
+    """How much of the network a sandbox may use. A missing value means the server's limit."""
 
-    #: In all.
+    #: In total.
     sent_bytes: int
     sent_bytes_per_second: int
     received_bytes_per_second: int
-    #: At a time.
+    #: At the same time.
     connections: int
     dns_queries_per_second: int
 
 
 class NetworkOptions(TypedDict, total=False):
-    """What a sandbox is to reach. In a change, what is absent stays."""
+    """What a sandbox may reach. In a change, missing fields keep their value."""
 
-    #: If absent, ``allow`` if anything is listed in ``allow``, else ``deny``; in a change without a list, it stays. A
-    #: change to another mode than ``allow`` empties a list that is not given.
+    #: By default ``allow`` if the list ``allow`` has entries, otherwise ``deny``. A change without a list keeps the
+    #: mode. A change to another mode than ``allow`` empties the list, unless you pass one.
     mode: Optional[NetworkMode]
     #: Names, ``*.name``, addresses, networks, and the presets ``pypi``, ``npm``, ``crates``, ``debian`` and ``github``.
     allow: Optional[List[str]]
-    #: Addresses and networks that are refused, whatever is allowed.
+    #: Addresses and networks that are always refused.
     deny: Optional[List[str]]
-    #: ``sealed``, or ``inspected``: the host of each request inside is compared with the server's name.
+    #: ``sealed``, or ``inspected``: the gateway compares the host of each request with the name of the server.
     tls: Optional[Literal["sealed", "inspected"]]
     limits: Optional[NetworkLimits]
-    #: Names of all secrets that it has from then on.
+    #: Names of all secrets that it has after this.
     secrets: Optional[List[str]]
-    #: Its sandboxes reach each other, as ``HOSTNAME.internal`` and ``ID.internal``; in a change, ``""`` leaves it.
+    #: Members reach each other as ``HOSTNAME.internal`` and ``ID.internal``. In a change, ``""`` leaves the group.
     group: Optional[str]
     hostname: Optional[str]
 
@@ -47,9 +47,9 @@ class NetworkOptions(TypedDict, total=False):
 class GrantedSecret:
     """A secret that a sandbox may use."""
 
-    #: Also of the variable that holds the placeholder.
+    #: Also the name of the variable that holds the placeholder.
     name: str
-    #: What the guest has instead of the value.
+    #: What the guest sees instead of the value.
     placeholder: str
 
 
@@ -65,9 +65,9 @@ class NetworkUsage:
     dns_queries: int = 0
     dns_refused: int = 0
     requests_refused: int = 0
-    #: Also frames that were dropped: damaged, too long, in fragments or under another's name.
+    #: Includes dropped frames: damaged, too long, fragmented or spoofed.
     packets_refused: int = 0
-    #: Decisions that are no event, because there were too many at once.
+    #: Decisions without an event, because there were too many at once.
     events_lost: int = 0
 
     @classmethod
@@ -82,7 +82,7 @@ class NetworkPolicy:
     mode: NetworkMode
     allow: List[str]
     tls: str
-    #: Addresses and networks that are refused, whatever is allowed.
+    #: Addresses and networks that are always refused.
     deny: List[str] = field(default_factory=list)
 
     @classmethod
@@ -97,22 +97,22 @@ class Network:
     mode: NetworkMode
     allow: List[str]
     tls: str
-    #: What it may use, whoever said so.
+    #: The limits in force, wherever they come from.
     limits: NetworkLimits
     secrets: List[GrantedSecret] = field(default_factory=list)
     group: Optional[str] = None
-    #: By which the others of its group reach it.
+    #: The name by which its group reaches it.
     hostnames: List[str] = field(default_factory=list)
     usage: NetworkUsage = field(default_factory=NetworkUsage)
-    #: In the mode ``learn``: the list that would have allowed what was used.
+    #: In the mode ``learn``: the allow-list that would have been enough.
     learned: Optional[List[str]] = None
-    #: Whose policy it is.
+    #: Where the policy comes from.
     source: NetworkSource = "sandbox"
-    #: The workspace's policy, if it binds: what that does not allow is refused, too.
+    #: The workspace's policy if it is binding: connections must pass it, too.
     bound: Optional[NetworkPolicy] = None
-    #: Names of secrets that it was granted and that were removed since.
+    #: Names of granted secrets that were removed since.
     revoked_secrets: List[str] = field(default_factory=list)
-    #: Addresses and networks that are refused, whatever is allowed.
+    #: Addresses and networks that are always refused.
     deny: List[str] = field(default_factory=list)
 
     @classmethod
@@ -137,17 +137,17 @@ class Network:
 
 @dataclass(frozen=True)
 class NetworkDefault:
-    """What sandboxes may reach that say nothing about it themselves."""
+    """The default for sandboxes without their own policy."""
 
-    #: Nothing if it is left to the workspace's default, and that to none at all.
+    #: ``None`` if the workspace's default applies, or if there is none.
     mode: Optional[NetworkMode] = None
     allow: List[str] = field(default_factory=list)
     tls: Optional[str] = None
-    #: Those that it sets.
+    #: The limits that it sets.
     limits: NetworkLimits = field(default_factory=NetworkLimits)
-    #: Whether it is the most for all sandboxes of the workspace, whatever they say themselves.
+    #: Whether no sandbox of the workspace may exceed it.
     binding: bool = False
-    #: Addresses and networks that are refused, whatever is allowed.
+    #: Addresses and networks that are always refused.
     deny: List[str] = field(default_factory=list)
 
     @classmethod
@@ -167,7 +167,7 @@ class NetworkDefault:
 class NetworkEvent:
     """One decision of a sandbox's gateway."""
 
-    #: Rises from event to event.
+    #: Increases with each event.
     number: int
     time: str
     #: ``dns``, ``connect``, ``accept``, ``name``, ``request``, ``close`` or ``packet``.
@@ -177,11 +177,11 @@ class NetworkEvent:
     name: Optional[str] = None
     address: Optional[str] = None
     port: Optional[int] = None
-    #: Whether it is about datagrams rather than a connection.
+    #: Whether it is about UDP.
     udp: bool = False
-    #: Why it was refused or failed, for people.
+    #: Why it was refused or failed, as text.
     reason: Optional[str] = None
-    #: The same for programs.
+    #: The same as a stable code.
     code: Optional[str] = None
     sent_bytes: int = 0
     received_bytes: int = 0
@@ -194,5 +194,5 @@ class NetworkEvent:
 
 
 def network_body(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """What is not given is not sent: it stays as it is."""
+    """The request body. Options that are not given are not sent and keep their value."""
     return {name: value for name, value in options.items() if value is not None}

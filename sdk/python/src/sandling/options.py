@@ -1,4 +1,4 @@
-"""What can be asked for, and the request bodies it becomes. No I/O."""
+"""Options of requests, and the JSON bodies made from them. No I/O."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Dict, List, Literal, Mapping, Optional, Protocol, Sequen
 
 from .networking import NetworkOptions
 
-#: What a copy of a sandbox does with its volumes: have none, read what was on them, or have clones of its own.
+#: What a copy of a sandbox gets of its volumes: nothing, a read-only view, or its own copies.
 OnVolumes = Literal["detach", "read_only", "clone"]
 
-#: What is made when nobody says otherwise.
+#: The default template.
 DEFAULT_TEMPLATE = "code-interpreter"
 
 
@@ -22,7 +22,7 @@ class CancelEvent(Protocol):
 
 @dataclass(frozen=True)
 class VolumeMount:
-    """A volume, where a sandbox is to see it."""
+    """A volume and its mount point."""
 
     name: str
     path: Optional[str] = None
@@ -36,51 +36,51 @@ class VolumeMount:
 
 
 class CreateOptions(TypedDict, total=False):
-    """What sandbox is wanted. What is absent comes from the template and the server."""
+    """Options of a new sandbox. Missing ones come from the template and the server."""
 
     cpu: Optional[int]
     memory_mb: Optional[int]
     disk_mb: Optional[int]
-    #: Processes and threads, all together.
+    #: The maximum number of processes and threads.
     pids: Optional[int]
-    #: Your own notes on it, which :meth:`Sandbox.list` gives back.
+    #: Your own labels. :meth:`Sandbox.list` can filter by them.
     metadata: Optional[Mapping[str, str]]
     labels: Optional[Mapping[str, str]]
-    #: The environment of every command in it.
+    #: Environment variables for every command in it.
     env: Optional[Mapping[str, str]]
-    #: How long it lives, whatever becomes of this process.
+    #: The TTL: how long it lives, even if this process dies.
     ttl_seconds: Optional[int]
-    #: How long it may be unused.
+    #: The idle timeout.
     idle_seconds: Optional[int]
-    #: Its time to live does not apply, and leaving the ``with`` block does not end it.
+    #: It has no TTL, and leaving the ``with`` block does not end it.
     persistent: Optional[bool]
     from_snapshot: Optional[str]
     #: ``every-exec`` makes a checkpoint before each command, cell and change of files; see :meth:`Sandbox.rewind`.
     checkpoints: Optional[str]
-    #: How many checkpoints without a name are kept; 20 if absent.
+    #: How many checkpoints without a name to keep; 20 by default.
     checkpoints_kept: Optional[int]
-    #: What it may reach, such as ``{"allow": ["pypi"], "secrets": ["API_KEY"], "limits": {"connections": 20}}``; if
-    #: absent what the template's or the workspace's default says, else nothing.
+    #: What it may reach, such as ``{"allow": ["pypi"], "secrets": ["API_KEY"], "limits": {"connections": 20}}``. By
+    #: default the template's or the workspace's default applies, otherwise it reaches nothing.
     network: Optional[Union[NetworkOptions, Mapping[str, Any]]]
     volumes: Optional[Sequence[Union[VolumeMount, Mapping[str, Any]]]]
-    #: Stops waiting for capacity when it is set.
+    #: Set it to stop waiting for capacity.
     cancel: Optional[CancelEvent]
 
 
 class ExecOptions(TypedDict, total=False):
-    """How a command is run."""
+    """Options of a command."""
 
     cwd: Optional[str]
     env: Optional[Mapping[str, str]]
-    #: A name or a number; root if absent.
+    #: A name or a number; root by default.
     user: Optional[str]
-    #: Given to the command, then closed. Bytes have to be UTF-8.
+    #: The standard input. Bytes must be UTF-8.
     stdin: Optional[Union[str, bytes]]
-    #: A command of the same id is never started twice.
+    #: A command with the same ID never starts twice.
     id: Optional[str]
-    #: Bytes it may print.
+    #: The output limit in bytes.
     output_limit: Optional[int]
-    #: At the limit: ``kill`` it, or ``keep_tail``, i.e. drop the oldest output.
+    #: At the limit: ``kill`` the command, or ``keep_tail``, which drops the oldest output.
     on_limit: Optional[str]
 
 
@@ -107,7 +107,7 @@ def _volume(volume: Union[VolumeMount, Mapping[str, Any]]) -> Dict[str, Any]:
 def exec_body(
     command: Union[str, Sequence[str]], timeout_seconds: Optional[float], options: Mapping[str, Any]
 ) -> Dict[str, Any]:
-    """A string is a line for the shell; a list is a program and its arguments, without a shell."""
+    """A string runs in the shell. A list is a program and its arguments, without a shell."""
     program: Dict[str, Any] = {"cmd": command} if isinstance(command, str) else {"args": list(command)}
     return _run_body(program, timeout_seconds, options)
 
@@ -145,7 +145,7 @@ def seconds_of(timeout_seconds: float) -> float:
 
 
 def one_timeout(timeout: Optional[float], timeout_seconds: Optional[float]) -> Optional[float]:
-    """A deadline that goes by two names."""
+    """The timeout, which has two names."""
     if timeout is not None and timeout_seconds is not None and timeout != timeout_seconds:
         raise TypeError("run() got two deadlines: timeout and timeout_seconds are the same; give one of them")
     return timeout_seconds if timeout is None else timeout

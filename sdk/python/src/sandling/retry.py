@@ -1,4 +1,4 @@
-"""Whether a refusal to make something is worth another try, and when. No I/O."""
+"""Whether and when to retry a refused create. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_SPREAD = 15.0
 
 @dataclass(frozen=True)
 class CreateRetryEvent:
-    """A refusal that is about to be tried again."""
+    """A create that was refused and will be retried."""
 
     path: str
     attempt: int
@@ -24,11 +24,10 @@ class CreateRetryEvent:
 
 
 def delay(error: SandlingError, attempt: int, elapsed: float, budget: float) -> Optional[float]:
-    """Seconds to wait before the next attempt; nothing if there should be none.
+    """Seconds to wait before the next attempt; ``None`` if there should be none.
 
-    A full host says so with 503 or 507, and one that is asked too fast with 429 and a time to come back. A 429 without
-    such a time is a quota, which waiting does not change. Several clients are spread out, so that they do not all come
-    back at once.
+    A full host answers with 503 or 507. A rate limit answers with 429 and ``Retry-After``. A 429 without it is a quota,
+    which waiting does not change. A random part keeps many clients from retrying at the same moment.
     """
     hint = error.retry_after
     if error.status == 507:

@@ -1,4 +1,4 @@
-"""Templates by way of the default client, as functions of a module: ``templates.list()``. PandaStack's has its name."""
+"""Templates of the default client as module functions: ``templates.list()``. PandaStack's client has this name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens by way of the default client, as functions of a module: ``tokens.list()``. PandaStack's has this name."""
+"""Tokens of the default client as module functions: ``tokens.list()``. PandaStack's client has this name."""
 
 from __future__ import annotations
 

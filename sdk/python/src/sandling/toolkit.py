@@ -1,4 +1,4 @@
-"""The tools that a model is given, and how its calls are read and answered. No I/O."""
+"""The tools for a model, and how its calls are parsed and answered. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from .mending import is_whole, paired
 
-#: Characters of output that a model is shown; the middle of more is cut.
+#: How many characters of output a model sees. Longer output is cut in the middle.
 MAX_OUTPUT = 20_000
 LANGUAGES = ("python", "node", "bash")
 
@@ -22,19 +22,19 @@ class Image(NamedTuple):
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """What a model is told."""
+    """The answer to a model's call."""
 
     text: str
     images: Tuple[Image, ...] = ()
-    #: Something went wrong that the model may mend.
+    #: Whether something went wrong that the model can correct.
     is_error: bool = False
-    #: Of what ran, if something did.
+    #: The exit code, if something ran.
     exit_code: Optional[int] = None
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """What a model asks for. ``arguments`` is whatever it sent, JSON text or an object."""
+    """A model's call. ``arguments`` is what it sent, JSON text or an object."""
 
     id: str
     name: str
@@ -61,7 +61,7 @@ class ToolSpec:
 
 
 class BadCall(ValueError):
-    """A model's call that cannot be carried out; the text tells the model why."""
+    """An invalid call of a model. The text tells the model why."""
 
 
 SPECS = {
@@ -69,51 +69,51 @@ SPECS = {
     for spec in (
         ToolSpec(
             "run_code",
-            "Run code in a sandbox, a disposable computer. Python keeps its variables from call to call, its last "
-            "expression is shown, and plots come back as images. Each node or bash run starts anew. Files last.",
+            "Run code in a sandbox, a disposable computer. Python keeps its variables between calls, shows its last "
+            "expression, and returns plots as images. Each node or bash run is a new process. Files persist.",
             {
                 "code": {"type": "string", "description": "The code to run."},
-                "language": {"type": "string", "enum": list(LANGUAGES), "description": "python unless given."},
-                "timeout_seconds": {"type": "number", "description": "End it after so many seconds."},
+                "language": {"type": "string", "enum": list(LANGUAGES), "description": "The default is python."},
+                "timeout_seconds": {"type": "number", "description": "The time limit in seconds."},
             },
             ("code",),
         ),
         ToolSpec(
             "run_command",
-            "Run a shell command in the sandbox and get its output and exit code. Each call is a shell of its own, in "
-            "the working directory; files last. What is put into the background with & goes on running.",
+            "Run a shell command in the sandbox and get its output and exit code. Each call starts a new shell in the "
+            "working directory. Files persist, and processes started with & keep running.",
             {
-                "command": {"type": "string", "description": "The command line, for sh."},
-                "timeout_seconds": {"type": "number", "description": "End it after so many seconds."},
+                "command": {"type": "string", "description": "The command line for sh."},
+                "timeout_seconds": {"type": "number", "description": "The time limit in seconds."},
             },
             ("command",),
         ),
         ToolSpec(
             "read_file",
-            "Read a file of the sandbox. Pictures (PNG, JPEG) come back as images.",
+            "Read a file in the sandbox. PNG and JPEG files are returned as images.",
             {"path": {"type": "string", "description": "An absolute path."}},
             ("path",),
         ),
         ToolSpec(
             "write_file",
-            "Write a text file in the sandbox, replacing what was there. Directories above it are made.",
+            "Write a text file in the sandbox. Replaces an existing file, and creates missing directories.",
             {
                 "path": {"type": "string", "description": "An absolute path."},
-                "content": {"type": "string", "description": "The whole text of the file."},
+                "content": {"type": "string", "description": "The complete text of the file."},
             },
             ("path", "content"),
         ),
         ToolSpec(
             "list_files",
-            "List a directory of the sandbox.",
-            {"path": {"type": "string", "description": "An absolute path; the working directory unless given."}},
+            "List a directory in the sandbox.",
+            {"path": {"type": "string", "description": "An absolute path. The default is the working directory."}},
         ),
     )
 }
 
 
 def chosen(only: Optional[Sequence[str]]) -> List[ToolSpec]:
-    """The tools of these names; all of them if none are named."""
+    """The tools with these names; all tools if there are none."""
     names = list(SPECS) if only is None else list(only)
     for name in names:
         if name not in SPECS:
@@ -125,7 +125,7 @@ _TYPES: Mapping[str, Any] = {"string": str, "number": (int, float)}
 
 
 def checked(spec: ToolSpec, arguments: Union[str, Mapping[str, Any]]) -> Dict[str, Any]:
-    """A call's arguments, if they fit the schema. Models get this wrong; the answer says how."""
+    """The arguments of a call, checked against the schema. Errors tell the model what is wrong."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
@@ -154,7 +154,7 @@ def checked(spec: ToolSpec, arguments: Union[str, Mapping[str, Any]]) -> Dict[st
 
 
 def shorten(text: str, limit: int) -> str:
-    """Text that fits, with its beginning, its end, and a note of what was cut between."""
+    """Shortens text to its beginning and end, with a note about what was cut."""
     if len(text) <= limit:
         return text
     head = limit // 2
@@ -163,7 +163,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def described(exit_code: object, stdout: str, stderr: str, limit: int, notes: Sequence[str] = ()) -> str:
-    """A run in words: its exit code always, then what it printed."""
+    """Describes a run: its exit code, then its output."""
     parts: List[str] = [f"exit code: {exit_code}", *notes]
     if stdout:
         parts.append(f"stdout:\n{shorten(stdout, limit)}")

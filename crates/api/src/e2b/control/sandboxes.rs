@@ -27,7 +27,6 @@ use crate::e2b::refusal::{CONTROL, unsupported};
 use crate::e2b::settings::Settings;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::native::sandboxes::make;
 use crate::once::{Answer, Mark, Once};
 
 const DEFAULT_TEMPLATE: &str = "base";
@@ -107,7 +106,8 @@ async fn made(
     wish: NewSandbox,
 ) -> Result<SandboxInfo, ApiError> {
     let spec = wish.into_spec(app, workspace.as_str())?;
-    let info = make(app, workspace, spec).await.map_err(no_template)?;
+    let created = app.service.sandboxes.create(workspace, spec).await;
+    let info = created.map_err(|error| no_template(error.into()))?.info();
     context.made(info.id.as_str());
     mark.made(info.id.as_str());
     if let Err(error) = give_volumes(app, &info).await {
@@ -163,7 +163,7 @@ impl NewSandbox {
             network = network.without_internet();
         }
         let network = network.wish(|| Ok(app.engine.usual_network(workspace, &source.origin().0)?.policy))?;
-        let start = source.start().unwrap_or_default();
+        let start = source.process_defaults();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
         check_map("envVars", &own_env)?;

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::auth::query_value;
 use crate::e2b::place::Envd;
 use crate::error::ApiError;
-use crate::native::files_content::{body, read_part};
+use crate::file_content::{body, read_part};
 use crate::range::{self, Wanted};
 
 pub(super) fn router() -> Router<Arc<App>> {

@@ -199,7 +199,7 @@ async fn create(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Wish>) -
     }
     let sight = Sight::of(&envd, body.value).await?;
     let watcher = Watcher::new(&envd.sandbox, sight).await?;
-    let name = crate::random::hex::<8>();
+    let name = sandling_service::random::hex::<8>();
     memory(&app).watch(&app, id, &name, watcher);
     Ok(Json(json!({ "watcherId": name })))
 }

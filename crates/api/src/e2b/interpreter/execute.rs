@@ -10,6 +10,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use sandling_engine::{Cause, Cell, CellOutput, Output, RunSpec, Sandbox};
 use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
+use sandling_service::ProcessDefaults;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -17,7 +18,6 @@ use super::contexts::{Tongue, known, make, spec};
 use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
-use crate::build::Start;
 use crate::context::RequestContext;
 use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
@@ -103,7 +103,7 @@ async fn execute(
 }
 
 /// A context of the client's, or one of those that are always there.
-async fn find(sandbox: &Sandbox, start: &Start, id: String) -> Result<String, ApiError> {
+async fn find(sandbox: &Sandbox, start: &ProcessDefaults, id: String) -> Result<String, ApiError> {
     let id = known(id)?;
     if sandbox.list_contexts().await?.iter().any(|info| info.id == id) {
         return Ok(id);
@@ -191,7 +191,7 @@ fn script(
     app: &Arc<App>,
     request: &RequestContext,
     sandbox: &Arc<Sandbox>,
-    start: &Start,
+    start: &ProcessDefaults,
     code: String,
     mut env: BTreeMap<String, String>,
 ) -> Response {

@@ -93,8 +93,8 @@ impl Task<'_> {
     }
 
     async fn command(&self, toolbox: &Toolbox, command: &str) -> anyhow::Result<sandling_tools::Observation> {
-        let doing = sandling_tools::Doing { cancelled: self.stop.clone(), watch: &|_, _| {} };
-        Ok(toolbox.call("run_command", serde_json::json!({ "command": command }), &doing).await?)
+        let control = sandling_tools::CallControl { cancelled: self.stop.clone(), watch: &|_, _| {} };
+        Ok(toolbox.call("run_command", serde_json::json!({ "command": command }), &control).await?)
     }
 
     async fn once(&self, toolbox: &Toolbox) -> anyhow::Result<ExitCode> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandling_engine::network::LimitWish;
+use sandling_engine::network::LimitRequest;
 use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkWish, Sandbox};
 use sandling_network::policy::{Mode, Policy, Refusal, TlsMode};
 use sandling_network::{EventKind, Verdict};
@@ -170,7 +170,7 @@ isolated! {
 
     async fn what_was_sent_and_learned_is_known_to_the_next_gateway() {
         let world = World::new().await;
-        let limits = LimitWish { sent_bytes: Some(200_000), ..LimitWish::default() };
+        let limits = LimitRequest { sent_bytes: Some(200_000), ..LimitRequest::default() };
         let network = NetworkWish { policy: Some(Policy::of(Mode::Learn)), limits, ..NetworkWish::default() };
         let sandbox = world.engine.engine.create(CreateSpec { network, ..spec("base") }).await.unwrap();
         assert!(send(&sandbox, 60_000).await);

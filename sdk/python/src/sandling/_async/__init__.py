@@ -1,1 +1,1 @@
-"""The client's source. ``sandling._sync`` is made from it by ``scripts/generate_sync.py``; change this, not that."""
+"""The source of both clients. ``scripts/generate_sync.py`` generates ``sandling._sync`` from it; edit only this one."""

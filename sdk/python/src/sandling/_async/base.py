@@ -1,4 +1,4 @@
-"""What every part of a sandbox stands on: who it is, and how to ask the server about it."""
+"""The base of all parts of a sandbox: its ID, and how to send requests about it."""
 
 from __future__ import annotations
 

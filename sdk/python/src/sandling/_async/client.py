@@ -21,15 +21,15 @@ from .secrets import AsyncSecrets
 from .templates import AsyncTemplates
 from .transport import AsyncTransport
 
-#: Making a machine takes longer than an ordinary request may.
+#: Creating a machine may take longer than other requests.
 CREATE_WITHIN = 300.0
-#: How often a cancellation is looked for.
+#: How often to check for a cancellation.
 _GLANCE = 0.1
 _LOST_ATTEMPTS = 3
 
 
 class AsyncClient:
-    """A client of one server: the one that is named, else ``SANDLING_API``'s, else a local one, started if need be."""
+    """A client of one server: the given one, or ``SANDLING_API``, or else the local one, started if necessary."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class AsyncClient:
         self.network = AsyncNetworkDefaults(self)
 
     def _changing(self, sandbox: str) -> Any:
-        """Held by whoever changes what it has read of a sandbox before, so that two at once both hold."""
+        """Held from a read to the change that depends on it, so that two changes do not overwrite each other."""
         with self._changes_lock:
             lock = self._changes.get(sandbox)
             if lock is None:
@@ -62,32 +62,32 @@ class AsyncClient:
             return lock
 
     async def me(self) -> Dict[str, Any]:
-        """Whom the token stands for."""
+        """The workspace and scope of the token."""
         told: Dict[str, Any] = await self._transport.request("GET", "/v1/me")
         return told
 
     async def version(self) -> Dict[str, Any]:
-        """Which server this is, and what runs its machines."""
+        """The version of the server and its accelerator."""
         told: Dict[str, Any] = await self._transport.request("GET", "/version")
         return told
 
     async def quota(self) -> Dict[str, Any]:
-        """The workspace's limits, and how much of them is used."""
+        """The limits of the workspace, and how much is used."""
         told: Dict[str, Any] = await self._transport.request("GET", "/v1/quota")
         return told
 
     async def events(self, tail: int = 100) -> List[Event]:
-        """What happened in the workspace, oldest first."""
+        """The events of the workspace, oldest first."""
         data = await self._transport.request("GET", "/v1/events", params={"tail": tail})
         return [Event.from_wire(item) for item in data["events"]]
 
     async def follow_events(self, tail: int = 100) -> Source[Event]:
-        """What happened in the workspace and what happens from now on."""
+        """The events of the workspace, and new ones as they happen."""
         async for event in self._transport.events("GET", "/v1/events", params={"tail": tail, "follow": "true"}):
             yield Event.from_wire(event.json())
 
     async def api_url(self) -> str:
-        """Where the server is."""
+        """The URL of the server."""
         return (await self._transport.located()).url
 
     async def aclose(self) -> None:
@@ -101,9 +101,9 @@ class AsyncClient:
         await self.aclose()
 
     async def _make(self, path: str, body: Any, cancel: Optional[CancelEvent] = None, *, keyed: bool = False) -> Any:
-        """Asks for machines, again if the server has no room.
+        """Creates machines, and retries if the server has no capacity.
 
-        With a key, a request whose answer was lost can be repeated and still makes one machine.
+        With an idempotency key, a retry after a lost answer still creates only one machine.
         """
         headers = {"idempotency-key": uuid.uuid4().hex} if keyed else None
         started = time.monotonic()
@@ -138,7 +138,7 @@ class AsyncClient:
 
 
 def _in_progress(error: SandlingError, elapsed: float) -> Optional[float]:
-    """The first try's connection was lost, but it is still being worked on."""
+    """Whether the server still works on the first attempt, whose connection was lost."""
     return 0.5 if error.code == "key_in_progress" and elapsed < CREATE_WITHIN else None
 
 
@@ -177,13 +177,13 @@ class AsyncSandboxes:
 
 
 class AsyncSnapshots:
-    """``client.snapshots``: machines that were saved by :meth:`Sandbox.snapshot`."""
+    """``client.snapshots``: machines that :meth:`Sandbox.snapshot` saved."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
     async def list(self, *, sandbox_id: Optional[str] = None) -> List[SnapshotInfo]:
-        """The newest first."""
+        """All snapshots, newest first."""
         params = {"sandbox_id": sandbox_id} if sandbox_id else None
         data = await self._client._transport.request("GET", "/v1/snapshots", params=params)
         found: List[SnapshotInfo] = data if isinstance(data, list) else data["snapshots"]
@@ -218,7 +218,7 @@ class AsyncVolumes:
         return told
 
     async def copy(self, name: str, copy: str, kind: str = "clone") -> VolumeInfo:
-        """A ``clone`` of it, or one of its ``snapshots``."""
+        """Makes a ``clone`` or one of its ``snapshots``."""
         path = f"/v1/volumes/{name}/{kind}"
         told: VolumeInfo = await self._client._transport.request("POST", path, body={"name": copy})
         return told
@@ -238,7 +238,7 @@ class AsyncTokens:
         return [Token.from_wire(item) for item in (data if isinstance(data, list) else data["items"])]
 
     async def create(self, name: str, expires_in_days: Optional[int] = None, *, scope: Optional[str] = None) -> Token:
-        """Makes a token. Its secret is in this answer and nowhere else. ``scope``: ``read``, ``run`` or ``admin``."""
+        """Creates a token. Only this answer has its secret. ``scope`` is ``read``, ``run`` or ``admin``."""
         wanted = {"label": name, "expires_in_days": expires_in_days, "scope": scope}
         body = {key: value for key, value in wanted.items() if value is not None}
         return Token.from_wire(await self._client._transport.request("POST", "/v1/me/tokens", body=body))
@@ -248,12 +248,12 @@ class AsyncTokens:
 
 
 _defaults: WeakKeyDictionary[Any, AsyncClient] = WeakKeyDictionary()
-# A child process must not share its parent's connections.
+# A child process must not share the connections of its parent.
 os.register_at_fork(after_in_child=_defaults.clear)
 
 
 def get_default_client() -> AsyncClient:
-    """The client that is used where none is given."""
+    """The client that is used by default."""
     client = _defaults.get(scope())
     if client is None:
         _sweep()
@@ -262,7 +262,7 @@ def get_default_client() -> AsyncClient:
 
 
 def _sweep() -> None:
-    """Drops the clients of event loops that are closed. By themselves they stay: their connections know the loop."""
+    """Drops the clients of closed event loops. Their connections refer to the loop, so they would stay forever."""
     for reference in _defaults.keyrefs():
         owner = reference()
         if owner is not None and is_over(owner):
@@ -272,7 +272,7 @@ def _sweep() -> None:
 
 
 def set_default_client(client: Optional[AsyncClient]) -> None:
-    """Uses another client where none is given; ``None`` for a new one."""
+    """Sets the default client; ``None`` creates a new one."""
     if client is None:
         _defaults.pop(scope(), None)
     else:

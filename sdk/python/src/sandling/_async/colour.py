@@ -1,4 +1,4 @@
-"""What differs between the two clients and cannot be made from one source. Its twin is ``sandling._sync.colour``."""
+"""The parts that differ between the clients and are not generated. The counterpart is ``sandling._sync.colour``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ S = TypeVar("S", bound="Opening")
 Source = AsyncGenerator[T, None]
 
 
-#: How long what was cancelled may take to end.
+#: How long a cancelled command may take to end.
 UNDO_WITHIN = 5.0
 _undoing: Set[Any] = set()
 
@@ -40,14 +40,14 @@ async def sleep(seconds: float) -> None:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Does what would block."""
+    """Runs a blocking function in a thread."""
     return await asyncio.to_thread(work)
 
 
 async def within(work: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """What it gives.
+    """Awaits a result.
 
-    :raises TimeoutError: that takes too long.
+    :raises TimeoutError: it takes too long.
     """
     try:
         return await asyncio.wait_for(work(), max(seconds, 0))
@@ -56,18 +56,18 @@ async def within(work: Callable[[], Awaitable[T]], seconds: float) -> T:
 
 
 def id_to_cancel() -> Optional[str]:
-    """An id for a command that may be cancelled."""
+    """An ID for a command that may be cancelled."""
     return token_hex(16)
 
 
 async def or_undone(work: Callable[[], Awaitable[T]], undo: Callable[[], Awaitable[Any]]) -> T:
-    """What it gives. If it is cancelled it is undone; whoever cancels again does not wait for that."""
+    """Awaits a result. A cancellation undoes it; a second cancellation does not wait for that."""
     try:
         return await work()
     except asyncio.CancelledError:
 
         async def undone() -> None:
-            # It is cancelled, whether or not that reaches the other side.
+            # The caller gets its cancellation, also if the undo fails.
             with suppress(Exception):
                 await asyncio.wait_for(undo(), UNDO_WITHIN)
 
@@ -79,9 +79,9 @@ async def or_undone(work: Callable[[], Awaitable[T]], undo: Callable[[], Awaitab
 
 
 async def each_within(source: Any, left: Callable[[], float]) -> AsyncGenerator[Any, None]:
-    """What comes, as long as there are seconds left.
+    """Yields items until the time is over.
 
-    :raises TimeoutError: there are none.
+    :raises TimeoutError: no time is left.
     """
     steps = source.__aiter__()
     while True:
@@ -93,7 +93,7 @@ async def each_within(source: Any, left: Callable[[], float]) -> AsyncGenerator[
 
 
 async def run_all(work: Sequence[Callable[[], Awaitable[T]]], limit: int) -> List[T]:
-    """Does all of it, at most ``limit`` at once, and gives the results in order."""
+    """Runs everything, at most ``limit`` in parallel, and returns the results in order."""
     places = asyncio.Semaphore(limit)
 
     async def one(task: Callable[[], Awaitable[T]]) -> T:
@@ -104,19 +104,19 @@ async def run_all(work: Sequence[Callable[[], Awaitable[T]]], limit: int) -> Lis
 
 
 def spawn(work: Callable[[], Coroutine[Any, Any, None]], running: Set[Any]) -> None:
-    """Does it beside everything else. Until it is done it is in ``running``, so that it is not forgotten."""
+    """Runs a task in the background. ``running`` refers to it until it ends, so that it is not garbage-collected."""
     task = asyncio.ensure_future(work())
     running.add(task)
     task.add_done_callback(running.discard)
 
 
 async def finish(running: Set[Any]) -> None:
-    """Waits for all that runs beside."""
+    """Waits for all background tasks."""
     await asyncio.gather(*running)
 
 
 class Lock:
-    """A lock. Asyncio's own belongs, before Python 3.10, to the event loop of where it is made."""
+    """A lock. Before Python 3.10, asyncio's own lock belongs to the event loop in which it is created."""
 
     _lock: Optional[asyncio.Lock] = None
 
@@ -135,7 +135,7 @@ def condition() -> asyncio.Condition:
 
 
 async def wait_for(news: asyncio.Condition, timeout: Optional[float]) -> bool:
-    """Waits until the condition, which is held, is notified. False if that takes too long."""
+    """Waits until a condition that is held is notified. False if it takes too long."""
     try:
         await asyncio.wait_for(news.wait(), timeout)
     except asyncio.TimeoutError:
@@ -144,12 +144,12 @@ async def wait_for(news: asyncio.Condition, timeout: Optional[float]) -> bool:
 
 
 async def settle(value: Any) -> Any:
-    """The value that a caller's function gave, awaited if it has to be."""
+    """The return value of a caller's function, awaited if necessary."""
     return await value if hasattr(value, "__await__") else value
 
 
 def scope() -> Any:
-    """What a default client belongs to: its connections cannot leave the event loop."""
+    """The owner of a default client: the event loop, which its connections cannot leave."""
     return asyncio.get_running_loop()
 
 
@@ -159,7 +159,7 @@ def is_over(owner: Any) -> bool:
 
 
 def leave(pool: Any) -> None:
-    """Closes the connections of a loop that is closed. Those elsewhere can only be dropped."""
+    """Closes the connections of a closed loop. Those to other machines can only be dropped."""
     from ..loopback import LoopbackTransport
 
     if isinstance(pool, LoopbackTransport):
@@ -167,14 +167,14 @@ def leave(pool: Any) -> None:
 
 
 def to_loopback(limits: httpx.Limits, socket_options: List[Any]) -> httpx.AsyncBaseTransport:
-    """The way to a server of this machine, in the clear."""
+    """The transport to a server on this machine without TLS."""
     from ..loopback import LoopbackTransport
 
     return LoopbackTransport(limits, socket_options)
 
 
 class Opening:
-    """Something that is made by its constructor and then opened: here by ``await`` or ``async with``."""
+    """An object that is opened after its construction: here by ``await`` or ``async with``."""
 
     async def _open(self) -> None:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Commands: one that is followed while it runs, one that runs by itself, and all of a sandbox's."""
+"""Commands: streamed ones, background ones, and the list of all commands of a sandbox."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
     from .sandbox import AsyncSandbox
 
-#: What the network may add to a command's own deadline.
+#: How much the network may add to the timeout of a command.
 GRACE = 60.0
-#: What the server answers if a command's deadline passed.
+#: The server's answer if a command reached its timeout.
 TIMED_OUT = 504
 
 OnOutput = Callable[[str], Any]
 
 
 def patience(timeout_seconds: Optional[float]) -> Optional[float]:
-    """How long to wait for the answer to a command with this deadline."""
+    """How long to wait for the answer to a command with this timeout."""
     return None if timeout_seconds is None else timeout_seconds + GRACE
 
 
 class AsyncExecStream:
-    """A command's output while it runs: an iterator of :class:`Chunk`. Afterwards ``result`` says how it ended.
+    """The output of a running command: an iterator of :class:`Chunk`. Afterwards ``result`` says how it ended.
 
-    Leaving it early does not end the command; :meth:`kill` does.
+    If you stop early, the command continues; :meth:`kill` ends it.
     """
 
     def __init__(self, sandbox: AsyncSandbox, method: str, path: str, *, exec_id: str = "", **more: Any) -> None:
@@ -42,12 +42,12 @@ class AsyncExecStream:
         self._complaint: Dict[str, Any] = {}
         self._result: Optional[ExecResult] = None
         self._dropped = 0
-        #: The command's id, as soon as it runs.
+        #: The ID of the command, as soon as it runs.
         self.id = exec_id
 
     @property
     def stdout(self) -> str:
-        """What was printed so far."""
+        """The output so far."""
         return "".join(self._out["stdout"])
 
     @property
@@ -56,7 +56,7 @@ class AsyncExecStream:
 
     @property
     def result(self) -> ExecResult:
-        """How the command ended. There is none before the last chunk."""
+        """How the command ended. Available after the last chunk."""
         if self._result is None:
             raise RuntimeError("the command's output has not been read to its end")
         return self._result
@@ -124,7 +124,7 @@ class AsyncExecStream:
         elif self._result is not None:
             return
         if complaint:
-            # The same error as if the command had not been followed.
+            # The same error as without streaming.
             raise from_answer(complaint.pop("status", 500), self._head, {**complaint, **printed})
         raise self._interrupted("the command's output ended without an exit code")
 
@@ -134,7 +134,7 @@ class AsyncExecStream:
 
 
 async def follow(stream: AsyncExecStream, on_stdout: Optional[OnOutput], on_stderr: Optional[OnOutput]) -> ExecResult:
-    """Hands a command's output to callbacks and gives its result."""
+    """Passes a command's output to callbacks and returns its result."""
     listeners = {"stdout": on_stdout, "stderr": on_stderr}
     async with stream:
         async for chunk in stream:
@@ -145,7 +145,7 @@ async def follow(stream: AsyncExecStream, on_stdout: Optional[OnOutput], on_stde
 
 
 class AsyncExec:
-    """A command that runs by itself. Its output is kept and can be read, from its first byte, by anyone at any time."""
+    """A background command. Its output is stored, and any client can read it from the first byte."""
 
     def __init__(self, sandbox: AsyncSandbox, exec_id: str, pid: int = 0) -> None:
         self._sandbox = sandbox
@@ -159,7 +159,7 @@ class AsyncExec:
         return ExecInfo.from_wire(await self._sandbox._request("GET", f"/execs/{self.id}"))
 
     async def wait(self) -> ExecResult:
-        """Waits for its end."""
+        """Waits until it ends."""
         path = f"/execs/{self.id}/result"
         answer = await self._sandbox._fetch("GET", path, params={"wait": "true"}, timeout=None)
         result = ExecResult.from_wire(answer.json())
@@ -170,19 +170,19 @@ class AsyncExec:
         return result
 
     def stream(self, start: int = 0) -> AsyncExecStream:
-        """Its output from byte ``start`` on, then what it prints."""
+        """Its output from byte ``start``, followed by new output."""
         path = f"/execs/{self.id}/output"
         return AsyncExecStream(self._sandbox, "GET", path, exec_id=self.id, params={"from": start})
 
     async def signal(self, signal: Union[str, int]) -> None:
-        """Sends a signal, such as ``TERM`` or 15, to it and all of its group."""
+        """Sends a signal, such as ``TERM`` or 15, to its process group."""
         await self._sandbox._request("POST", f"/execs/{self.id}/signal", body={"signal": signal})
 
     async def kill(self) -> None:
         await self.signal("KILL")
 
     async def _cancel(self) -> None:
-        """Ends it if it was begun. That may still be on its way."""
+        """Ends the command if it was started. The start may not have arrived yet."""
         for seconds in (0.05, 0.2, 0.5):
             try:
                 return await self.kill()
@@ -192,7 +192,7 @@ class AsyncExec:
             await sleep(seconds)
 
     async def forget(self) -> None:
-        """Drops what is kept of it."""
+        """Deletes its stored output."""
         await self._sandbox._request("DELETE", f"/execs/{self.id}")
 
 
@@ -212,7 +212,7 @@ class AsyncSandboxCommands:
         timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a command and waits for its end. ``timeout_seconds`` is the same as ``timeout``."""
+        """Runs a command and waits until it ends. ``timeout_seconds`` is the same as ``timeout``."""
         deadline = one_timeout(timeout, timeout_seconds)
         return await self._sandbox.exec(cmd, deadline, on_stdout=on_stdout, on_stderr=on_stderr, **options)
 
@@ -222,16 +222,16 @@ class AsyncSandboxCommands:
         timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> AsyncExec:
-        """Starts a command and leaves it to itself."""
+        """Starts a command in the background."""
         body = {**exec_body(cmd, timeout_seconds, options), "detached": True}
         data = await self._sandbox._request("POST", "/exec", body=body)
         return AsyncExec(self._sandbox, data["id"], data["pid"])
 
     async def list(self) -> List[ExecInfo]:
-        """Those that run, and those that ended and whose output is still kept."""
+        """Running commands, and ended ones whose output is still stored."""
         data = await self._sandbox._request("GET", "/execs")
         return [ExecInfo.from_wire(item) for item in data["execs"]]
 
     def get(self, exec_id: str) -> AsyncExec:
-        """A command by its id."""
+        """A command by its ID."""
         return AsyncExec(self._sandbox, exec_id)

@@ -1,4 +1,4 @@
-"""Best of N: try every candidate in a fork of its own, keep the best, end the others."""
+"""Best of N: tries every candidate in its own fork, keeps the best and ends the others."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ async def explore(
     ttl_seconds: int = 600,
     on_outcome: Optional[Callable[[BranchOutcome[S]], Any]] = None,
 ) -> ExploreResult[S]:
-    """Tries every candidate in a fork of its own and keeps the best.
+    """Tries every candidate in its own fork and keeps the best.
 
-    :param score_fn: given the fork and its outcome; without it a branch that succeeded has 1 and the others 0.
-    :param select: ``max``, ``min``, or a function that is given the viable outcomes.
-    :param require_success: whether a branch that failed can win.
-    :param max_concurrency: branches at work at once, 4 unless given.
-    :param capture_files: list the files each branch changed; a string says where to look.
+    :param score_fn: takes the fork and its outcome. By default a branch that succeeded has 1 and the others 0.
+    :param select: ``max``, ``min``, or a function that takes the viable outcomes.
+    :param require_success: whether only a branch that succeeded can win.
+    :param max_concurrency: how many branches run in parallel, 4 by default.
+    :param capture_files: lists the files that each branch changed; a string says where to look.
     :param ttl_seconds: how long forks live if this process dies.
     :raises ExploreError: there is no winner. All forks are ended.
     """
@@ -92,7 +92,7 @@ class _Branch:
     async def run(self, on_outcome: Optional[Callable[[BranchOutcome[Any]], Any]]) -> BranchOutcome[Any]:
         outcome = self._outcome
         started = time.monotonic()
-        # What the caller's own functions raise belongs to this branch; the others go on.
+        # Errors of the caller's functions belong to this branch; the others continue.
         try:
             if self._capture:
                 await self._sandbox.exec(["touch", MARKER], 30)
@@ -161,7 +161,7 @@ async def _settle(result: ExploreResult[S], forks: Sequence[S], promote: bool, c
 
 
 async def end(forks: Sequence[Any]) -> List[str]:
-    """Ends forks. Those that cannot be ended now end by their time to live."""
+    """Ends forks. If one cannot be ended now, its TTL ends it."""
     ended = []
     for fork in forks:
         with suppress(SandlingError):

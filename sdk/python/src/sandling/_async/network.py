@@ -1,4 +1,4 @@
-"""The network of a sandbox, and what those have that say nothing."""
+"""The network of a sandbox, and the defaults."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class AsyncSandboxNetwork:
-    """``sandbox.network``: what it may reach, and what it did. A change holds at once, also for open connections."""
+    """``sandbox.network``: what it may reach, and what it used. Changes apply at once, also to open connections."""
 
     def __init__(self, sandbox: AsyncSandbox) -> None:
         self._sandbox = sandbox
 
     async def get(self) -> Network:
-        """What it may reach, and what went through its gateway."""
+        """Its policy and its usage."""
         return Network.from_wire(await self._sandbox._request("GET", "/network"))
 
     async def set(self, **options: Unpack[NetworkOptions]) -> Network:
-        """Changes what is given; what is absent stays."""
+        """Changes the given options. Others keep their value."""
         refuse_unknown(options, NetworkOptions, "set")
         return Network.from_wire(await self._sandbox._request("PUT", "/network", body=network_body(options)))
 
     async def allow(self, *entries: str) -> Network:
-        """Lets it reach these, too: names, ``*.name``, addresses, networks or presets such as ``pypi``."""
+        """Adds names, ``*.name``, addresses, networks or presets such as ``pypi`` to the allow-list."""
         async with self._sandbox.client._changing(self._sandbox.id):
             policy = await self.get()
             mode: NetworkMode = "allow" if policy.mode == "deny" else policy.mode
@@ -40,25 +40,25 @@ class AsyncSandboxNetwork:
             return await self.set(mode=mode, allow=wanted)
 
     async def deny(self) -> Network:
-        """Takes all that is allowed away: it reaches nothing but its group."""
+        """Denies everything: it reaches only its group."""
         return await self.set(mode="deny")
 
     async def clear(self) -> Network:
-        """Forgets its own policy and limits: it follows its template's default again, then its workspace's."""
+        """Removes its own policy and limits. It then follows the default of its template or its workspace."""
         await self._sandbox._request("DELETE", "/network")
         return await self.get()
 
     async def usage(self) -> NetworkUsage:
-        """What went through its gateway."""
+        """The traffic through its gateway."""
         return (await self.get()).usage
 
     async def events(self, tail: int = 100) -> List[NetworkEvent]:
-        """What its gateway decided, the last ``tail`` decisions, oldest first. A thousand are kept."""
+        """The last ``tail`` decisions of its gateway, oldest first. A thousand are stored."""
         data = await self._sandbox._request("GET", "/network/events", params={"tail": tail})
         return [NetworkEvent.from_wire(item) for item in data["events"]]
 
     async def follow_events(self, tail: int = 0) -> Source[NetworkEvent]:
-        """Every decision as it is made, after the last ``tail`` of those before."""
+        """The last ``tail`` decisions, and new ones as they are made."""
         params = {"tail": tail, "follow": "true"}
         async for event in self._sandbox._events("GET", "/network/events", params=params):
             if event.name == "event":
@@ -66,10 +66,10 @@ class AsyncSandboxNetwork:
 
 
 class AsyncNetworkDefaults:
-    """``client.network``: what the workspace's sandboxes may reach that say nothing about it themselves.
+    """``client.network``: the default for sandboxes of the workspace without their own policy.
 
-    With ``template``, those of one template, which comes first. Changes need a token of the scope ``admin``, and hold
-    at once, also for sandboxes that run and their open connections.
+    With ``template``, the default of one template, which has precedence. Changes need a token with the scope ``admin``
+    and apply at once, also to running sandboxes and their open connections.
     """
 
     def __init__(self, client: AsyncClient) -> None:
@@ -85,16 +85,16 @@ class AsyncNetworkDefaults:
         binding: Optional[bool] = None,
         **options: Unpack[NetworkOptions],
     ) -> NetworkDefault:
-        """Changes what is given; a default gives neither secrets nor a group.
+        """Changes the given options. A default has no secrets and no group.
 
-        With ``binding`` a workspace's is the most that any of its sandboxes may reach and use, whatever they say.
+        With ``binding``, no sandbox of the workspace may exceed the workspace's default.
         """
         refuse_unknown(options, NetworkOptions, "set")
         body: Dict[str, object] = network_body({**options, "binding": binding})
         return NetworkDefault.from_wire(await self._client._transport.request("PUT", _path(template), body=body))
 
     async def clear(self, *, template: Optional[str] = None) -> None:
-        """Removes it."""
+        """Removes the default."""
         await self._client._transport.request("DELETE", _path(template))
 
 

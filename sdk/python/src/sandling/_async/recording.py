@@ -1,4 +1,4 @@
-"""A client whose requests are written down: that of the machines that a pool lends."""
+"""A client that records its requests, for machines that a pool hands out."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def recorded(client: AsyncClient, audit: AuditLog, actor: Optional[str]) -> AsyncClient:
-    """The same client. All that is asked through it of a sandbox and its copies goes into the audit."""
+    """A copy of the client that records all requests to a sandbox and its copies in the audit log."""
     watched = copy.copy(client)
     watched._transport = AsyncRecordingTransport(client._transport, audit, actor)
     return watched
 
 
 class AsyncRecordingTransport(AsyncTransport):
-    """Sends requests by another transport, and writes each down."""
+    """Sends requests through another transport and records each one."""
 
     def __init__(self, inner: AsyncTransport, audit: AuditLog, actor: Optional[str]) -> None:
         self._inner, self._audit, self._actor = inner, audit, actor
@@ -44,7 +44,7 @@ class AsyncRecordingTransport(AsyncTransport):
     async def stream(self, method: str, path: str, **more: Any) -> AsyncIterator[httpx.Response]:
         with Recording(self._audit, self._actor, method, path, more) as recording:
             async with self._inner.stream(method, path, **more) as answer:
-                # Whoever reads it tells what came.
+                # The reader of the stream reports its bytes.
                 answer.extensions["recording"] = recording
                 yield answer
 

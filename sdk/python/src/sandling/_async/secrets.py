@@ -1,4 +1,4 @@
-"""Secrets: values that sandboxes use and never hold."""
+"""Secrets: values that sandboxes use without seeing them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AsyncSecret:
-    """A secret of the workspace, without its value, which no request answers with.
+    """A secret of the workspace, without its value, which no request returns.
 
-    A sandbox that is granted it holds a placeholder, in a variable of its name; the gateway puts the value into HTTPS
-    requests to ``hosts``, and to nobody else.
+    A sandbox with the secret has a placeholder in a variable of the same name. The gateway puts the value into HTTPS
+    requests to ``hosts``, and to no other host.
     """
 
     name: str
@@ -34,9 +34,9 @@ class AsyncSecret:
     async def set(
         cls, name: str, value: str, *, hosts: Union[str, Sequence[str]], client: Optional[AsyncClient] = None
     ) -> AsyncSecret:
-        """Stores a secret, or replaces it, at once and for sandboxes that have it.
+        """Stores or replaces a secret. Sandboxes that have it use the new value at once.
 
-        :param hosts: names and ``*.name`` to which requests may carry it.
+        :param hosts: names and ``*.name`` whose requests may carry it.
         """
         return await (client or default_client()).secrets.set(name, value, hosts=hosts)
 
@@ -46,7 +46,7 @@ class AsyncSecret:
 
     @classmethod
     async def remove(cls, name: str, *, client: Optional[AsyncClient] = None) -> None:
-        """No sandbox can use it any more when this returns; connections that had it are reset."""
+        """Removes the secret. No sandbox can use it afterwards, and connections that used it are reset."""
         await (client or default_client()).secrets.remove(name)
 
 
@@ -57,7 +57,7 @@ class AsyncSecrets:
         self._client = client
 
     async def set(self, name: str, value: str, *, hosts: Union[str, Sequence[str]]) -> AsyncSecret:
-        """Stores a secret, or replaces it, at once and for sandboxes that have it."""
+        """Stores or replaces a secret. Sandboxes that have it use the new value at once."""
         body = {"value": value, "hosts": [hosts] if isinstance(hosts, str) else [*hosts]}
         return AsyncSecret.from_wire(await self._client._transport.request("PUT", _path(name), body=body))
 
@@ -66,7 +66,7 @@ class AsyncSecrets:
         return [AsyncSecret.from_wire(item) for item in data["secrets"]]
 
     async def remove(self, name: str) -> None:
-        """No sandbox can use it any more when this returns; connections that had it are reset."""
+        """Removes the secret. No sandbox can use it afterwards, and connections that used it are reset."""
         await self._client._transport.request("DELETE", _path(name))
 
 
@@ -80,13 +80,13 @@ class AsyncSandboxSecrets:
         return (await self._sandbox.network.get()).secrets
 
     async def grant(self, *names: str) -> List[GrantedSecret]:
-        """Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does."""
+        """Grants more secrets. Only processes that start afterwards have the variables."""
         async with self._sandbox.client._changing(self._sandbox.id):
             had = [secret.name for secret in await self.list()]
             return await self._change([*had, *(name for name in names if name not in had)])
 
     async def revoke(self, *names: str) -> List[GrantedSecret]:
-        """Takes these away, at once."""
+        """Revokes secrets at once."""
         async with self._sandbox.client._changing(self._sandbox.id):
             return await self._change([secret.name for secret in await self.list() if secret.name not in names])
 

@@ -1,4 +1,4 @@
-"""Templates: what sandboxes are made from."""
+"""Templates: what sandboxes start from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUILD_WITHIN = 3600.0
 
 @dataclass(frozen=True)
 class AsyncTemplate:
-    """A template: a root file system with a warm snapshot of it."""
+    """A template: a root file system and a pre-warmed snapshot of it."""
 
     name: str
     label: str = ""
@@ -32,12 +32,12 @@ class AsyncTemplate:
     memory_mb: int = 0
     disk_mb: int = 0
     size_bytes: int = 0
-    #: Every workspace has it.
+    #: Whether every workspace has it.
     is_global: bool = False
     workspace: Optional[str] = None
-    #: The packages it is made of.
+    #: Its packages.
     tools: List[str] = field(default_factory=list)
-    #: It can be used now; otherwise it must be built first.
+    #: Whether it can be used now; otherwise build it first.
     ready: bool = False
     meta: Dict[str, Any] = field(default_factory=dict)
 
@@ -68,10 +68,11 @@ class AsyncTemplate:
         timeout_seconds: float = BUILD_WITHIN,
         client: Optional[AsyncClient] = None,
     ) -> AsyncTemplate:
-        """Builds a template: ``base``, or another built-in one, with more packages, of Debian and from npm. Waits until
-        it is done.
+        """Builds a template from a built-in one, ``base`` by default, and more Debian and npm packages.
 
-        :raises TemplateBuildError: it could not be built, or not in time.
+        Waits until it is done.
+
+        :raises TemplateBuildError: the build failed or took too long.
         """
         templates = (client or default_client()).templates
         build = await templates.build(
@@ -79,7 +80,7 @@ class AsyncTemplate:
         )
         until = time.monotonic() + timeout_seconds
         if on_log is not None:
-            # Without its log it is built all the same.
+            # A build does not need its log.
             with suppress(ConnectionError):
                 async for line in templates.build_logs(build.id):
                     await settle(on_log(line))
@@ -116,7 +117,7 @@ class AsyncTemplates:
         memory_mb: Optional[int] = None,
         disk_mb: Optional[int] = None,
     ) -> TemplateBuild:
-        """Begins to build a template."""
+        """Starts to build a template."""
         sizes = {"cpu": cpu, "memory_mb": memory_mb, "disk_mb": disk_mb}
         wanted = {"from": base, "packages": [*packages], "npm": [*npm] or None, **sizes}
         body = {"name": name, **{key: value for key, value in wanted.items() if value is not None}}
@@ -141,7 +142,7 @@ class AsyncTemplates:
         self, build_id: str, *, poll_interval: float = 2.0, timeout_seconds: float = 1200.0
     ) -> TemplateBuild:
         """
-        :raises TemplateBuildError: it failed, or is not done in time.
+        :raises TemplateBuildError: it failed or took too long.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:

@@ -1,6 +1,6 @@
-"""Requests and answers: one pool of connections to one server, errors as exceptions.
+"""Requests and answers over one connection pool to one server, with errors as exceptions.
 
-httpx is imported with the first connection, because importing it costs more than everything else here together.
+httpx is imported with the first connection, because its import takes longer than everything else here.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     Pool = Union[httpx.AsyncClient, httpx.AsyncBaseTransport]
 
 CONNECT_WITHIN = 10.0
-#: The server sends a sign of life every ten seconds.
+#: The server sends a keep-alive every ten seconds.
 STREAM_SILENCE = 60.0
-#: Shorter than the server's own limit for idle connections, so that none is closed under a request.
+#: Shorter than the server's idle timeout, so that no connection closes during a request.
 KEEP_ALIVE = 45.0
-#: What Linux calls TCP_KEEPIDLE has another name on macOS, which Python knows since 3.10.
+#: TCP_KEEPIDLE has another name on macOS, which Python knows since 3.10.
 _KEEPIDLE: int = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", 0x10))
-#: A peer that vanished without a word is noticed even while a command is waited for without a deadline.
+#: Detects a peer that disappeared, also while a command without a timeout runs.
 SOCKET_OPTIONS = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, _KEEPIDLE, 30),
@@ -46,7 +46,7 @@ Params = Mapping[str, Union[str, int]]
 
 
 class _Server:
-    """Where requests go, and what they have in common."""
+    """The server that requests go to, and what they share."""
 
     def __init__(self, endpoint: Endpoint, *, is_local: bool) -> None:
         self.endpoint, self.is_local = endpoint, is_local
@@ -54,7 +54,7 @@ class _Server:
         self._urls: Dict[str, httpx.URL] = {}
 
     def url(self, path: str) -> httpx.URL:
-        """The whole address. Kept, because taking one apart costs as much as all else that is done here."""
+        """The full URL. Cached, because parsing a URL takes as long as everything else here."""
         import httpx
 
         url = self._urls.get(path)
@@ -66,10 +66,10 @@ class _Server:
 
 
 class AsyncTransport:
-    """Sends requests. ``named`` says where to, if somebody does; it is asked when the first request is made.
+    """Sends requests. ``named`` returns the configured server, if there is one; it is called for the first request.
 
-    Else they go to the local server. If that is gone, another is looked for, or started: it may have ended because
-    nobody needed it, and the next one listens elsewhere.
+    Otherwise requests go to the local server. If that is gone, the transport finds or starts another one. An idle
+    server may exit, and the next one has another port.
     """
 
     def __init__(self, named: Callable[[], Optional[Endpoint]], timeout: float) -> None:
@@ -89,7 +89,7 @@ class AsyncTransport:
         headers: Optional[Dict[str, str]] = None,
         timeout: Union[float, str, None] = "default",
     ) -> Any:
-        """Sends JSON and gives the answer's JSON; ``None`` for an answer without a body."""
+        """Sends JSON and returns the JSON of the answer; ``None`` if it has no body."""
         answer = await self.fetch(method, path, body=body, params=params, headers=headers, timeout=timeout)
         return json.loads(answer.content) if answer.content else None
 
@@ -104,13 +104,13 @@ class AsyncTransport:
         headers: Optional[Dict[str, str]] = None,
         timeout: Union[float, str, None] = "default",
     ) -> httpx.Response:
-        """Sends JSON, or bytes, or an iterator of bytes, and gives the whole answer."""
+        """Sends JSON, bytes or an iterator of bytes, and returns the whole answer."""
         import httpx
 
         seconds = self._timeout if isinstance(timeout, str) else timeout
         try:
             answer = await self._send(method, path, body, content, params=params, headers=headers, seconds=seconds)
-            # Reads it to its end, which gives the connection back.
+            # Reading to the end makes the connection idle again.
             await answer.aread()
         except httpx.TransportError as error:
             raise self._lost(error) from error
@@ -129,7 +129,7 @@ class AsyncTransport:
         headers: Optional[Dict[str, str]] = None,
         silence: Optional[float] = STREAM_SILENCE,
     ) -> AsyncIterator[httpx.Response]:
-        """An answer whose body is still to come. ``silence`` is how long nothing may come."""
+        """An answer whose body is streamed. ``silence`` is the read timeout."""
         import httpx
 
         try:
@@ -153,7 +153,7 @@ class AsyncTransport:
         params: Optional[Params] = None,
         head: Optional[Dict[str, str]] = None,
     ) -> Source[ServerEvent]:
-        """The events of an event stream. ``head`` gets the answer's headers."""
+        """The events of an event stream. ``head`` gets the headers of the answer."""
         headers = {"accept": "text/event-stream"}
         async with self.stream(method, path, body=body, params=params, headers=headers) as answer:
             if head is not None:
@@ -169,21 +169,21 @@ class AsyncTransport:
             await pool.aclose()
 
     def leave(self) -> None:
-        """Closes the connections, if their event loop is closed and cannot do it any more."""
+        """Closes the connections if their event loop is closed and cannot do it."""
         pool, self._pool = self._pool, None
         if pool is not None:
             leave(pool)
 
     async def located(self) -> Endpoint:
-        """Where the server is."""
+        """The server's endpoint."""
         return (self._server or await self._find()).endpoint
 
     async def _find(self, gone: Optional[_Server] = None) -> _Server:
-        """Where the server is; with ``gone``, now that it is not there any more."""
+        """Finds the server. ``gone`` is the one that no longer answers."""
         found = await in_thread(lambda: self._resolve(gone))
         with self._lock:
             if self._server is None or self._server is gone:
-                # The same pool takes connections to elsewhere. What still runs on the old ones goes on.
+                # The same pool connects to the new server. Requests on old connections continue.
                 if gone is not None and _way(gone.endpoint) != _way(found.endpoint):
                     self._pool = None
                 self._server = found
@@ -219,7 +219,7 @@ class AsyncTransport:
         headers: Optional[Dict[str, str]],
         seconds: Optional[float],
     ) -> httpx.Response:
-        """Sends a request, with JSON or bytes or neither, and gives the head of its answer."""
+        """Sends a request, with JSON, bytes or no body, and returns the head of the answer."""
         import httpx
 
         own = {name.encode(): value.encode() for name, value in (headers or {}).items()}
@@ -248,9 +248,7 @@ class AsyncTransport:
         own: Dict[bytes, bytes],
         limits: Dict[str, Optional[float]],
     ) -> httpx.Response:
-        """The request is made here and not by httpx's client: that one looks for cookies, redirects and what to merge,
-        which together costs as much again.
-        """
+        """Builds the request here, because httpx's client handles cookies, redirects and merging, which is slow."""
         import httpx
 
         request = httpx.Request(
@@ -287,16 +285,16 @@ def _pool(endpoint: Endpoint) -> Pool:
     way = _way(endpoint)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=KEEP_ALIVE)
     if way == "elsewhere":
-        # The client knows the environment's proxies and certificates.
+        # The client reads proxies and certificates from the environment.
         return httpx.AsyncClient(limits=limits)
-    # No proxy stands between this machine and itself, and certificates are loaded only where they are needed.
+    # A local server needs no proxy. Certificates are loaded only if they are needed.
     if way == "loopback":
         return to_loopback(limits, SOCKET_OPTIONS)
     return httpx.AsyncHTTPTransport(limits=limits, socket_options=SOCKET_OPTIONS)
 
 
 async def _traced(what: str, about: Mapping[str, Any]) -> None:
-    """Hears what happens to a request. A client that knows the environment's proxies takes no socket options."""
+    """Sets socket options through tracing, because a client with proxies from the environment takes none."""
     if what.endswith("connect_tcp.complete"):
         for option in SOCKET_OPTIONS:
             about["return_value"].get_extra_info("socket").setsockopt(*option)

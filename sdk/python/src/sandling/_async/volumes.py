@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AsyncVolume:
-    """A named disk. :meth:`mount` says where a sandbox is to see it: ``create(volumes=[volume.mount("/data")])``."""
+    """A named disk. :meth:`mount` sets its mount point: ``create(volumes=[volume.mount("/data")])``."""
 
     def __init__(self, data: Mapping[str, Any], client: AsyncClient) -> None:
         self._client = client
@@ -26,7 +26,7 @@ class AsyncVolume:
     @classmethod
     async def create(cls, name: str, size_gb: float = 1, *, client: Optional[AsyncClient] = None) -> AsyncVolume:
         """
-        :raises ConflictError: there is one of this name.
+        :raises ConflictError: the name is taken.
         """
         client = client or default_client()
         return cls(await client.volumes.create(name, size_mb=max(1, round(size_gb * 1024))), client)
@@ -38,7 +38,7 @@ class AsyncVolume:
 
     @classmethod
     async def get_or_create(cls, name: str, size_gb: float = 1, *, client: Optional[AsyncClient] = None) -> AsyncVolume:
-        """The volume of this name, made if there is none. One that is there keeps its size."""
+        """The volume with this name, created if necessary. An existing one keeps its size."""
         client = client or default_client()
         try:
             return await cls.get(name, client=client)
@@ -47,7 +47,7 @@ class AsyncVolume:
         try:
             return await cls.create(name, size_gb, client=client)
         except ConflictError:
-            # Somebody else was faster.
+            # Another client created it meanwhile.
             return await cls.get(name, client=client)
 
     @classmethod
@@ -56,17 +56,17 @@ class AsyncVolume:
         return [cls(item, client) for item in await client.volumes.list()]
 
     def mount(self, path: str, *, read_only: bool = False) -> VolumeMount:
-        """This volume at a path of a sandbox."""
+        """Mounts this volume at a path of a sandbox."""
         return VolumeMount(self.name, path, read_only)
 
     async def clone(self, name: str) -> AsyncVolume:
-        """Another volume that begins with what is on this one."""
+        """Creates a copy of this volume."""
         return type(self)(await self._client.volumes.copy(self.name, name, "clone"), self._client)
 
     async def snapshot(self, name: str) -> AsyncVolume:
-        """A moment of it, which can be read and cloned and never changes."""
+        """Creates a read-only copy of this moment. It can be cloned."""
         return type(self)(await self._client.volumes.copy(self.name, name, "snapshots"), self._client)
 
     async def delete(self) -> None:
-        """Deletes it with all that is on it. Refused while a sandbox has it."""
+        """Deletes it with all its data. Refused while a sandbox has it."""
         await self._client.volumes.delete(self.name)

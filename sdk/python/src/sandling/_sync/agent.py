@@ -37,26 +37,26 @@ from .model import Model
 from .sandbox import Sandbox
 from .tools import SandboxTools
 
-#: Beyond the task's own time.
+#: In addition to the time of the task.
 _TTL_SLACK = 600
 _EMPTY = "You said nothing. Call a tool, or answer if the task is done."
 _CUT = "Your answer was cut off at the limit of its length. Go on."
 
 
 class Agent:
-    """The loop: the model proposes, the sandbox runs, the model is told, until it is done or a budget is used up.
+    """An agent: the model proposes, the sandbox runs, the model sees the result, until it is done or out of budget.
 
     :param api: ``anthropic`` (Messages), ``chat`` (OpenAI's Chat Completions) or ``responses`` (OpenAI's Responses).
-        Without it, what the environment has a key for.
-    :param model: its name; else ``ANTHROPIC_MODEL`` or ``OPENAI_MODEL``.
-    :param client: the SDK's own client, if you have one; else it is made from the environment, base URL and all.
-    :param sandbox: where it works. Without one, each task gets a fresh one, which is always ended.
+        By default the one whose key is in the environment.
+    :param model: the name of the model; by default ``ANTHROPIC_MODEL`` or ``OPENAI_MODEL``.
+    :param client: your client of the SDK; by default it is created from the environment, with its base URL.
+    :param sandbox: where it works. By default each task gets a new sandbox, which always ends with the task.
     :param budget: what a task may use.
-    :param command_timeout_seconds: the deadline of every command.
-    :param transcript: a file that gets a line of JSON for everything that happens.
-    :param streamed: whether answers come piece by piece, as with :meth:`stream`; then ``on_event`` is told of each.
-    :param on_event: is told ``(kind, data)`` as things happen: ``start``, ``text``, ``retry``, ``reply``, ``call``,
-        ``result``, ``check``, ``forks`` and ``end``.
+    :param command_timeout_seconds: the timeout of every command.
+    :param transcript: a file that gets one line of JSON per event.
+    :param streamed: whether answers arrive in pieces, as with :meth:`stream`; ``on_event`` then gets each piece.
+    :param on_event: is called with ``(kind, data)`` for each event: ``start``, ``text``, ``retry``, ``reply``,
+        ``call``, ``result``, ``check``, ``forks`` and ``end``.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Agent:
         self._on_event = on_event
 
     def run(self, task: str) -> AgentResult:
-        """Works on a task. Errors of the model's API and of the server are raised; a sandbox of its own ends anyway."""
+        """Works on a task. Raises errors of the model's API and of the server; its own sandbox ends in any case."""
         if self._sandbox is not None:
             return self._run(task, self._sandbox)
         with self._make_sandbox() as sandbox:
             return self._run(task, sandbox)
 
     def stream(self, task: str) -> Source[AgentEvent]:
-        """The same, told as it happens: an iterator of events, text piece by piece. The last one has the result."""
+        """Works on a task and yields its events, with text in pieces. The last event has the result."""
         if self._sandbox is not None:
             for event in self._work(task, self._sandbox, pieces=True):
                 yield event
@@ -119,13 +119,13 @@ class Agent:
         setup: Union[str, Callable[[Sandbox], Any], None] = None,
         check_timeout_seconds: float = 600.0,
     ) -> BestOf[Sandbox]:
-        """Warms one sandbox, forks it, makes an attempt in each fork, side by side, and keeps the best one's.
+        """Prepares one sandbox, forks it, makes an attempt in each fork in parallel, and keeps the winner's sandbox.
 
-        :param check: what an attempt is judged by: a command that passes with 0, where a number at the end of its
-            output counts among equals; or a function of the fork that gives whether it passed, or a number, where
-            more is better and more than 0 is a pass.
-        :param setup: is done before the forks: a command, or a function of the sandbox.
-        :raises Exception: whatever broke the first attempt, if all broke.
+        :param check: scores an attempt. A command passes with 0; the number at the end of its output decides among
+            equals. A function takes the fork and returns whether it passed, or a number: larger is better, and more
+            than 0 is a pass.
+        :param setup: runs before the forks: a command, or a function that takes the sandbox.
+        :raises Exception: the error of the first attempt, if all failed.
         """
         trial = Trial(task, attempts, check, check_timeout_seconds)
         if self._sandbox is not None:
@@ -163,7 +163,7 @@ class Agent:
         return BestOf(best, made, errors)
 
     def _attempt(self, attempt: Attempt[Sandbox], trial: Trial) -> None:
-        # What breaks one attempt does not break the others.
+        # An error in one attempt does not stop the others.
         try:
             attempt.result = self._run(trial.told(attempt.number), attempt.sandbox, attempt.number)
             self._judge(attempt, trial)
@@ -204,7 +204,7 @@ class Agent:
                 self._tell(event, attempt)
                 yield event
         finally:
-            # A sandbox that goes on has room for so many live interpreters.
+            # The sandbox continues to run and has room for a limited number of interpreters.
             if sandbox is self._sandbox:
                 with suppress(SandlingError):
                     tools.close()

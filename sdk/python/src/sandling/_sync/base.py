@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""What every part of a sandbox stands on: who it is, and how to ask the server about it."""
+"""The base of all parts of a sandbox: its ID, and how to send requests about it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""Checkpoints: where a sandbox can go back to."""
+"""Checkpoints: saved moments that a sandbox can go back to."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 class Checkpoints:
-    """``sandbox.checkpoints``; see :meth:`Sandbox.rewind` and :meth:`Sandbox.diff` for what they are good for."""
+    """``sandbox.checkpoints``; use them with :meth:`Sandbox.rewind` and :meth:`Sandbox.diff`."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
     def list(self) -> Timeline:
-        """All of them, oldest first; ``current`` is the one that the sandbox has come from."""
+        """All checkpoints, oldest first. ``current`` is the one that the sandbox came from."""
         return self._machine.timeline()
 
     def create(self, name: Optional[str] = None) -> Checkpoint:
-        """Makes one of this moment; one with a name is kept."""
+        """Makes a checkpoint now. One with a name is kept."""
         return self._machine.checkpoint(name)
 
     def name(self, checkpoint: Union[int, str], name: Optional[str]) -> Checkpoint:
-        """Gives one a name, which keeps it, or takes its name away."""
+        """Names a checkpoint, which keeps it, or removes its name."""
         return self._machine.name_checkpoint(checkpoint, name)

@@ -1,4 +1,4 @@
-"""What differs between the two clients and cannot be made from one source. Its twin is ``sandling._async.colour``."""
+"""The parts that differ between the clients and are not generated. The counterpart is ``sandling._async.colour``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Source = Generator[T, None, None]
 
 
 class _Process:
-    """Stands for this process where the other client has an event loop."""
+    """The owner of a default client, where the async client has an event loop."""
 
 
 _PROCESS = _Process()
@@ -32,9 +32,9 @@ def in_thread(work: Callable[[], T]) -> T:
 
 
 def within(work: Callable[[], T], seconds: float) -> T:
-    """What it gives. Done in a thread, because a read that gets a byte now and then never ends by itself.
+    """Runs a function in a thread, because a read that gets a byte now and then never times out.
 
-    :raises TimeoutError: that takes too long; the thread is left to itself.
+    :raises TimeoutError: it takes too long; the thread is abandoned.
     """
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -53,7 +53,7 @@ def within(work: Callable[[], T], seconds: float) -> T:
 
 
 def id_to_cancel() -> Optional[str]:
-    """Nothing is cancelled here."""
+    """``None``: blocking commands cannot be cancelled."""
     return None
 
 
@@ -62,9 +62,9 @@ def or_undone(work: Callable[[], T], undo: Callable[[], Any]) -> T:
 
 
 def each_within(source: Any, left: Callable[[], float]) -> Generator[Any, None, None]:
-    """What comes, as long as there are seconds left.
+    """Yields items until the time is over.
 
-    :raises TimeoutError: there are none.
+    :raises TimeoutError: no time is left.
     """
     come: queue.SimpleQueue[Any] = queue.SimpleQueue()
     unwanted = threading.Event()
@@ -103,7 +103,7 @@ def _next(come: queue.SimpleQueue[Any], seconds: float) -> Any:
 
 
 def run_all(work: Sequence[Callable[[], T]], limit: int) -> List[T]:
-    """Does all of it, at most ``limit`` at once, and gives the results in order."""
+    """Runs everything, at most ``limit`` in parallel, and returns the results in order."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=max(1, min(limit, len(work)))) as threads:
@@ -111,7 +111,7 @@ def run_all(work: Sequence[Callable[[], T]], limit: int) -> List[T]:
 
 
 def spawn(work: Callable[[], None], running: Set[Any]) -> None:
-    """Does it beside everything else. Until it is done it is in ``running``, so that it is not forgotten."""
+    """Runs a function in the background. ``running`` refers to it until it ends."""
 
     def run() -> None:
         try:
@@ -125,7 +125,7 @@ def spawn(work: Callable[[], None], running: Set[Any]) -> None:
 
 
 def finish(running: Set[Any]) -> None:
-    """Waits for all that runs beside."""
+    """Waits for all background functions."""
     for thread in list(running):
         thread.join()
 
@@ -138,7 +138,7 @@ def condition() -> threading.Condition:
 
 
 def wait_for(news: threading.Condition, timeout: Optional[float]) -> bool:
-    """Waits until the condition, which is held, is notified. False if that takes too long."""
+    """Waits until a condition that is held is notified. False if it takes too long."""
     return news.wait(timeout)
 
 
@@ -159,14 +159,14 @@ def leave(pool: Any) -> None:
 
 
 def to_loopback(limits: httpx.Limits, socket_options: List[Any]) -> httpx.BaseTransport:
-    """The way to a server of this machine, in the clear."""
+    """The transport to a server on this machine without TLS."""
     import httpx
 
     return httpx.HTTPTransport(verify=False, limits=limits, socket_options=socket_options, trust_env=False)
 
 
 class Opening:
-    """Something that is made by its constructor and then opened: here at once."""
+    """An object that is opened after its construction: here at once."""
 
     def _open(self) -> None:
         raise NotImplementedError

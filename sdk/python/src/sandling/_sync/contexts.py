@@ -14,7 +14,7 @@ from .exec import patience
 if TYPE_CHECKING:
     from .sandbox import Sandbox
 
-#: The server's own deadline for a cell, if the caller names none.
+#: The server's default timeout of a cell.
 DEFAULT_TIMEOUT = 30.0
 
 
@@ -32,9 +32,9 @@ class CodeContext:
     def run_code(
         self, code: str, timeout_seconds: Optional[float] = None, *, output_limit: Optional[int] = None
     ) -> Execution:
-        """Runs a cell. Its last expression is a result; an exception is in ``error``.
+        """Runs a cell. The value of its last expression is a result. An exception is in ``error``.
 
-        :raises SandboxTimeout: the cell ran into its deadline (30 s unless given) and was interrupted.
+        :raises SandboxTimeout: the cell reached its timeout (30 s by default) and was interrupted.
         """
         body: Dict[str, Any] = {"code": code}
         if timeout_seconds is not None:
@@ -45,15 +45,15 @@ class CodeContext:
         return Execution.from_wire(self._request("POST", "/run", body=body, timeout=timeout))
 
     def interrupt(self) -> None:
-        """Interrupts the cell that runs, as Ctrl-C would."""
+        """Interrupts the running cell, like Ctrl-C."""
         self._request("POST", "/interrupt")
 
     def restart(self) -> None:
-        """Gives it a new interpreter, without variables."""
+        """Starts a new interpreter, without variables."""
         self._request("POST", "/restart")
 
     def fork(self, count: int = 1, *, metadata: Optional[Dict[str, str]] = None) -> List[CodeContext]:
-        """Copies of it, each in a sandbox of its own (:attr:`sandbox`), where it goes on with its variables."""
+        """Copies the interpreter with its variables, each copy in a new sandbox (:attr:`sandbox`)."""
         body: Dict[str, Any] = {"count": count, **({"metadata": metadata} if metadata else {})}
         parent = self._sandbox
         data = parent.client._make(parent._path(f"/contexts/{self.id}/fork"), body)
@@ -62,11 +62,11 @@ class CodeContext:
 
     @property
     def sandbox(self) -> Sandbox:
-        """The sandbox that it is in."""
+        """The sandbox of the context."""
         return self._sandbox
 
     def close(self) -> None:
-        """Ends it. One that is already gone is no error."""
+        """Ends the context. It may have ended already."""
         with suppress(NotFoundError):
             self._request("DELETE", "")
 

@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""Commands: one that is followed while it runs, one that runs by itself, and all of a sandbox's."""
+"""Commands: streamed ones, background ones, and the list of all commands of a sandbox."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
     from .sandbox import Sandbox
 
-#: What the network may add to a command's own deadline.
+#: How much the network may add to the timeout of a command.
 GRACE = 60.0
-#: What the server answers if a command's deadline passed.
+#: The server's answer if a command reached its timeout.
 TIMED_OUT = 504
 
 OnOutput = Callable[[str], Any]
 
 
 def patience(timeout_seconds: Optional[float]) -> Optional[float]:
-    """How long to wait for the answer to a command with this deadline."""
+    """How long to wait for the answer to a command with this timeout."""
     return None if timeout_seconds is None else timeout_seconds + GRACE
 
 
 class ExecStream:
-    """A command's output while it runs: an iterator of :class:`Chunk`. Afterwards ``result`` says how it ended.
+    """The output of a running command: an iterator of :class:`Chunk`. Afterwards ``result`` says how it ended.
 
-    Leaving it early does not end the command; :meth:`kill` does.
+    If you stop early, the command continues; :meth:`kill` ends it.
     """
 
     def __init__(self, sandbox: Sandbox, method: str, path: str, *, exec_id: str = "", **more: Any) -> None:
@@ -43,12 +43,12 @@ class ExecStream:
         self._complaint: Dict[str, Any] = {}
         self._result: Optional[ExecResult] = None
         self._dropped = 0
-        #: The command's id, as soon as it runs.
+        #: The ID of the command, as soon as it runs.
         self.id = exec_id
 
     @property
     def stdout(self) -> str:
-        """What was printed so far."""
+        """The output so far."""
         return "".join(self._out["stdout"])
 
     @property
@@ -57,7 +57,7 @@ class ExecStream:
 
     @property
     def result(self) -> ExecResult:
-        """How the command ended. There is none before the last chunk."""
+        """How the command ended. Available after the last chunk."""
         if self._result is None:
             raise RuntimeError("the command's output has not been read to its end")
         return self._result
@@ -125,7 +125,7 @@ class ExecStream:
         elif self._result is not None:
             return
         if complaint:
-            # The same error as if the command had not been followed.
+            # The same error as without streaming.
             raise from_answer(complaint.pop("status", 500), self._head, {**complaint, **printed})
         raise self._interrupted("the command's output ended without an exit code")
 
@@ -135,7 +135,7 @@ class ExecStream:
 
 
 def follow(stream: ExecStream, on_stdout: Optional[OnOutput], on_stderr: Optional[OnOutput]) -> ExecResult:
-    """Hands a command's output to callbacks and gives its result."""
+    """Passes a command's output to callbacks and returns its result."""
     listeners = {"stdout": on_stdout, "stderr": on_stderr}
     with stream:
         for chunk in stream:
@@ -146,7 +146,7 @@ def follow(stream: ExecStream, on_stdout: Optional[OnOutput], on_stderr: Optiona
 
 
 class Exec:
-    """A command that runs by itself. Its output is kept and can be read, from its first byte, by anyone at any time."""
+    """A background command. Its output is stored, and any client can read it from the first byte."""
 
     def __init__(self, sandbox: Sandbox, exec_id: str, pid: int = 0) -> None:
         self._sandbox = sandbox
@@ -160,7 +160,7 @@ class Exec:
         return ExecInfo.from_wire(self._sandbox._request("GET", f"/execs/{self.id}"))
 
     def wait(self) -> ExecResult:
-        """Waits for its end."""
+        """Waits until it ends."""
         path = f"/execs/{self.id}/result"
         answer = self._sandbox._fetch("GET", path, params={"wait": "true"}, timeout=None)
         result = ExecResult.from_wire(answer.json())
@@ -171,19 +171,19 @@ class Exec:
         return result
 
     def stream(self, start: int = 0) -> ExecStream:
-        """Its output from byte ``start`` on, then what it prints."""
+        """Its output from byte ``start``, followed by new output."""
         path = f"/execs/{self.id}/output"
         return ExecStream(self._sandbox, "GET", path, exec_id=self.id, params={"from": start})
 
     def signal(self, signal: Union[str, int]) -> None:
-        """Sends a signal, such as ``TERM`` or 15, to it and all of its group."""
+        """Sends a signal, such as ``TERM`` or 15, to its process group."""
         self._sandbox._request("POST", f"/execs/{self.id}/signal", body={"signal": signal})
 
     def kill(self) -> None:
         self.signal("KILL")
 
     def _cancel(self) -> None:
-        """Ends it if it was begun. That may still be on its way."""
+        """Ends the command if it was started. The start may not have arrived yet."""
         for seconds in (0.05, 0.2, 0.5):
             try:
                 return self.kill()
@@ -193,7 +193,7 @@ class Exec:
             sleep(seconds)
 
     def forget(self) -> None:
-        """Drops what is kept of it."""
+        """Deletes its stored output."""
         self._sandbox._request("DELETE", f"/execs/{self.id}")
 
 
@@ -213,7 +213,7 @@ class SandboxCommands:
         timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a command and waits for its end. ``timeout_seconds`` is the same as ``timeout``."""
+        """Runs a command and waits until it ends. ``timeout_seconds`` is the same as ``timeout``."""
         deadline = one_timeout(timeout, timeout_seconds)
         return self._sandbox.exec(cmd, deadline, on_stdout=on_stdout, on_stderr=on_stderr, **options)
 
@@ -223,16 +223,16 @@ class SandboxCommands:
         timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> Exec:
-        """Starts a command and leaves it to itself."""
+        """Starts a command in the background."""
         body = {**exec_body(cmd, timeout_seconds, options), "detached": True}
         data = self._sandbox._request("POST", "/exec", body=body)
         return Exec(self._sandbox, data["id"], data["pid"])
 
     def list(self) -> List[ExecInfo]:
-        """Those that run, and those that ended and whose output is still kept."""
+        """Running commands, and ended ones whose output is still stored."""
         data = self._sandbox._request("GET", "/execs")
         return [ExecInfo.from_wire(item) for item in data["execs"]]
 
     def get(self, exec_id: str) -> Exec:
-        """A command by its id."""
+        """A command by its ID."""
         return Exec(self._sandbox, exec_id)

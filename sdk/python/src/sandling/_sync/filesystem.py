@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""The files of a sandbox. Paths are absolute; contents are bytes and never changed on the way."""
+"""The files of a sandbox. Paths are absolute. Contents are bytes and are never converted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK = 1 << 18
 
 
 class Unfinished(SandlingError):
-    """Some of a file's bytes came, if any, and not its end."""
+    """The transfer of a file stopped before its end."""
 
 
 class SandboxFilesystem:
@@ -29,7 +29,7 @@ class SandboxFilesystem:
         self._sandbox = sandbox
 
     def read(self, path: str, *, offset: int = 0, length: Optional[int] = None) -> bytes:
-        """A file's bytes: all of them, or ``length`` from ``offset`` on."""
+        """The bytes of a file: all of them, or ``length`` bytes from ``offset``."""
         headers: Dict[str, str] = {}
         if length == 0:
             self.stat(path)
@@ -43,7 +43,7 @@ class SandboxFilesystem:
         return (self.read(path)).decode(encoding)
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """A file's bytes, piece by piece, for those that do not fit into memory."""
+        """The bytes of a file in pieces, for files that do not fit into memory."""
         with self._sandbox._stream("GET", "/fs", params={"path": path}) as answer:
             recording = answer.extensions.get("recording")
             for block in answer.iter_bytes(BLOCK):
@@ -52,9 +52,9 @@ class SandboxFilesystem:
                 yield block
 
     def _begin(self, path: str, most: int, seconds: float) -> bytes:
-        """A file's beginning: all of it, or a little more than ``most`` bytes.
+        """The beginning of a file: all of it, or a little more than ``most`` bytes.
 
-        :raises Unfinished: its end does not come in time, or not at all.
+        :raises Unfinished: its end does not arrive in time, or not at all.
         """
         until = time.monotonic() + seconds
         data = bytearray()
@@ -86,14 +86,14 @@ class SandboxFilesystem:
         mode: Optional[str] = None,
         user: Optional[str] = None,
     ) -> Dict[str, Any]:
-        """Writes a file; directories above it are made. ``mode`` is octal, such as ``0755``.
+        """Writes a file and creates its parent directories. ``mode`` is octal, such as ``0755``.
 
-        Without ``append``, a reader sees the old file or the new one, and nothing between.
+        Without ``append``, a write is atomic: a reader sees the old file or the new one.
         """
         if isinstance(content, str):
             content = content.encode()
         if not isinstance(content, (bytes, bytearray, memoryview)):
-            # Nothing at all would be taken for an empty file.
+            # ``None`` would become an empty file.
             raise TypeError(f"a file's content is str or bytes, not {type(content).__name__}; upload() copies a file")
         return self._put(path, bytes(content), append=append, mode=mode, user=user)
 
@@ -101,12 +101,12 @@ class SandboxFilesystem:
         return self.write(path, content, append=True)
 
     def upload(self, local_path: Local, remote_path: str, *, mode: Optional[str] = None) -> Dict[str, Any]:
-        """Copies a file of this machine into the sandbox, of any size."""
+        """Copies a local file of any size into the sandbox."""
         with open(local_path, "rb") as file:
             return self._put(remote_path, _blocks(file), append=False, mode=mode, user=None)
 
     def download(self, remote_path: str, local_path: Local) -> None:
-        """Copies a file of the sandbox to this machine, of any size. A file that was there is replaced at the end."""
+        """Copies a file of any size out of the sandbox. A complete copy replaces an existing local file."""
         unfinished = f"{os.fspath(local_path)}.{os.getpid()}.part"
         try:
             with open(unfinished, "wb") as file:
@@ -119,7 +119,7 @@ class SandboxFilesystem:
             raise
 
     def listdir(self, path: str = "/", *, depth: int = 1) -> List[FileInfo]:
-        """What is in a directory; with a ``depth``, also that many levels down."""
+        """The entries of a directory; with ``depth``, also that many levels below."""
         data = self._sandbox._request("GET", "/fs/dir", params={"path": path, "depth": depth})
         return [FileInfo.from_wire(entry) for entry in data["entries"]]
 
@@ -128,7 +128,7 @@ class SandboxFilesystem:
 
     def stat(self, path: str) -> FileInfo:
         """
-        :raises NotFoundError: there is nothing at this path.
+        :raises NotFoundError: the path does not exist.
         """
         return FileInfo.from_wire(self._sandbox._request("GET", "/fs/stat", params={"path": path}))
 
@@ -136,14 +136,14 @@ class SandboxFilesystem:
         try:
             self.stat(path)
         except NotFoundError as error:
-            # A sandbox that is gone is not a file that is missing.
+            # A missing sandbox must not look like a missing file.
             if error.code == "sandbox_ended" or error.message == "sandbox not found":
                 raise
             return False
         return True
 
     def walk(self, path: str = "/") -> Iterator[Tuple[str, List[FileInfo], List[FileInfo]]]:
-        """As :func:`os.walk`, from the top; what is taken out of the directories is not gone into. Links are files."""
+        """Like :func:`os.walk`, top-down. Directories that you remove from the list are skipped. Links are files."""
         entries = self.listdir(path)
         directories = [entry for entry in entries if entry.is_dir]
         yield path, directories, [entry for entry in entries if not entry.is_dir]
@@ -152,12 +152,12 @@ class SandboxFilesystem:
                 yield found
 
     def mkdir(self, path: str, *, parents: bool = True, mode: Optional[str] = None) -> None:
-        """Makes a directory. With ``parents`` also what is missing above it, and it may be there already."""
+        """Creates a directory. With ``parents`` it also creates missing parents, and the directory may exist."""
         body = {"path": path, "parents": parents, **({"mode": mode} if mode else {})}
         self._sandbox._request("POST", "/fs/mkdir", body=body)
 
     def remove(self, path: str, *, recursive: bool = True) -> None:
-        """Removes a file, or a directory and all that is in it."""
+        """Removes a file, or a directory with everything in it."""
         params = {"path": path, "recursive": "true" if recursive else "false"}
         self._sandbox._request("DELETE", "/fs", params=params)
 
@@ -165,11 +165,11 @@ class SandboxFilesystem:
         self._sandbox._request("POST", "/fs/move", body={"from": source, "to": target})
 
     def chmod(self, path: str, mode: str) -> None:
-        """Sets permission bits, in octal."""
+        """Sets the permission bits, in octal."""
         self._sandbox._request("POST", "/fs/chmod", body={"path": path, "mode": mode})
 
     def watch(self, path: str, *, recursive: bool = False) -> Iterator[FileChange]:
-        """Changes under a path, as they happen."""
+        """The changes under a path, as they happen."""
         params = {"path": path, "recursive": "true" if recursive else "false"}
         for event in self._sandbox._events("GET", "/fs/watch", params=params):
             data = event.json()

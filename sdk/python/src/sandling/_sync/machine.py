@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""The machine as a whole: it ends, pauses, sleeps, is saved and copied."""
+"""Operations on the whole machine: end, pause, hibernate, save and copy."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="Machine")
 
-#: Saving and restoring a whole machine takes longer than an ordinary request may.
+#: Saving and restoring a machine may take longer than other requests.
 MACHINE_WITHIN = 300.0
 
 
 class Machine(SandboxBase):
-    """What can be done with a sandbox's machine."""
+    """Operations on the machine of a sandbox."""
 
     def kill(self) -> None:
-        """Ends it."""
+        """Ends the sandbox."""
         self._request("DELETE", "")
         self.status = "deleted"
 
     def close(self) -> None:
-        """Ends it unless it is persistent. One that has ended already is no error."""
+        """Ends the sandbox unless it is persistent. It may have ended already."""
         if self.id and self.status != "deleted" and not self.persistent:
             with suppress(NotFoundError):
                 self.kill()
             self.status = "deleted"
 
     def pause(self) -> None:
-        """Stops its virtual CPUs; its memory stays."""
+        """Stops its virtual CPUs. Its memory stays."""
         self._request("POST", "/pause")
         self.status = "paused"
 
@@ -45,19 +45,19 @@ class Machine(SandboxBase):
         self.status = "running"
 
     def hibernate(self) -> None:
-        """Saves the whole machine to disk and holds no memory. The next request that needs it wakes it."""
+        """Saves the machine to disk and frees its memory. The next request that needs it wakes it."""
         self._request("POST", "/hibernate", timeout=MACHINE_WITHIN)
         self.status = "hibernated"
 
     def wake(self) -> None:
-        """Wakes it from hibernation. One that is awake stays so."""
+        """Wakes a hibernated sandbox. A running one stays as it is."""
         self._request("POST", "/wake", timeout=MACHINE_WITHIN)
         self.status = "running"
 
     def snapshot(self, *, volumes: Optional[OnVolumes] = None) -> str:
-        """Saves memory, disk and devices as one; it goes on. The id is good for ``create(from_snapshot=...)``.
+        """Saves memory, disk and devices; the sandbox keeps running. Pass the ID to ``create(from_snapshot=...)``.
 
-        If it has volumes, ``volumes`` says what becomes of them in what is made of the snapshot.
+        If the sandbox has volumes, ``volumes`` says what sandboxes from the snapshot get.
         """
         body = {"volumes": volumes} if volumes else None
         data = self._request("POST", "/snapshots", body=body, timeout=MACHINE_WITHIN)
@@ -91,9 +91,9 @@ class Machine(SandboxBase):
         volumes: Optional[OnVolumes] = None,
         inherit_secrets: bool = False,
     ) -> Union[M, List[M]]:
-        """A copy of the whole machine, with its processes and variables; with ``count``, a list of that many.
+        """Copies the machine with its processes and variables. With ``count``, returns a list of that many copies.
 
-        If it has volumes, ``volumes`` says what the copies do with them. They have its network policy, and its secrets
+        If the sandbox has volumes, ``volumes`` says what the copies get. They have its network policy, and its secrets
         only with ``inherit_secrets``.
         """
         if count is not None:
@@ -109,7 +109,7 @@ class Machine(SandboxBase):
         volumes: Optional[OnVolumes] = None,
         inherit_secrets: bool = False,
     ) -> List[M]:
-        """Copies that know that they are siblings, for :meth:`promote`. The list is shorter if some could not start."""
+        """Makes copies that are siblings, for :meth:`promote`. The list is shorter if some could not start."""
         body: Dict[str, Any] = {"count": count, **_wish(metadata, volumes, inherit_secrets)}
         data = self.client._make(self._path("/fork-tree"), body)
         children = data if isinstance(data, list) else data["children"]
@@ -121,36 +121,36 @@ class Machine(SandboxBase):
         return child
 
     def promote(self, *, cleanup_siblings: bool = False, tree_id: Optional[str] = None) -> Promotion:
-        """Makes this child a sandbox in its own right; with ``cleanup_siblings`` the others of its tree are ended."""
+        """Makes this copy independent of its tree. With ``cleanup_siblings`` it ends the other copies."""
         body: Dict[str, Any] = {"cleanup_siblings": cleanup_siblings, **({"tree_id": tree_id} if tree_id else {})}
         promotion: Promotion = self._request("POST", "/promote", body=body, timeout=MACHINE_WITHIN)
         return promotion
 
     def explore(self: M, candidates: Sequence[Union[Candidate, str]], **options: Any) -> ExploreResult[M]:
-        """Tries every candidate in a fork of its own and keeps the best; see :func:`sandling.explore`."""
+        """Tries every candidate in its own fork and keeps the best; see :func:`sandling.explore`."""
         from .explore import explore
 
         return explore(self, candidates, **options)  # type: ignore[type-var]
 
     def timeline(self) -> Timeline:
-        """Where it can go back to, oldest first."""
+        """Its checkpoints, oldest first."""
         return Timeline.from_wire(self._request("GET", "/timeline", timeout=MACHINE_WITHIN))
 
     def checkpoint(self, name: Optional[str] = None) -> Checkpoint:
-        """Makes a checkpoint of this moment; one with a name is kept."""
+        """Makes a checkpoint now. One with a name is kept."""
         body = {"name": name} if name else {}
         data = self._request("POST", "/checkpoints", body=body, timeout=MACHINE_WITHIN)
         return Checkpoint.from_wire(data)
 
     def name_checkpoint(self, checkpoint: Union[int, str], name: Optional[str]) -> Checkpoint:
-        """Gives a checkpoint a name, which keeps it, or takes its name away."""
+        """Names a checkpoint, which keeps it, or removes its name."""
         data = self._request("PATCH", f"/checkpoints/{checkpoint}", body={"name": name}, timeout=MACHINE_WITHIN)
         return Checkpoint.from_wire(data)
 
     def rewind(self, to: Union[int, str]) -> Optional[int]:
-        """Puts it back to a checkpoint, by number or name: memory, disk, processes and variables are those of then.
+        """Puts the sandbox back to a checkpoint, by number or name: memory, disk, processes and variables.
 
-        Where it was becomes a checkpoint, too; its number is what is returned, to take the rewind back.
+        The current state becomes a checkpoint first. Its number is returned, so that you can undo the rewind.
         """
         data = self._request("POST", "/rewind", body={"to": to}, timeout=MACHINE_WITHIN)
         self.status = "running"
@@ -158,22 +158,22 @@ class Machine(SandboxBase):
         return was
 
     def diff(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> Diff:
-        """What changed: files that were added, changed and removed, with the text diff.
+        """The files that were added, changed and removed, with text diffs.
 
-        :param since: a checkpoint's number or name, ``now``, a sandbox's id, ``SANDBOX@CHECKPOINT`` or a snapshot.
+        :param since: the number or name of a checkpoint, ``now``, a sandbox ID, ``SANDBOX@CHECKPOINT`` or a snapshot.
         :param to: the same.
-        :param path: the directory that is compared; paths in the answer start there.
+        :param path: the directory to compare; paths in the answer are relative to it.
         """
         params = {"from": str(since), "to": str(to), "path": path}
         return Diff.from_wire(self._request("GET", "/diff", params=params, timeout=MACHINE_WITHIN))
 
     def diff_patch(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> str:
-        """The same as a patch, for ``git apply`` or ``patch -p1``."""
+        """The diff as a patch, for ``git apply`` or ``patch -p1``."""
         params = {"from": str(since), "to": str(to), "path": path, "format": "patch"}
         return (self._fetch("GET", "/diff", params=params, timeout=MACHINE_WITHIN)).text
 
     def diff_tar(self, since: Union[int, str], to: Union[int, str] = "now", *, path: str = "/") -> bytes:
-        """What was added and changed, as a tar."""
+        """The added and changed files as a tar."""
         params = {"from": str(since), "to": str(to), "path": path, "format": "tar"}
         return (self._fetch("GET", "/diff", params=params, timeout=MACHINE_WITHIN)).content
 
@@ -182,11 +182,11 @@ class Machine(SandboxBase):
         return self._lifecycle("GET", None)
 
     def set_ttl(self, seconds: int) -> Lifecycle:
-        """Lets it live so long from now; 0 is without limit."""
+        """Sets the TTL, counted from now; 0 means no limit."""
         return self._lifecycle("PATCH", {"ttl_seconds": seconds})
 
     def set_idle(self, seconds: int) -> Lifecycle:
-        """Lets it be unused so long; 0 is without limit."""
+        """Sets the idle timeout; 0 means no limit."""
         return self._lifecycle("PATCH", {"idle_seconds": seconds})
 
     def set_persistent(self, persistent: bool) -> Lifecycle:

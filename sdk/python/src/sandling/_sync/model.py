@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""Asks a model, again if it is busy, until there is an answer or no time. Through Anthropic's and OpenAI's own SDKs."""
+"""Asks a model through Anthropic's and OpenAI's SDKs, and retries until it answers or the time is over."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .colour import Source, each_within, sleep, within
 
 
 class Model:
-    """A model behind one of the three APIs. ``client`` is the SDK's own, or made from the environment."""
+    """A model behind one of the three APIs. ``client`` is a client of the SDK, or created from the environment."""
 
     def __init__(self, api: str, client: Any = None) -> None:
         self.api = api
         made = client if client is not None else _client_of(api)
-        # The SDKs wait for as long as a server says, whatever time there is; so waiting is done here.
+        # The SDKs wait as long as the server asks, beyond the time budget. So retries happen here.
         self._client = made.with_options(max_retries=0) if hasattr(made, "with_options") else made
 
     @property
     def is_openai(self) -> bool:
-        """Others know the limit of an answer by its older name only."""
+        """Other servers know only the older name of the output limit."""
         return "api.openai.com" in str(getattr(self._client, "base_url", ""))
 
     def ask(self, dialogue: Dialogue, spent: Spent, *, pieces: bool, heard: List[Reply]) -> Source[AgentEvent]:
-        """Puts the reply into ``heard``; what comes of it before, and each new try, is told.
+        """Puts the reply into ``heard``, and yields its pieces and each retry before that.
 
-        A request has no effects, so one that failed is simply sent again. What it cost all the same is counted.
+        A request has no effects, so a failed one is sent again. Its cost is counted.
 
-        :raises Exhausted: a budget does not allow for it, or there is no answer in the time that is left.
+        :raises Exhausted: a budget does not allow it, or there is no answer in the remaining time.
         """
         wait = 0.5
         for left in reversed(range(TRIES)):
@@ -65,7 +65,7 @@ class Model:
     def _once(
         self, request: Dict[str, Any], spent: Spent, pieces: bool, answers: List[Any], came: List[str]
     ) -> Source[AgentEvent]:
-        """One try. ``answers`` gets the answer, ``came`` what comes of it, whether or not it becomes whole."""
+        """One attempt. ``answers`` gets the answer, and ``came`` what arrives of it, also if it stays incomplete."""
         if not pieces:
             answers.append(within(lambda: self._create(request, spent), spent.seconds_left))
             return
@@ -93,7 +93,7 @@ def _client_of(api: str) -> Any:
         from anthropic import Anthropic
 
         made = Anthropic()
-        # There are other ways to say who one is, such as a profile, or headers of one's own.
+        # There are other ways to authenticate, such as a profile or custom headers.
         known = [made.api_key, made.auth_token, getattr(made, "credentials", None)]
         if not any(known) and not {"authorization", "x-api-key"} & {name.lower() for name in made.default_headers}:
             raise ConfigError(NO_KEY)

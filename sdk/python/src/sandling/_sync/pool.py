@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""A pool of machines that are ready before they are needed. Everyone who asks gets a fresh one."""
+"""A pool of pre-warmed machines. Every user gets a fresh one."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from .client import Client
 
 TTL_SECONDS = 3600
-#: After a failure, so long until the next try; twice as long each time.
+#: The pause after a failure. It doubles each time.
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
-#: How often a pause is looked up from.
+#: How often to check for the end of a pause.
 _GLANCE = 0.1
 
 
 class SandboxPool:
-    """Keeps ``size`` machines ready. A machine that was handed out is ended when it comes back; nobody gets it again.
+    """Holds ``size`` machines ready. A machine that comes back is ended, and nobody gets it again.
 
-    :param prepare: done with every machine before it is ready, such as installing what all runs need.
-    :param max_busy: machines that may be handed out at once; whoever asks for more waits.
-    :param options: as for :meth:`Sandbox.create`. A machine lives for ``ttl_seconds`` (an hour unless given) in the
-        pool, and again once it is handed out; that holds even if this process dies.
+    :param prepare: is called with every machine before it is ready, for example to install packages.
+    :param max_busy: how many machines may be in use at once; further calls wait.
+    :param options: as for :meth:`Sandbox.create`. A machine lives for ``ttl_seconds`` (an hour by default) in the pool,
+        and as long again after it is handed out, even if this process dies.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SandboxPool:
         self._news: Any = None
 
     def start(self) -> None:
-        """Begins to make machines."""
+        """Starts to create machines."""
         if self._news is None:
             self._news = condition()
         with self._news:
@@ -87,7 +87,7 @@ class SandboxPool:
             self._fill()
 
     def close(self) -> None:
-        """Ends the machines that are ready, and hands out no more. Those that are out are their users' to end."""
+        """Ends the ready machines and hands out no more. Users end the machines that they have."""
         if self._news is None:
             return
         with self._news:
@@ -109,15 +109,15 @@ class SandboxPool:
         return PoolStatus(self._size, len(self._ready), self._warming, self._busy, self._served, error)
 
     def lease(self, timeout: Optional[float] = None, *, actor: Optional[str] = None) -> Lease:
-        """A fresh machine for a ``with`` block, which is ended after it."""
+        """A fresh machine for a ``with`` block, which ends it."""
         return Lease(self, lambda: self.acquire(timeout, actor=actor))
 
     def acquire(self, timeout: Optional[float] = None, *, actor: Optional[str] = None) -> Sandbox:
         """A fresh machine. Give it back with :meth:`release`.
 
-        All that is asked of it, and of copies of it, is in the pool's audit; ``actor`` says there for whom.
+        The pool's audit log records all requests to it and to its copies, with ``actor`` as the user.
 
-        :raises CapacityError: there was none within ``timeout`` seconds.
+        :raises CapacityError: no machine was ready within ``timeout`` seconds.
         """
         sandbox = self._acquire(timeout)
         if self._audit is not None:
@@ -132,23 +132,23 @@ class SandboxPool:
                 sandbox.set_ttl(self._ttl)
                 return sandbox
             except NotFoundError:
-                # It waited so long that its time was over.
+                # It waited in the pool until its TTL ended it.
                 self._returned()
             except BaseException:
                 self.release(sandbox)
                 raise
 
     def release(self, sandbox: Sandbox) -> None:
-        """Ends a machine that was handed out."""
+        """Ends a machine that :meth:`acquire` returned."""
         try:
             self._end(sandbox)
         finally:
             self._returned()
 
     def run(self, code: str, *, config: Optional[ExecutionConfig] = None, actor: Optional[str] = None) -> RunReport:
-        """Runs code in a machine of its own and ends that. ``actor`` says in the audit for whom.
+        """Runs code in a fresh machine and ends the machine. ``actor`` is the user in the audit log.
 
-        A ``config`` that wants other memory than the pool's machines have gets a machine that is made for it.
+        If ``config`` asks for another memory size than the pool's machines have, a new machine is created.
         """
         config = config or self.config
         asked = {"code": code, **config.to_dict(), "memory_mb": config.memory_mb or self._options.get("memory_mb")}
@@ -174,7 +174,7 @@ class SandboxPool:
         return self._acquire_sized(config.memory_mb)
 
     def _acquire_sized(self, memory_mb: int) -> Sandbox:
-        """One that is made for whoever asks; it counts among those that are out."""
+        """Creates a machine for one caller. It counts as in use."""
         self._must_be_started()
         with self._news:
             while self._open and self._max_busy is not None and self._busy >= self._max_busy:
@@ -218,7 +218,7 @@ class SandboxPool:
                     return sandbox
                 if self._last_error is not None and _is_final(self._last_error):
                     raise self._last_error
-                # A pool that keeps none ready makes one for whoever waits.
+                # A pool of size 0 creates a machine for each waiting caller.
                 self._fill(least=1)
                 left = None if deadline is None else deadline - time.monotonic()
                 if (left is not None and left <= 0) or not wait_for(self._news, left):
@@ -238,20 +238,20 @@ class SandboxPool:
             self._news.notify_all()
 
     def _fill(self, least: int = 0) -> None:
-        """Sees to it that enough are ready or on their way. The condition is held."""
+        """Starts enough creates to fill the pool. The caller holds the condition."""
         while self._open and len(self._ready) + self._warming < max(self._size, least):
             self._warming += 1
             spawn(self._warm, self._running)
 
     def _warm(self) -> None:
-        """Makes one machine, however often it takes, as long as the pool is open."""
+        """Creates one machine, with retries, while the pool is open."""
         sandbox = None
         while sandbox is None and self._open:
             try:
                 sandbox = self._make()
                 self._last_error, self._pause = None, _FIRST_PAUSE
             except Exception as error:
-                # Also what the caller's own preparation raised: it is told to whoever waits for a machine.
+                # Includes errors of the caller's ``prepare``. Callers that wait for a machine get them.
                 self._failed(error)
         with self._news:
             self._warming -= 1
@@ -284,13 +284,13 @@ class SandboxPool:
             sleep(_GLANCE)
 
     def _end(self, sandbox: Sandbox) -> None:
-        """One that cannot be ended now ends by its time to live."""
+        """Ends a machine. If that fails, its TTL ends it."""
         with suppress(SandlingError):
             sandbox.kill()
 
 
 class _Closing:
-    """Tells a create that waits for capacity that nobody wants it any more."""
+    """Cancels a create that waits for capacity when the pool closes."""
 
     def __init__(self, pool: SandboxPool) -> None:
         self._pool = pool
@@ -300,12 +300,12 @@ class _Closing:
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether waiting does not help: the caller has to change something."""
+    """Whether a retry cannot help, because the caller has to change something."""
     return not isinstance(error, (ConnectionError, ServerError, LimitError, CreateCancelled))
 
 
 class Lease:
-    """A machine of a pool for the length of a ``with`` block."""
+    """A machine of a pool for one ``with`` block."""
 
     def __init__(self, pool: SandboxPool, take: Callable[[], Any]) -> None:
         self._pool = pool

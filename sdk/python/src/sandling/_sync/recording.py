@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""A client whose requests are written down: that of the machines that a pool lends."""
+"""A client that records its requests, for machines that a pool hands out."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def recorded(client: Client, audit: AuditLog, actor: Optional[str]) -> Client:
-    """The same client. All that is asked through it of a sandbox and its copies goes into the audit."""
+    """A copy of the client that records all requests to a sandbox and its copies in the audit log."""
     watched = copy.copy(client)
     watched._transport = RecordingTransport(client._transport, audit, actor)
     return watched
 
 
 class RecordingTransport(Transport):
-    """Sends requests by another transport, and writes each down."""
+    """Sends requests through another transport and records each one."""
 
     def __init__(self, inner: Transport, audit: AuditLog, actor: Optional[str]) -> None:
         self._inner, self._audit, self._actor = inner, audit, actor
@@ -45,7 +45,7 @@ class RecordingTransport(Transport):
     def stream(self, method: str, path: str, **more: Any) -> Iterator[httpx.Response]:
         with Recording(self._audit, self._actor, method, path, more) as recording:
             with self._inner.stream(method, path, **more) as answer:
-                # Whoever reads it tells what came.
+                # The reader of the stream reports its bytes.
                 answer.extensions["recording"] = recording
                 yield answer
 

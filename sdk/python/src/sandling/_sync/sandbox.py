@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""A sandbox: one virtual machine of your own."""
+"""A sandbox: one virtual machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ S = TypeVar("S", bound="Sandbox")
 
 
 class Sandbox(Machine, Opening):
-    """A virtual machine of your own. Leaving its ``with`` block ends it, unless it is persistent."""
+    """A sandbox: one virtual machine. Leaving its ``with`` block ends it, unless it is persistent."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Sandbox(Machine, Opening):
         client: Optional[Client] = None,
         **options: Unpack[CreateOptions],
     ) -> S:
-        """Makes a sandbox.
+        """Creates a sandbox.
 
-        A server without room is asked again for up to a minute (``max_create_retry_seconds`` of the client).
+        If the server has no capacity, the client retries for up to a minute (its ``max_create_retry_seconds``).
         """
         sandbox = cls.__new__(cls)
         sandbox._client = client
@@ -65,13 +65,13 @@ class Sandbox(Machine, Opening):
 
     @classmethod
     def get(cls: Type[S], sandbox_id: str, *, client: Optional[Client] = None) -> S:
-        """A sandbox that is there, by its id."""
+        """An existing sandbox, by its ID."""
         client = client or default_client()
         return cls._of(client, client._transport.request("GET", f"/v1/sandboxes/{sandbox_id}"))
 
     @classmethod
     def list(cls: Type[S], *, metadata: Optional[Dict[str, str]] = None, client: Optional[Client] = None) -> List[S]:
-        """All that are there; with ``metadata``, those that bear it."""
+        """All sandboxes; with ``metadata``, only those that have it."""
         client = client or default_client()
         data = client._transport.request("GET", "/v1/sandboxes")
         found = [cls._of(client, item) for item in (data if isinstance(data, list) else data["items"])]
@@ -125,13 +125,13 @@ class Sandbox(Machine, Opening):
         on_stderr: Optional[OnOutput] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a command, a line for the shell or a list of arguments, and waits for its end.
+        """Runs a command, as a shell line or a list of arguments, and waits until it ends.
 
-        :param check: raise :class:`CommandFailed` if it does not end with 0.
-        :param on_stdout: called with its output while it runs; ``on_stderr`` likewise.
-        :raises SandboxTimeout: it ran into ``timeout_seconds`` and was ended; what it had printed is in there.
+        :param check: raises :class:`CommandFailed` if it does not exit with 0.
+        :param on_stdout: is called with output while it runs; ``on_stderr`` likewise.
+        :raises SandboxTimeout: it reached ``timeout_seconds`` and was ended. The error has the output so far.
 
-        In async Python, a cancellation ends the command, too, unless you gave it an ``id`` to find it by.
+        In async Python, a cancellation also ends the command, unless you gave it an ``id``.
         """
         result = self._run(exec_body(cmd, timeout_seconds, options), on_stdout, on_stderr)
         if check and result.exit_code != 0:
@@ -148,7 +148,7 @@ class Sandbox(Machine, Opening):
         timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a line in the shell and waits for its end. ``timeout_seconds`` is the same as ``timeout``."""
+        """Runs a shell line and waits until it ends. ``timeout_seconds`` is the same as ``timeout``."""
         return self.exec(cmd, one_timeout(timeout, timeout_seconds), check, **options)
 
     def run_code(
@@ -161,9 +161,9 @@ class Sandbox(Machine, Opening):
         on_stderr: Optional[OnOutput] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecResult:
-        """Runs a script, ``python``, ``node`` or ``bash``, on an interpreter that is already warm.
+        """Runs a script in ``python``, ``node`` or ``bash``, with a pre-warmed interpreter.
 
-        Each call has an interpreter of its own. For variables that last and for rich results, use :attr:`contexts`.
+        Each call has its own interpreter. To keep variables and get rich results, use :attr:`contexts`.
         """
         return self._run(code_body(code, language, timeout_seconds, options), on_stdout, on_stderr)
 
@@ -173,7 +173,7 @@ class Sandbox(Machine, Opening):
         timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> ExecStream:
-        """Runs a command and gives its output as an iterator. It starts with the first step."""
+        """Runs a command and returns its output as an iterator. The command starts with the first iteration."""
         return self._followed(exec_body(cmd, timeout_seconds, options))
 
     def exec_stream(
@@ -184,7 +184,7 @@ class Sandbox(Machine, Opening):
         timeout_seconds: Optional[float] = None,
         **options: Unpack[ExecOptions],
     ) -> int:
-        """Runs a command, hands its output to callbacks, and gives its exit code."""
+        """Runs a command, passes its output to callbacks and returns its exit code."""
         body = exec_body(cmd, timeout_seconds, options)
         return (self._run(body, on_stdout, on_stderr, is_followed=True)).exit_code
 
@@ -198,11 +198,11 @@ class Sandbox(Machine, Opening):
         return self.commands.start(cmd, timeout_seconds, **options)
 
     def create_code_context(self, language: str = "python") -> CodeContext:
-        """A live interpreter; the same as ``contexts.create``."""
+        """Starts a live interpreter; the same as ``contexts.create``."""
         return self.contexts.create(language)
 
     def logs(self, stream: str = "both", follow: bool = False) -> Source[str]:
-        """The lines of the machine's console; with ``follow``, also those to come."""
+        """The lines of the machine's console; with ``follow``, also new ones."""
         if not follow:
             for line in (self._fetch("GET", "/logs", params={"stream": stream})).text.splitlines():
                 yield line
@@ -211,45 +211,45 @@ class Sandbox(Machine, Opening):
             yield str(event.json()["line"]).rstrip("\n")
 
     def events(self, tail: int = 100) -> List[Event]:
-        """What happened to it, the last ``tail`` things, oldest first."""
+        """Its last ``tail`` events, oldest first."""
         data = self._request("GET", "/events", params={"tail": tail})
         return [Event.from_wire(item) for item in data["events"]]
 
     def follow_events(self, tail: int = 100) -> Source[Event]:
-        """What happened to it and what happens from now on."""
+        """Its events, and new ones as they happen."""
         for event in self._events("GET", "/events", params={"tail": tail, "follow": "true"}):
             yield Event.from_wire(event.json())
 
     def metrics(self) -> Metrics:
-        """What it uses."""
+        """The resources that it uses."""
         return Metrics.from_wire(self._request("GET", "/metrics"))
 
     def refresh(self: S) -> S:
-        """Asks the server how it is now."""
+        """Updates its data from the server."""
         self._take(self._request("GET", ""))
         return self
 
     def preview(
         self, port: int, *, ttl_seconds: Optional[int] = None, paths: Optional[Sequence[str]] = None
     ) -> Preview:
-        """A way to a port of the sandbox, for an hour unless said otherwise."""
+        """Opens a port of the sandbox for an hour by default."""
         wanted = {"port": port, "ttl_seconds": ttl_seconds, "paths": paths and [*paths]}
         body = {name: value for name, value in wanted.items() if value is not None}
         return Preview.from_wire(self._request("POST", "/preview-token", body=body))
 
     def preview_url(self, port: int, *, ttl_seconds: Optional[int] = None) -> str:
-        """A URL of a port that opens in a browser. It holds a token: whoever has it has the port."""
+        """A URL that opens a port in a browser. It contains a token, so anybody with the URL can use the port."""
         return (self.preview(port, ttl_seconds=ttl_seconds)).url
 
     def preview_urls(self) -> Dict[int, str]:
-        """The ports that are open now, and their addresses; those need a token (:meth:`preview_url`)."""
+        """The ports that are open now, and their URLs, which need a token (:meth:`preview_url`)."""
         data = self._request("GET", "/ports")
         return {item["port"]: item["preview_url"] for item in data["ports"]}
 
     def terminal(
         self, *, rows: int = 24, cols: int = 80, cmd: Optional[str] = None, user: Optional[str] = None
     ) -> Terminal:
-        """A terminal, to be used as a context manager. Needs ``pip install 'sandling[terminal]'``."""
+        """Opens a terminal. Use it as a context manager. Needs ``pip install 'sandling[terminal]'``."""
         from .terminal import Terminal
 
         return Terminal(self, rows=rows, cols=cols, cmd=cmd, user=user)

@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""Secrets: values that sandboxes use and never hold."""
+"""Secrets: values that sandboxes use without seeing them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Secret:
-    """A secret of the workspace, without its value, which no request answers with.
+    """A secret of the workspace, without its value, which no request returns.
 
-    A sandbox that is granted it holds a placeholder, in a variable of its name; the gateway puts the value into HTTPS
-    requests to ``hosts``, and to nobody else.
+    A sandbox with the secret has a placeholder in a variable of the same name. The gateway puts the value into HTTPS
+    requests to ``hosts``, and to no other host.
     """
 
     name: str
@@ -33,9 +33,9 @@ class Secret:
 
     @classmethod
     def set(cls, name: str, value: str, *, hosts: Union[str, Sequence[str]], client: Optional[Client] = None) -> Secret:
-        """Stores a secret, or replaces it, at once and for sandboxes that have it.
+        """Stores or replaces a secret. Sandboxes that have it use the new value at once.
 
-        :param hosts: names and ``*.name`` to which requests may carry it.
+        :param hosts: names and ``*.name`` whose requests may carry it.
         """
         return (client or default_client()).secrets.set(name, value, hosts=hosts)
 
@@ -45,7 +45,7 @@ class Secret:
 
     @classmethod
     def remove(cls, name: str, *, client: Optional[Client] = None) -> None:
-        """No sandbox can use it any more when this returns; connections that had it are reset."""
+        """Removes the secret. No sandbox can use it afterwards, and connections that used it are reset."""
         (client or default_client()).secrets.remove(name)
 
 
@@ -56,7 +56,7 @@ class Secrets:
         self._client = client
 
     def set(self, name: str, value: str, *, hosts: Union[str, Sequence[str]]) -> Secret:
-        """Stores a secret, or replaces it, at once and for sandboxes that have it."""
+        """Stores or replaces a secret. Sandboxes that have it use the new value at once."""
         body = {"value": value, "hosts": [hosts] if isinstance(hosts, str) else [*hosts]}
         return Secret.from_wire(self._client._transport.request("PUT", _path(name), body=body))
 
@@ -65,7 +65,7 @@ class Secrets:
         return [Secret.from_wire(item) for item in data["secrets"]]
 
     def remove(self, name: str) -> None:
-        """No sandbox can use it any more when this returns; connections that had it are reset."""
+        """Removes the secret. No sandbox can use it afterwards, and connections that used it are reset."""
         self._client._transport.request("DELETE", _path(name))
 
 
@@ -79,13 +79,13 @@ class SandboxSecrets:
         return (self._sandbox.network.get()).secrets
 
     def grant(self, *names: str) -> List[GrantedSecret]:
-        """Lets it use these, too. What runs in it already has no variable for them; what starts afterwards does."""
+        """Grants more secrets. Only processes that start afterwards have the variables."""
         with self._sandbox.client._changing(self._sandbox.id):
             had = [secret.name for secret in self.list()]
             return self._change([*had, *(name for name in names if name not in had)])
 
     def revoke(self, *names: str) -> List[GrantedSecret]:
-        """Takes these away, at once."""
+        """Revokes secrets at once."""
         with self._sandbox.client._changing(self._sandbox.id):
             return self._change([secret.name for secret in self.list() if secret.name not in names])
 

@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""A terminal in a sandbox, over a WebSocket on httpx's own connection."""
+"""A terminal in a sandbox, over a WebSocket on a connection of httpx."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITE_WITHIN = 60.0
 
 
 class Terminal:
-    """A terminal. Bytes go both ways as they are. Its shell gets a hangup when it is closed."""
+    """A terminal. Bytes are not converted. Closing it sends a hangup to its shell."""
 
     def __init__(self, sandbox: Sandbox, *, rows: int, cols: int, cmd: Optional[str], user: Optional[str]) -> None:
         wanted = {"rows": rows, "cols": cols, "cmd": cmd, "user": user}
@@ -34,7 +34,7 @@ class Terminal:
         self._received: List[bytes] = []
         self._partial = ""
         self._closed = False
-        #: How the shell ended, once it did.
+        #: How the shell ended; ``None`` while it runs.
         self.exit_code: Optional[int] = None
 
     def __enter__(self) -> Terminal:
@@ -63,7 +63,7 @@ class Terminal:
         self.close()
 
     def write(self, data: bytes | str) -> None:
-        """Types."""
+        """Sends input."""
         from wsproto.events import BytesMessage
 
         if self._recording is not None:
@@ -76,11 +76,11 @@ class Terminal:
         self._send(TextMessage(data=json.dumps({"resize": {"rows": rows, "cols": cols}})))
 
     def read(self, timeout: Optional[float] = None) -> bytes:
-        """What the terminal shows next; empty at its end.
+        """The next output; empty at the end.
 
-        :raises RequestTimeout: it showed nothing for ``timeout`` seconds.
+        :raises RequestTimeout: there was no output for ``timeout`` seconds.
         """
-        # Signs of life do not count as something shown.
+        # Keep-alive messages are not output.
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._received and not self._closed:
             self._hear(None if deadline is None else max(0.001, deadline - time.monotonic()))
@@ -88,9 +88,9 @@ class Terminal:
         return data
 
     def read_until(self, text: bytes | str, timeout: Optional[float] = None) -> bytes:
-        """What the terminal shows until ``text`` is in it. What comes after it in the same breath is kept for later.
+        """The output up to and including ``text``. Output after it is kept for the next read.
 
-        :raises RequestTimeout: it was not shown within ``timeout`` seconds.
+        :raises RequestTimeout: it did not appear within ``timeout`` seconds.
         """
         wanted = text.encode() if isinstance(text, str) else text
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -102,7 +102,7 @@ class Terminal:
                     raise ConnectionError(f"the terminal ended before it showed {text!r}")
                 seen += more
         except SandlingError:
-            # It was shown all the same: whoever reads next has it.
+            # The next read returns the output that arrived.
             if seen:
                 self._received.insert(0, seen)
             raise

@@ -1,5 +1,5 @@
 # Made from sandling/_async by scripts/generate_sync.py. Change that, not this.
-"""A sandbox as tools of a model: what it asks for is carried out, and answered in words it can use."""
+"""A sandbox as tools for a model: runs the model's calls and returns answers that it can use."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from ..models import ExecResult, Execution
     from .sandbox import Sandbox
 
-#: What a model can look at, by the file's first bytes.
+#: Image types that a model can see, by the first bytes of the file.
 _PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
-#: A file larger than this is not fetched for a model.
+#: Larger files are not read for a model.
 _LARGEST_FILE = 16 << 20
-#: A picture larger than this is described instead.
+#: Larger pictures are described instead.
 _LARGEST_PICTURE = 4_000_000
-#: Of one cell, so many results and pictures are shown; more are counted.
+#: How many results and pictures of a cell a model sees; the rest is counted.
 _MOST_RESULTS = 20
 _MOST_PICTURES = 8
 
 
 class SandboxTools:
-    """A sandbox as tools of a model.
+    """A sandbox as tools for a model.
 
-    :param timeout_seconds: the deadline of every command and cell, and the longest a model can ask for.
-    :param max_output: characters of each stream that a model is shown; the middle of more is cut.
-    :param directory: where commands and code run, and where paths start that do not begin with ``/``.
-    :param only: the names of the tools to give, all unless said.
-    :param audit: where every call and its whole output is recorded.
+    :param timeout_seconds: the timeout of every command and cell, and the longest that a model can ask for.
+    :param max_output: how many characters of each stream a model sees; longer output is cut in the middle.
+    :param directory: where commands and code run, and where relative paths start.
+    :param only: the names of the tools to offer; all by default.
+    :param audit: records every call and its complete output.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class SandboxTools:
         self._audit = audit
         self._actor = actor
         self._python: Optional[CodeContext] = None
-        # Frameworks carry out the calls of one turn at once; an interpreter takes one cell at a time.
+        # Frameworks run the calls of one turn in parallel, but an interpreter runs one cell at a time.
         self._cells = Lock()
 
     def call(self, name: str, arguments: Union[str, Mapping[str, Any]]) -> ToolOutput:
-        """Carries out one call. What a model can mend is its answer; what only you can mend is raised."""
+        """Runs one call. Errors that the model can correct are returned; errors that only you can fix are raised."""
         arguments = flat(arguments)
         record = AuditRecord(name, {"arguments": arguments}, sandbox_id=self.sandbox.id, actor=self._actor)
         started = time.monotonic()
@@ -95,7 +95,7 @@ class SandboxTools:
         return output
 
     def close(self) -> None:
-        """Ends the live Python, if there is one. A later call has a new one."""
+        """Ends the live Python, if there is one. A later call starts a new one."""
         python, self._python = self._python, None
         if python is not None:
             python.close()
@@ -105,7 +105,7 @@ class SandboxTools:
         return formats.anthropic_tools(self.specs)
 
     def answer_anthropic(self, message: Any) -> List[Any]:
-        """Carries out a message's calls: the content of the user's next message. Empty if it calls nothing."""
+        """Runs the calls of a message and returns the content of the next user message. Empty if there are no calls."""
         return formats.anthropic_results([(call, self._answer(call)) for call in formats.anthropic_calls(message)])
 
     def openai(self) -> List[Any]:
@@ -113,7 +113,7 @@ class SandboxTools:
         return formats.openai_tools(self.specs)
 
     def answer_openai(self, message: Any) -> List[Any]:
-        """Carries out the calls of ``choices[0].message``: the messages to append after it."""
+        """Runs the calls of ``choices[0].message`` and returns the messages to append after it."""
         return formats.openai_results([(call, self._answer(call)) for call in formats.openai_calls(message)])
 
     def openai_responses(self) -> List[Any]:
@@ -121,7 +121,7 @@ class SandboxTools:
         return formats.responses_tools(self.specs)
 
     def answer_openai_responses(self, response: Any) -> List[Any]:
-        """Carries out a response's calls: the items to append to the input after its own output."""
+        """Runs the calls of a response and returns the items to append to the input after its output."""
         return formats.responses_results([(call, self._answer(call)) for call in formats.responses_calls(response)])
 
     def langchain(self) -> List[Any]:
@@ -178,7 +178,7 @@ class SandboxTools:
             except NotFoundError as error:
                 if error.message != "session not found":
                     raise
-                # After a rewind the interpreter may be one that was not there yet. Nothing ran; a new one can.
+                # After a rewind the interpreter may not exist. Nothing ran, so a new one is safe.
                 self._python = None
                 cell = (self._context()).run_code(code, deadline)
         return self._cell(record, cell)
@@ -193,7 +193,7 @@ class SandboxTools:
         return self._ran(record, self.sandbox.exec(command, deadline, cwd=self._directory))
 
     def _deadline(self, wanted: Optional[float]) -> float:
-        """What a model asked for, within what it may."""
+        """The timeout that the model asked for, within the limit."""
         return max(self.timeout_seconds if wanted is None else min(wanted, self.timeout_seconds), 0.001)
 
     def _read_file(self, record: AuditRecord, path: str) -> ToolOutput:
@@ -210,7 +210,7 @@ class SandboxTools:
         return ToolOutput(shorten(text, self._limit) or f"({path} is empty)")
 
     def _fetch(self, path: str) -> bytes:
-        """A file's bytes, if a model should be given them."""
+        """The bytes of a file, if they are suitable for a model."""
         about = self.sandbox.files.stat(self._path(path))
         if about.is_dir:
             raise BadCall(f"{path} is a directory; list_files lists it")
@@ -223,7 +223,7 @@ class SandboxTools:
             data = self.sandbox.files._begin(self._path(path), _LARGEST_FILE, self.timeout_seconds)
         except Unfinished as error:
             raise BadCall(f"{path} could not be read to its end; look at it with run_command") from error
-        # Some have more than they say, such as those of /proc.
+        # Files of /proc and similar ones have more bytes than their size says.
         if len(data) > _LARGEST_FILE:
             raise BadCall(f"{path} has more than {_LARGEST_FILE} {too_much}")
         return data

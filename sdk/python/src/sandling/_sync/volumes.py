@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Volume:
-    """A named disk. :meth:`mount` says where a sandbox is to see it: ``create(volumes=[volume.mount("/data")])``."""
+    """A named disk. :meth:`mount` sets its mount point: ``create(volumes=[volume.mount("/data")])``."""
 
     def __init__(self, data: Mapping[str, Any], client: Client) -> None:
         self._client = client
@@ -27,7 +27,7 @@ class Volume:
     @classmethod
     def create(cls, name: str, size_gb: float = 1, *, client: Optional[Client] = None) -> Volume:
         """
-        :raises ConflictError: there is one of this name.
+        :raises ConflictError: the name is taken.
         """
         client = client or default_client()
         return cls(client.volumes.create(name, size_mb=max(1, round(size_gb * 1024))), client)
@@ -39,7 +39,7 @@ class Volume:
 
     @classmethod
     def get_or_create(cls, name: str, size_gb: float = 1, *, client: Optional[Client] = None) -> Volume:
-        """The volume of this name, made if there is none. One that is there keeps its size."""
+        """The volume with this name, created if necessary. An existing one keeps its size."""
         client = client or default_client()
         try:
             return cls.get(name, client=client)
@@ -48,7 +48,7 @@ class Volume:
         try:
             return cls.create(name, size_gb, client=client)
         except ConflictError:
-            # Somebody else was faster.
+            # Another client created it meanwhile.
             return cls.get(name, client=client)
 
     @classmethod
@@ -57,17 +57,17 @@ class Volume:
         return [cls(item, client) for item in client.volumes.list()]
 
     def mount(self, path: str, *, read_only: bool = False) -> VolumeMount:
-        """This volume at a path of a sandbox."""
+        """Mounts this volume at a path of a sandbox."""
         return VolumeMount(self.name, path, read_only)
 
     def clone(self, name: str) -> Volume:
-        """Another volume that begins with what is on this one."""
+        """Creates a copy of this volume."""
         return type(self)(self._client.volumes.copy(self.name, name, "clone"), self._client)
 
     def snapshot(self, name: str) -> Volume:
-        """A moment of it, which can be read and cloned and never changes."""
+        """Creates a read-only copy of this moment. It can be cloned."""
         return type(self)(self._client.volumes.copy(self.name, name, "snapshots"), self._client)
 
     def delete(self) -> None:
-        """Deletes it with all that is on it. Refused while a sandbox has it."""
+        """Deletes it with all its data. Refused while a sandbox has it."""
         self._client.volumes.delete(self.name)

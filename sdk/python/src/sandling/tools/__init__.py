@@ -1,4 +1,4 @@
-"""Ready-made tools: a sandbox for the agent frameworks that people use.
+"""Ready-made tools that give agent frameworks a sandbox.
 
     from sandling import Sandbox
     from sandling.tools import SandboxTools
@@ -8,8 +8,8 @@
         answer = client.messages.create(tools=tools.anthropic(), messages=messages, ...)
         messages.append({"role": "user", "content": tools.answer_anthropic(answer)})
 
-Each framework has one method that gives it the tools. Where the framework does not call them itself, a second one
-carries out the calls of a model's message and gives what to send back.
+Each framework has one method that returns the tools. If the framework does not call them itself, a second method runs
+the calls of a model's message and returns what to send back.
 """
 
 from .._async.tools import AsyncSandboxTools

@@ -1,4 +1,4 @@
-"""A conversation with a model in each API's own words: what to send, and what came back. No I/O."""
+"""A conversation with a model in the format of each API: requests and answers. No I/O."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..toolkit import ToolCall, ToolSpec
 from . import formats
 from .streams import NoAnswer, failure
 
-#: Bytes of text that are about a token. Prose has more, but what tools print is dense.
+#: Bytes of text per token, estimated. Prose has more, but tool output is dense.
 BYTES = 3
-#: About what a model reads of a picture, in tokens.
+#: Tokens per picture, estimated.
 PICTURE = 1500
 
 
@@ -23,14 +23,14 @@ class Reply:
     #: Tokens.
     read: int
     written: int
-    #: It was cut off by the number of tokens that it may have.
+    #: Whether the output limit cut it off.
     is_cut: bool = False
 
 
 class Dialogue:
-    """What was said so far.
+    """The conversation so far.
 
-    :param older_limit: the server knows the limit of an answer by its older name only.
+    :param older_limit: whether the server knows only the older name of the output limit.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class Dialogue:
         self.turns.append({"role": "user", "content": text})
 
     def size(self) -> int:
-        """About how many tokens a request has now."""
+        """The estimated size of the next request in tokens."""
         return estimated([self.system, [vars(spec) for spec in self.specs], self.turns])
 
     def request(self, max_tokens: int) -> Dict[str, Any]:
         raise NotImplementedError
 
     def read(self, response: Any) -> Reply:
-        """Takes an answer in.
+        """Adds an answer.
 
-        :raises ModelError: it is none. Nothing is taken in.
+        :raises ModelError: it is not an answer. Nothing is added.
         """
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ class Dialogue:
         raise NotImplementedError
 
     def _reply(self, text: str, calls: List[ToolCall], usage: Tuple[int, int], *, is_cut: bool) -> Reply:
-        """A server that does not count is counted for, so that budgets hold: roughly, by the bytes."""
+        """A reply. If the server reports no token counts, they are estimated from the bytes, so that budgets hold."""
         read, written = usage
         if not read and not written:
             said = [text, *([call.name, call.arguments] for call in calls)]
@@ -72,7 +72,7 @@ class Dialogue:
 
 
 def estimated(value: Any) -> int:
-    """About how many tokens something is."""
+    """The estimated number of tokens."""
     if isinstance(value, str):
         return PICTURE if value.startswith("data:image/") else -(-len(value.encode("utf-8", "replace")) // BYTES)
     if hasattr(value, "model_dump"):

@@ -1,4 +1,4 @@
-"""How each API writes tools, calls and answers. Pure: dictionaries, and whatever has the same fields."""
+"""How each API represents tools, calls and answers. Works on dictionaries and on objects with the same fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Answered = Sequence[Tuple[ToolCall, ToolOutput]]
 
 
 def field_of(thing: Any, name: str, default: Any = None) -> Any:
-    """Of an SDK's object, or of the dictionary that it came from."""
+    """A field of an SDK's object, or of the dictionary that it came from."""
     return thing.get(name, default) if isinstance(thing, Mapping) else getattr(thing, name, default)
 
 
@@ -59,7 +59,7 @@ def openai_calls(message: Any) -> List[ToolCall]:
 
 
 def openai_results(answered: Answered) -> List[Dict[str, Any]]:
-    """Tool messages hold text only, so images follow as the user's own message."""
+    """Tool messages hold only text, so images follow in a user message."""
     messages: List[Dict[str, Any]] = [
         {"role": "tool", "tool_call_id": call.id, "content": output.text} for call, output in answered
     ]

@@ -9,7 +9,7 @@ from ..toolkit import Image, ToolOutput, ToolSpec
 
 
 def langchain_tools(specs: Sequence[ToolSpec], call: Callable[..., Any]) -> List[Any]:
-    """A model sees the text; images are the tool message's artifact."""
+    """The model sees the text. Images are the artifact of the tool message."""
     from langchain_core.tools import StructuredTool
 
     tools: List[Any] = []

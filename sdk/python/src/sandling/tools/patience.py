@@ -1,4 +1,4 @@
-"""Whether a model's server is worth asking again, and when. No I/O."""
+"""Whether and when to retry a request to a model's server. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional
 
 from .streams import CutShort, NoAnswer
 
-#: So often it is asked before that is an error.
+#: How many attempts are made before the error is raised.
 TRIES = 6
 LONGEST_WAIT = 30.0
 #: 529 is Anthropic's "overloaded".
@@ -16,21 +16,21 @@ _PASSING = (408, 429, 500, 502, 503, 504, 529)
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the same request may work a little later. The SDKs have names for that in common and no class."""
+    """Whether a retry may succeed. The SDKs share the names of these errors but no base class."""
     if isinstance(error, (CutShort, NoAnswer)):
         return True
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & {"TransportError", "APIConnectionError"}:
         return True
     status = getattr(error, "status_code", None)
-    # An error in the middle of an answer that had begun well.
+    # An error in the middle of a streamed answer.
     if "APIError" in names and status in (None, 200):
         return True
     return status in _PASSING
 
 
 def was_read(error: Exception) -> bool:
-    """Whether the model may have read the question all the same, and whoever asked pays for it."""
+    """Whether the model may have read the request, so that its tokens are charged."""
     names = {kind.__name__ for kind in type(error.__cause__ or error).__mro__}
     if names & {"ConnectError", "ConnectTimeout"}:
         return False
@@ -38,7 +38,7 @@ def was_read(error: Exception) -> bool:
 
 
 def retry_after(error: Exception) -> Optional[float]:
-    """Seconds after which the server wants to be asked again, if it said so."""
+    """Seconds to wait before a retry, if the server said so."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -50,7 +50,7 @@ def retry_after(error: Exception) -> Optional[float]:
 
 
 def _moment(header: Optional[str]) -> Optional[float]:
-    """A date of HTTP, in seconds since 1970. That of the answer itself is by the same clock as its others."""
+    """An HTTP date in seconds since 1970. All dates of one answer come from the same clock."""
     try:
         return None if header is None else parsedate_to_datetime(header).timestamp()
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""An answer that comes in pieces: each API's events put together to what it would have said at once. No I/O."""
+"""Assembles a streamed answer of each API into the answer without streaming. No I/O."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Dict, List, Mapping, Optional, Type
 from ..errors import ModelError
 from .formats import field_of
 
-#: Fields of a block that grow, by the kind of the piece that they grow by.
+#: The field of a block that each kind of piece extends.
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
-#: Characters of a strange answer that are shown.
+#: How many characters of an unexpected answer an error shows.
 _SHOWN = 500
 
 
 def heard_of(event: Any) -> str:
-    """The text, arguments and all, that an event adds to an answer, in any of the APIs."""
+    """The text that an event adds to an answer, including arguments, in any of the APIs."""
     choices = getattr(event, "choices", None)
     return _text_of(getattr(choices[0] if choices else event, "delta", None))
 
@@ -37,7 +37,7 @@ class CutShort(Exception):
 
 
 class NoAnswer(ModelError):
-    """A server that said that all is well, and nothing else. Some do that while they are busy."""
+    """The server reported success without an answer. Some servers do this while they are busy."""
 
     def __init__(self, response: Any) -> None:
         error = field_of(response, "error")
@@ -46,19 +46,19 @@ class NoAnswer(ModelError):
 
 
 class Pieces:
-    """The pieces of one answer."""
+    """Assembles the pieces of one answer."""
 
-    #: What a request says in order to be answered in pieces.
+    #: Options of a request that turn on streaming.
     ASKED: Mapping[str, Any] = {"stream": True}
 
     def take(self, event: Any) -> str:
-        """Adds a piece; gives what of it is text."""
+        """Adds a piece and returns its text."""
         raise NotImplementedError
 
     def whole(self) -> Any:
         """The answer.
 
-        :raises CutShort: there should be more of it.
+        :raises CutShort: the end is missing.
         """
         raise NotImplementedError
 
@@ -97,7 +97,7 @@ class AnthropicPieces(Pieces):
             self._blocks[index].input = _object(text)
         self._message.content = self._blocks
         broken = {self._blocks[index].id: text for index, text in self._arguments.items() if not _is_object(text)}
-        # The API takes back nothing but objects; what really came is kept beside the message, for the answer to it.
+        # The API accepts only objects as arguments. The original text stays next to the message, for the answer to it.
         return SimpleNamespace(**vars(self._message), broken=broken)
 
 
@@ -158,13 +158,13 @@ class ResponsesPieces(Pieces):
 
 
 def failure(response: Any) -> ModelError:
-    """Of a response that says that it failed."""
+    """The error of a response that failed."""
     why = response.error.message if response.error else "it does not say why"
     return ModelError(f"the model's server failed: {why}")
 
 
 def _object(text: str) -> Dict[str, Any]:
-    """Arguments; nothing if they are none."""
+    """The arguments as an object; empty if they are not one."""
     try:
         read = json.loads(text or "{}")
     except (ValueError, RecursionError):

@@ -1,0 +1,69 @@
+//! Reads the tables that version 1 wrote: every later version must, see docs/formats.md.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+
+use crate::builds::BuildEnd;
+use crate::idempotency::rows::{KeyClaim, RequestState};
+use crate::store::Store;
+use crate::{AuditQuery, BodyHash, Scope, WorkspaceName, tokens};
+
+fn text(name: &str) -> String {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/golden/v1");
+    std::fs::read_to_string(golden.join(name)).unwrap()
+}
+
+fn store() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sandling.db");
+    Connection::open(&path).unwrap().execute_batch(&text("store.sql")).unwrap();
+    let store = Store::open(&path).unwrap();
+    (dir, store)
+}
+
+fn workspace(name: &str) -> WorkspaceName {
+    WorkspaceName::parse(name).unwrap()
+}
+
+#[test]
+fn tokens_workspaces_and_quotas_are_read() {
+    let (_dir, store) = store();
+    let workspaces: Vec<_> =
+        store.workspaces().unwrap().into_iter().map(|one| (one.name.to_string(), one.record_runs)).collect();
+    assert_eq!(workspaces, [("default".to_owned(), true), ("team".to_owned(), false)]);
+    let scopes =
+        |name| store.tokens_of(&workspace(name)).unwrap().into_iter().map(|token| token.scope).collect::<Vec<_>>();
+    assert_eq!(scopes("default"), [Scope::Operator, Scope::Read, Scope::Run]);
+    assert_eq!(scopes("team"), [Scope::Admin]);
+    let ids = text("ids");
+    let secret = ids.lines().find_map(|line| line.strip_prefix("read_token=")).unwrap();
+    let token = store.token(&secret[.."sdl_12345678".len()]).unwrap().unwrap();
+    assert_eq!((token.info.name.as_str(), token.hash), ("reader", tokens::hash(secret)));
+    let quota = store.quota(&workspace("team")).unwrap().unwrap();
+    assert_eq!((quota.sandboxes, quota.memory_mib), (Some(20), None));
+}
+
+#[test]
+fn the_audit_log_is_read_with_its_recordings() {
+    let (_dir, store) = store();
+    let query = AuditQuery { workspace: None, since: None, after: Some(0), limit: 1000 };
+    let entries = store.audit_entries(&query).unwrap();
+    let written = text("store.sql").lines().filter(|line| line.starts_with("INSERT INTO audit VALUES")).count();
+    assert_eq!(entries.len(), written);
+    let run = entries.iter().find(|entry| entry.recorded).unwrap();
+    let recording = store.audit_recording(&workspace("default"), run.number).unwrap().unwrap();
+    assert!(recording.code.contains("in the volume"), "{recording:?}");
+}
+
+#[test]
+fn answers_builds_and_previews_are_read() {
+    let (_dir, store) = store();
+    let claim = KeyClaim { workspace: "default".to_owned(), key: "golden".to_owned(), owner: "me".to_owned() };
+    let found = store.claim_key(&claim, "POST /v1/sandboxes", &BodyHash::of(b""), Timestamp::now()).unwrap().unwrap();
+    assert_eq!((found.state, found.status, found.answer.is_some()), (RequestState::Done, 201, true));
+    let (build, _) = store.builds().unwrap().remove(0);
+    assert!(matches!(build.ended, Some((_, BuildEnd::Done { bytes: 21_274_624 }))), "{build:?}");
+    assert!(store.has_preview("default", "f924caa0e927e6a6").unwrap());
+}
