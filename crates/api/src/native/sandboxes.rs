@@ -7,7 +7,6 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::{EndReason, SandboxId};
-use sandling_service::ProcessDefaults;
 use sandling_wire::{CreateSandbox, SandboxView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 

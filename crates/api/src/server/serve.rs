@@ -24,7 +24,7 @@ use super::connection::Connection;
 use super::heartbeat::Heartbeat;
 use crate::app::App;
 use crate::context::Peer;
-use crate::{build, router};
+use crate::router;
 
 /// What clients may take of the server.
 #[derive(Debug, Clone)]
