@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Which CPU model runs a template's Python, numpy and Node fastest under emulation.
 
-Boots the template's image once per model, all machines side by side, and lets them do each piece of work in turns, in
-an order that changes, so that a busy moment of the host hits all of them. What is compared is the processor time that
-the emulated CPU's thread took, which other programs on the host disturb far less than they disturb the clock.
+Boots the template's image once per model, all machines side by side, and lets them do each piece of work in turns, in a
+changing order, so that a busy moment of the host affects all of them. It compares the CPU time of the emulated CPU's
+thread, which other programs disturb far less than the wall clock.
 
     bench/cpu_models.py --templates DIR [--template code-interpreter] [--rounds 15] [MODEL…]
 """
@@ -22,7 +22,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent / "cpu_models"
 
-# What Sandling uses comes first: the others are told as ratios to it.
+# Sandling's model comes first: the others are shown as ratios to it.
 MODELS = [
     "max,la57=off,xlevel=0x80000008,erms=off",
     "max,la57=off,xlevel=0x80000008",
@@ -71,7 +71,7 @@ def make_initrd(work, image):
 
 
 class Machine:
-    """One running guest that does work when it is told to."""
+    """One running guest that does work on request."""
 
     def __init__(self, model, image, initrd, work):
         self.model = model
@@ -84,14 +84,14 @@ class Machine:
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def ready(self):
-        """The names of the work it can do."""
+        """The names of its pieces of work."""
         return self.line().split("|")[1:]
 
     def line(self):
         return self.process.stdout.readline().strip()
 
     def do(self, name):
-        """Milliseconds of processor time that the emulated CPU took for it; none at all if it could not do it."""
+        """Milliseconds of CPU time of the emulated CPU; ``None`` if the work failed."""
         before = self.cpu_ms()
         self.process.stdin.write(f"{name}\n")
         self.process.stdin.flush()
@@ -113,7 +113,7 @@ class Machine:
 
 
 def measure(machines, work, rounds):
-    """For each piece of work and model: the times, the first with nothing translated yet. And the models that last."""
+    """The times for each piece of work and model (the first includes translation), and the models that finished."""
     times = {name: {machine.model: [] for machine in machines} for name in work}
     fit = list(machines)
     for number in range(rounds + 1):
@@ -121,7 +121,7 @@ def measure(machines, work, rounds):
             for machine in random.sample(fit, len(fit)):
                 took = machine.do(name)
                 if took is None:
-                    # Libraries choose code by the model's name, which may use what the emulation does not have.
+                    # Libraries select code by the model's name. It may use instructions that the emulation lacks.
                     print(f"\n{machine.model} cannot do `{name}`: {machine.last_words()}", file=sys.stderr)
                     fit.remove(machine)
                     continue

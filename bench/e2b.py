@@ -1,11 +1,11 @@
-"""From `Sandbox.create()` to the value of `1+1`, from a standby: through E2B's public package, and through Sandling's own.
+"""Measures `Sandbox.create()` to the value of `1+1`, from a standby, with E2B's public package and with Sandling's SDK.
 
     conformance/e2b/run.sh SANDLING python     # installs E2B's package
     target/conformance/e2b/python/bin/python bench/e2b.py --sandling SANDLING --templates DIRECTORY [--rounds N] [--pause SECONDS]
 
-Starts a server of its own. Both take turns within one run, so that a busy moment hits both, and the clients' own time
-is part of what is measured. A round counts if its machine was a standby, which the server says afterwards; those on a
-host too busy to have one ready are told apart. Prints a table and writes all figures to bench/out/e2b.json.
+Starts its own server. Both clients take turns within one run, so that a busy moment affects both, and the time of the
+clients is included. A round counts if its machine was a standby, which the server reports afterwards. Other rounds are
+listed separately. Prints a table and writes all figures to bench/out/e2b.json.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = "code-interpreter"
-#: How many tries there are for a round.
+#: How many attempts a round has.
 TRIES = 4
 
 
 class Server:
-    """A server with a home of its own; the clients find it by the environment."""
+    """A server with its own home; the clients find it through the environment."""
 
     def __init__(self, sandling, templates):
         self.home = tempfile.TemporaryDirectory(prefix="bench")
@@ -84,7 +84,7 @@ def measure(server, run):
 
 
 def one_more(server, run, times, pause):
-    """One more of a client; the next standby is waited for before."""
+    """Runs one more round of a client, after the next standby is ready."""
     time.sleep(pause)
     took, is_standby = measure(server, run)
     times["standby" if is_standby else "restored"].append(took)
@@ -105,14 +105,14 @@ def main():
     parser.add_argument("--pause", type=float, default=3, help="seconds before each, in which a standby is made")
     parser.add_argument("--out", type=Path, default=ROOT / "bench/out/e2b.json")
     options = parser.parse_args()
-    # Instead of this directory, where this file's name would stand in the way of the package's.
+    # Replaces this directory, where the name of this file would hide the package.
     sys.path[0] = str(ROOT / "sdk/python/src")
     runs = {"E2B's package": theirs, "Sandling's own": ours}
     times = {name: {"standby": [], "restored": []} for name in runs}
     server = Server(options.sandling, options.templates)
     try:
         for run in runs.values():
-            measure(server, run)  # The first one of each also makes connections and loads code.
+            measure(server, run)  # The first round of each client also opens connections and loads code.
         for _ in range(TRIES * options.rounds):
             for name, run in runs.items():
                 if len(times[name]["standby"]) < options.rounds:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts a server under load, and measures what HTTP adds to a command; writes bench/out/load.json.
+# Puts a server under load and measures what HTTP adds to a command. Writes bench/out/load.json.
 # Arguments go to the program: --clients N, --seconds N, --rounds N.
 set -euo pipefail
 cd "$(dirname "$0")/.."

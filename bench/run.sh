@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures Sandling beside bubblewrap and gVisor in one run; writes bench/out/sandboxes.{json,svg}.
-# Arguments go to the bench program: --rounds N, --creates N, --alive N. With --forks it measures forks, sleep and
-# checkpoints instead, and writes bench/out/forks.{json,svg}; with --gateway what the network's gateway costs, without
-# any machine, to bench/out/gateway.json.
+# Measures Sandling, bubblewrap and gVisor in one run. Writes bench/out/sandboxes.{json,svg}. Arguments go to the bench
+# program: --rounds N, --creates N, --alive N. With --forks it measures forks, hibernation and checkpoints instead, and
+# writes bench/out/forks.{json,svg}. With --gateway it measures the network gateway, without machines, and writes
+# bench/out/gateway.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh

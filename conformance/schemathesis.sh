@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Lets schemathesis try what the OpenAPI document allows, and what it does not, on a server with real virtual machines:
-# no answer may be a 5xx or one that the document does not know.
+# Runs schemathesis with valid and invalid requests against a server with real virtual machines. No answer may be a 5xx,
+# or one that the OpenAPI document does not describe.
 #
 #   conformance/schemathesis.sh SANDLING [SECONDS]
 #
-# SANDLING is the path of the binary, SECONDS (120) how long to go on trying. `conformance/server.sh` says which
+# SANDLING is the path of the binary, SECONDS (120) how long it runs. `conformance/server.sh` says which
 # templates are used.
 set -euo pipefail
 
@@ -25,7 +25,7 @@ api() { # METHOD PATH [JSON]
 
 field() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
-# Things that are there, so that more than "not found" is answered; what can be deleted is there twice.
+# Existing objects, so that not every answer is "not found". Objects that can be deleted exist twice.
 make_things() {
   api PATCH /v1/workspaces/default '{"record_runs": true}' >/dev/null
   SANDBOX=$(api POST /v1/sandboxes '{"template": "base"}' | field id)
@@ -54,7 +54,7 @@ make_things() {
   PREFIX=$(api POST /v1/me/tokens '{"label": "doomed"}' | field prefix)
   FUZZED_PREFIX=$(api POST /v1/workspaces/fuzzed/tokens '{"label": "doomed"}' | field prefix)
   export SANDBOX VICTIM DOOMED SNAPSHOT DOOMED_SNAPSHOT PREVIEW BUILD RECORDING PREFIX FUZZED_PREFIX
-  # As many as a small host bears; `schemathesis_hooks.py` sees to it that those that are made end again.
+  # As many as a small host can run. `schemathesis_hooks.py` gives new sandboxes a short TTL.
   api PUT /v1/workspaces/default/quota '{"sandboxes": 8}' >/dev/null
 }
 

@@ -1,8 +1,8 @@
-"""What schemathesis changes about a request before it is sent.
+"""Adapts schemathesis' requests before they are sent.
 
-A create of a size that nobody has asked for bakes a template of that size, which takes a minute of the host; what lives
-for long keeps others from being made, and what ends at once is not there for others; and no schema knows which
-templates, snapshots, volumes and checkpoints there are, or that one field needs another.
+- A create with a new size bakes a template of that size, which takes a minute, so sizes are removed.
+- Long-lived sandboxes use up the host, and others need sandboxes that still exist, so TTLs are short but not too short.
+- No schema knows which templates, snapshots, volumes and checkpoints exist, or that one field needs another.
 """
 
 import schemathesis
@@ -26,7 +26,7 @@ SETTLED = {
 def before_call(context, case, kwargs):
     settled = SETTLED.get(case.operation.path)
     if settled and case.method in ("POST", "PATCH") and case.meta.generation.mode is GenerationMode.POSITIVE:
-        # Nothing at all stands for an object without fields.
+        # A missing body means an object without fields.
         said = case.body if isinstance(case.body, dict) else {}
         case.body = {name: value for name, value in said.items() if name not in UNKNOWN | COSTLY} | settled
         case.media_type = "application/json"

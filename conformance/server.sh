@@ -1,14 +1,14 @@
-# A server of the suites' own, with real virtual machines. Sourced by the scripts that drive one.
+# Starts a server with real virtual machines for a test suite. Sourced by the suites' scripts.
 #
 # Expects `sandling`, the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the templates `base` and
-# `code-interpreter`; without it, those of the user's own home are used.
+# `code-interpreter`; by default the templates of the user's home are used.
 
-# A short path: there are Unix sockets below it.
+# A short path, because it contains Unix sockets.
 run=$(mktemp -d "${TMPDIR:-/tmp}/conformance.XXXXXX")
 server=
 failed=0
 
-# Notes a failure and goes on, so that one run tells everything.
+# Records a failure and continues, so that one run reports everything.
 fail() {
   echo "conformance: $*" >&2
   failed=1
@@ -33,8 +33,8 @@ start_server() {
   export SANDLING_API NO_PROXY=127.0.0.1,localhost
 }
 
-# Runs all `suites` at once, each by its `run_SUITE`: much of what each does is waiting. One's words are shown when it has
-# ended.
+# Runs all `suites` in parallel, each with its `run_SUITE`, because they mostly wait. The output of a suite appears when
+# it has ended.
 run_suites() {
   local suite pids=()
   for suite in "${suites[@]}"; do
@@ -49,14 +49,14 @@ run_suites() {
   done
 }
 
-# Expects that every sandbox of the server's own workspace has ended.
+# Checks that every sandbox of the default workspace has ended.
 nothing_is_left() {
   local left
   left=$(curl --silent --noproxy '*' --header "Authorization: Bearer $SANDLING_TOKEN" "$SANDLING_API/v1/sandboxes")
   [ "$left" = "[]" ] || fail "sandboxes were left behind: $left"
 }
 
-# Asks the server to end, expects a clean drain, and looks for what was left behind.
+# Stops the server, and checks that it exits cleanly and leaves nothing behind.
 stop_server() {
   local stopping=$server status=0 attempt directories
   server=
@@ -72,7 +72,7 @@ stop_server() {
   [ -z "$directories" ] || fail "sandbox directories were left behind:" $directories
 }
 
-# For a trap on EXIT: `clean_up LOG` keeps the server's log under that name if anything failed.
+# For a trap on EXIT: `clean_up LOG` copies the server's log to LOG if anything failed.
 clean_up() {
   local status=$?
   [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true

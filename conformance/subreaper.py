@@ -1,6 +1,6 @@
 """Runs a command and fails if it leaves a process behind.
 
-Whatever is orphaned below becomes a child of this process, however it detached itself (`PR_SET_CHILD_SUBREAPER`).
+Every orphaned descendant becomes a child of this process, however it detached itself (`PR_SET_CHILD_SUBREAPER`).
 """
 
 import ctypes
@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-#: What was told to end may need a moment.
+#: How long processes may take to end.
 GRACE_SECONDS = 10
 
 
 def children():
-    """Living children of ours: process id to command line. The dead are buried on the way."""
+    """The living children: process ID to command line. Reaps the dead ones."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
@@ -44,7 +44,7 @@ def main(command):
     while (left := children()) and time.monotonic() < deadline:
         time.sleep(0.1)
     clean = not left
-    # The children of what is ended here become ours in turn.
+    # The children of killed processes become children of this process.
     while left:
         for pid, line in left.items():
             print(f"subreaper: process {pid} was left behind: {line}", file=sys.stderr)

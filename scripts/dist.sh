@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes what other hosts install, so that nobody else has to build: a Python package with the SDK and the binary, the npm
-# package, and the binary alone.
+# Makes packages for other hosts, so that only one host has to build: a Python wheel with the SDK and the binary, the
+# npm package, and the binary alone.
 #
 #   scripts/dist.sh [BINARY]
 #
-# BINARY is one that was built already; without it the release build is made. It runs where the C library is as new as
-# this host's. All goes to target/dist, anew each time.
+# BINARY is a binary that is already built; by default the script makes a release build. It runs on hosts whose C
+# library is at least as new as this host's. Everything goes to target/dist, which is recreated each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -33,7 +33,7 @@ wheel() { "$scratch/venv/bin/python" -m wheel "$@" >/dev/null; }
 "$scratch/venv/bin/python" -m build --outdir "$scratch" sdk/python >/dev/null
 wheel unpack --dest "$scratch/tree" "$scratch"/sandling-*.whl
 tree=$(echo "$scratch"/tree/sandling-*)
-# What lies here is installed beside the interpreter, where the SDK looks for the binary.
+# Files here are installed next to the interpreter, where the SDK looks for the binary.
 install -D -m 755 "$binary" "$tree/$(basename "$tree").data/scripts/sandling"
 install -D -m 644 LICENSE "$(echo "$tree"/*.dist-info)/licenses/LICENSE"
 sed -i 's/^Root-Is-Purelib: true/Root-Is-Purelib: false/' "$tree"/*.dist-info/WHEEL

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fuzzes what a hostile guest can send: each target for SECONDS (60). Its corpus stays in target/fuzz and grows.
+# Fuzzes the parsers of guest input: each target for SECONDS (60). The corpus in target/fuzz grows with each run.
 #
 #   scripts/fuzz.sh [SECONDS] [PACKAGE]
 #
 # PACKAGE is `fuzz` (the control channel) or `fuzz/network` (frames, DNS, TLS, WebSockets), which takes longer to build.
 #
-# No nightly toolchain: what the targets look for are panics, hangs and memory without bound, and libFuzzer finds those
-# without a sanitizer, for which safe code has little use. With nightly and cargo-fuzz, `cargo fuzz run TARGET` works too.
+# Needs no nightly toolchain: the targets look for panics, hangs and unbounded memory, which libFuzzer finds without a
+# sanitizer. With nightly and cargo-fuzz, `cargo fuzz run TARGET` works, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -21,7 +21,7 @@ install_packages g++
 coverage=(-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
   -Cllvm-args=-sanitizer-coverage-trace-compares)
-# For --target, so that build scripts and macros are left as they are.
+# With --target, the flags do not apply to build scripts and macros.
 (cd "$package" && RUSTFLAGS="${coverage[*]} -Ccodegen-units=1 -Cdebug-assertions --cfg fuzzing" CARGO_TARGET_DIR=$out \
   cargo build --quiet --release --target "$host")
 
@@ -31,7 +31,7 @@ for source in "$package"/fuzz_targets/*.rs; do
   dictionary=()
   [ ! -f "$package/$target.dict" ] || dictionary=(-dict="$package/$target.dict")
   echo "$target, for $seconds s"
-  # Its talk is for whoever has to look into a finding.
+  # The log is only needed to look into a finding.
   "$out/$host/release/$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=512 \
     "${dictionary[@]}" -artifact_prefix="$out/artifacts/$target-" "$out/corpus/$target" \
     >"$out/$target.log" 2>&1 || { tail -50 "$out/$target.log" >&2; exit 1; }

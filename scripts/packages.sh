@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs Debian packages by name, those that are missing only. Sourced by the other scripts.
+# Installs missing Debian packages. Sourced by the other scripts.
 
-# What running sandboxes and building templates needs.
+# For running sandboxes and building templates.
 RUN_PACKAGES=(qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap ca-certificates gcc libc6-dev)
-# What the tests need on top.
+# For the tests, in addition.
 TEST_PACKAGES=(python3 python3-venv curl util-linux procps xz-utils busybox-static iproute2 git openssl patch g++)
-# What the benchmarks compare with.
+# For the benchmarks, as peers.
 BENCH_PACKAGES=(bubblewrap runsc)
 
 as_root() {
@@ -19,7 +19,7 @@ as_root() {
   fi
 }
 
-# Those of the named packages that are not installed.
+# Prints the named packages that are not installed.
 missing_packages() {
   local package
   for package in "$@"; do
@@ -27,8 +27,8 @@ missing_packages() {
   done
 }
 
-# One that comes may take another away: a qemu-utils that is newer than this Debian's goes when Debian's QEMU comes. So
-# what is missing afterwards is installed, too.
+# Installing one package may remove another: Debian's QEMU removes a qemu-utils that is newer than Debian's. So a second
+# round installs what is missing then.
 install_packages() {
   local missing
   for _ in 1 2; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a clone to code that ran in a virtual machine of its own. Run again, it takes seconds.
+# Goes from a clone to code that runs in a virtual machine. A second run takes seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Records a terminal session as a picture: runs the commands below for real, and draws what they printed.
+"""Records a terminal session as a picture: runs the commands below and draws their output.
 
     scripts/record.py SANDLING [PICTURE]
 
-Needs the template `base`. PICTURE is docs/pictures/session.svg unless given.
+Needs the template `base`. PICTURE is docs/pictures/session.svg by default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-#: Each is typed, and run in one shell; what it prints is shown.
+#: Each command runs in the same shell; the picture shows its output.
 COMMANDS = [
     "sandling run -c 'import platform; print(platform.node(), sum(range(101)))'",
     "id=$(sandling create --ttl 10m)",
@@ -62,7 +62,7 @@ def play(environment: dict[str, str]) -> list[tuple[str, str, float]]:
         lines.append(("typed", f"$ {command}", now))
         now += 0.6
         started = time.monotonic()
-        # What is typed next is not this command's stdin.
+        # The next command is not the standard input of this one.
         shell.stdin.write(f"{{ {command}; }} </dev/null\necho END-OF-COMMAND $?\n")
         shell.stdin.flush()
         while not (line := shell.stdout.readline()).startswith("END-OF-COMMAND"):
@@ -76,7 +76,7 @@ def play(environment: dict[str, str]) -> list[tuple[str, str, float]]:
 
 
 def wrapped(lines: list[tuple[str, str, float]]) -> list[tuple[str, str, float]]:
-    # A sandbox's output is a stranger's: nothing in it may become part of the picture's own markup.
+    # The output of a sandbox is untrusted: it must not become markup of the picture.
     clean = [(kind, re.sub(r"[^\x20-\x7e\u00a0-\uffff]", "", text), when) for kind, text, when in lines]
     return [
         (kind, text[start : start + COLUMNS], when)

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# The long forms of what `scripts/test.sh` runs shortly: kills, load, and requests that nobody would think of; and
-# E2B's clients as they are today.
+# Runs long versions of tests in `scripts/test.sh`: kills, load and generated requests; and E2B's newest clients.
 #
 #   scripts/soak.sh [KILLS] [SECONDS] [OLD]
 #
-# KILLS (100) is how often the server is killed in the middle of its work, SECONDS (600) how long each of the others
-# goes on. OLD is a released binary, from which an upgrade is tested; without it, from this version to itself. Templates
-# are those of the tests. Goes on after a failure, and ends with it.
+# KILLS (100) is how often the server is killed during its work, SECONDS (600) how long each of the others runs. OLD is a
+# released binary from which an upgrade is tested; by default the upgrade is from this version to itself. Uses the
+# templates of the tests. Continues after a failure and fails at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh

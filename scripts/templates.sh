@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The tests' templates: shared by all of them, they survive between runs. Sourced by the other scripts.
+# The templates of the tests. All tests share them, and they survive between runs. Sourced by the other scripts.
 
 export SANDLING_TEST_TEMPLATES=${SANDLING_TEST_TEMPLATES:-${XDG_CACHE_HOME:-$HOME/.cache}/sandling-test/templates}
 
-# In a home of its own, so that no server of the user's is asked.
+# Uses its own home, so that it does not use a server of the user.
 build_templates() ( # SANDLING NAME…
   SANDLING_HOME=$(mktemp -d)
   trap 'rm -rf "$SANDLING_HOME"' EXIT

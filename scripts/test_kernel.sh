@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Downloads Debian's newest 6.12 cloud kernel into DIR once, unpacks it there without installing it, and prints where.
+# Downloads Debian's newest 6.12 cloud kernel into DIR once, unpacks it there and prints its path.
 set -euo pipefail
 mkdir -p "$1"
 cd "$1"
@@ -8,7 +8,7 @@ if [ ! -d root ]; then
   apt-get -qq download "$package" >&2
   dpkg-deb -x "$package"_*.deb "unpacked.$$"
   rm -f "$package"_*.deb
-  # Whoever else was at it may have been faster.
+  # Another process may have unpacked it meanwhile.
   mv -T "unpacked.$$" root 2>/dev/null || rm -r "unpacked.$$"
 fi
 echo "$PWD/root"

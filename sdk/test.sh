@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks and tests the SDKs: style, types, that generated files and docs/reference are current, units, agent frameworks.
+# Checks and tests the SDKs: style, types, generated files, docs/reference, unit tests and agent frameworks.
 #
 #   sdk/test.sh [SANDLING]
 #
-# With the path of a binary also what needs a server, and with SANDLING_TEMPLATES what needs virtual machines; without
-# them those tests are skipped, and say so. The shared cases are conformance/run.sh.
+# Tests that need a server run only with the path of a binary. Tests that need virtual machines also need
+# SANDLING_TEMPLATES. Otherwise they are skipped and listed. The shared cases are in conformance/run.sh.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,9 +20,9 @@ export PATH=$venv/bin:$PATH
   ruff format --check --quiet src scripts tests ../bench ../conformance ../../scripts/reference
   python scripts/generate_sync.py --check
   mypy
-  # Of the oldest Python that it is for, mypy knows nothing any more.
+  # mypy no longer knows the oldest supported Python.
   vermin --quiet --no-tips --violations --target=3.9- src
-  # Most of the time they wait. What a file's tests share stays theirs.
+  # The tests mostly wait, so they run in parallel. Tests of one file share fixtures and stay in one process.
   python -m pytest -rs --numprocesses 3 --dist loadfile
 )
 (

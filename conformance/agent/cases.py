@@ -170,7 +170,7 @@ def endless_loops_end() -> None:
 
 
 def size(body: Dict[str, Any]) -> int:
-    """The tokens of a request, as a server may count them."""
+    """The number of tokens of a request, as a server might count it."""
     return len(strings(body)) // 4
 
 
@@ -218,7 +218,7 @@ def stripped(value: Any) -> Any:
 
 
 def silent(event: str) -> str:
-    """An event of a server that does not count."""
+    """An event of a server that reports no token counts."""
     name, _, data = event.rpartition("data: ")
     return event if data.startswith("[DONE]") else f"{name}data: {json.dumps(stripped(json.loads(data)))}\n\n"
 
@@ -250,7 +250,7 @@ def sandboxes() -> List[Dict[str, Any]]:
 
 
 def signalled(asked: signal.Signals) -> int:
-    """How an agent ends that is sent a signal in the middle of a command."""
+    """Sends an agent a signal during a command, and returns how it ends."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "OPENAI"))}
     with model([[("run_command", {"command": "sleep 300"})], "never"]) as server, tempfile.TemporaryDirectory() as at:
         environment.update(ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_MODEL="scripted")
@@ -319,7 +319,7 @@ def project(directory: Path) -> None:
     (directory / ".git" / "config").write_text("[core]\n")
 
 
-#: Mends the project, and tries to do harm.
+#: Fixes the project, and tries to do harm.
 MEND = (
     "ls -A; sed -i 's/a - b/a + b/' src/add.py && rm old.txt && echo new >new.txt && mkdir -p .git/hooks && "
     "echo evil >.git/hooks/pre-commit && ln -s /etc/passwd link && mkdir __pycache__ && touch __pycache__/x.pyc"
@@ -375,7 +375,7 @@ def the_best_of_three_is_taken() -> None:
 
 @contextmanager
 def fewer_forks() -> Iterator[str]:
-    """The address of a way to the server on which a wish for three forks becomes one for two."""
+    """The URL of a proxy that turns a request for three forks into one for two."""
     there = urllib.parse.urlsplit(os.environ["SANDLING_API"])
 
     def carry(source: socket.socket, target: socket.socket) -> None:

@@ -2,8 +2,8 @@
 
 engines.py SANDLING [CASE...]
 
-Runs in a network namespace of its own without a way out, where every address is local. The real command lines are those
-of the template ``agent``.
+Runs in its own network namespace without external access, where every address is local. The real command lines are
+those of the template ``agent``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from model_server import ModelServer, Script, Turn, strings  # noqa: E402
 SANDLING = sys.argv[1]
 KEY = "key-that-no-guest-may-see"
 HOST = "api.example.com"
-#: Any public address; all of them are here.
+#: Any public address; all of them are local here.
 ADDRESS = "93.184.216.34"
 NAME_SERVER = ("127.0.0.1", 5300)
 INSIDE = "SANDLING_ENGINES_NAMESPACE"
 
-#: A command line as there are many: it asks the model, changes the project and says what it did. And it looks for the
-#: key, whose letters it is told backwards, and for another way out.
+#: An example command line: it asks the model, changes the project and reports. It also searches for the key, which it
+#: gets with its letters reversed, and for another way out.
 STAND_IN = """
 import json, os, pathlib, sys, urllib.request
 
@@ -77,7 +77,7 @@ class Ran(NamedTuple):
 
 
 class World:
-    """Name server, certificates and a Sandling server, and models one after the other."""
+    """A name server, certificates, a Sandling server, and one model at a time."""
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
@@ -158,7 +158,7 @@ class World:
 
 
 def answer_names() -> None:
-    """A name server that knows one address for everything."""
+    """A name server that answers every query with the same address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(NAME_SERVER)
         while True:
@@ -225,7 +225,7 @@ def one_that_fails_or_takes_too_long_is_ended(world: World) -> None:
 
 
 def a_key_that_was_forgotten_is_removed(world: World) -> None:
-    # As left by one that was killed long ago; `agent` looks whether any key is left.
+    # A key as a killed run leaves it. The next `agent` must remove it.
     command = [SANDLING, "secret", "set", "AGENT_KEY_1_1000", "--host", HOST]
     subprocess.run(command, env=world.environment, input="old", text=True, check=True, timeout=60, capture_output=True)
     assert world.agent("--template", "base", "--engine", "true #", "x").code == 0
@@ -287,7 +287,7 @@ CASES = [
 
 
 def enter() -> None:
-    """Becomes the same program in a namespace."""
+    """Restarts this program in a namespace."""
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     ways = 'ip link set lo up && ip route add local 0.0.0.0/0 dev lo && exec "$@"'
     command = ["unshare", "--net", *user, "sh", "-c", ways, "sh", sys.executable, *sys.argv]

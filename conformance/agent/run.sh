@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Drives `sandling agent`, its own loop and command lines of others, with a scripted model that speaks the three APIs, and
-# misbehaves, and real virtual machines.
+# Tests `sandling agent`, with its own loop and with other command lines. A scripted model speaks the three APIs and
+# misbehaves. The virtual machines are real.
 #
 #   conformance/agent/run.sh SANDLING
 #
 # SANDLING is the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the templates `base` and
-# `agent`. Ends with 0 only if no case failed and nothing was left behind.
+# `agent`. Exits with 0 only if no case failed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,4 +1,4 @@
-"""``sandling agent`` at a terminal: what is shown there, what is asked, and what Ctrl-C does.
+"""``sandling agent`` at a terminal: its output, its questions and Ctrl-C.
 
 terminal.py SANDLING
 """
@@ -22,14 +22,14 @@ from typing import Iterator, List, Optional
 from cases import KEY, SANDLING, model, project, run_cases, sandboxes, until
 from model_server import ModelServer, Script
 
-#: Mends the project, and tries to do harm.
+#: Fixes the project, and tries to do harm.
 MEND = "sed -i 's/a - b/a + b/' src/add.py && rm old.txt && echo new >new.txt && chmod +x new.txt"
 QUESTION = "[y/N] "
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class Terminal:
-    """A process at a terminal of its own. ``shown`` is all that it wrote there, raw."""
+    """A process at its own terminal. ``shown`` is its raw output."""
 
     def __init__(self, command: List[str], environment: dict, columns: int) -> None:
         self.shown = ""
@@ -42,7 +42,7 @@ class Terminal:
         os.write(self._end, keys.encode())
 
     def until(self, text: Optional[str], within: float = 120) -> str:
-        """Waits until it shows a text, or ends if there is none to wait for."""
+        """Waits until it shows a text; without a text, until it ends."""
         deadline = time.monotonic() + within
         while text is None or text not in self.shown:
             assert select.select([self._end], [], [], max(0, deadline - time.monotonic()))[0], (text, self.shown)
@@ -88,7 +88,7 @@ def agent(server: ModelServer, *arguments: str, columns: int = 80, **more: str) 
 
 @contextmanager
 def mending(script: Script, *arguments: str, **more: object) -> Iterator[tuple]:
-    """An agent that works on a project, and that project."""
+    """An agent that works on a project, and the project."""
     with tempfile.TemporaryDirectory() as scratch, model(script) as server:
         directory = Path(scratch)
         project(directory)
@@ -144,7 +144,7 @@ def a_file_that_changed_here_meanwhile_is_a_conflict_and_nothing_is_applied() ->
         terminal.type("y\r")
         assert terminal.wait() != 0 and "changed here meanwhile, so nothing was applied" in terminal.shown
         assert "# mine" in (directory / "src" / "add.py").read_text() and is_untouched(directory)
-    # It comes last, when the others would be written already.
+    # It comes last, when the others may already be written.
     with mending(doing(f"{MEND}; echo last >zz")) as (terminal, directory):
         terminal.until(QUESTION)
         (directory / "zz").mkdir()
@@ -153,7 +153,7 @@ def a_file_that_changed_here_meanwhile_is_a_conflict_and_nothing_is_applied() ->
         assert is_untouched(directory) and (directory / "zz").is_dir(), terminal.shown
 
 
-#: Packs something else than what is there: the sandbox is not to be trusted.
+#: Returns a forged archive, because the sandbox is not trusted.
 FORGED = """
 mv /bin/tar /bin/real-tar
 cat >/bin/tar <<'END'
@@ -192,7 +192,7 @@ def what_leads_out_of_the_project_is_left_out() -> None:
         left = sorted(
             str(path.relative_to(directory)) for path in directory.rglob("*") if not path.is_dir() or path.is_symlink()
         )
-        # What is ignored was not sent, and what a forged archive leaves out is removed, as it said.
+        # Ignored files were not sent. Files that the forged archive leaves out are removed.
         assert left == [".env", ".git/config", "d/l", "fine.txt"], left
         assert not (directory.parent / "outside").exists() and not Path("/tmp/outside-of-it").exists()
 
@@ -220,7 +220,7 @@ def no_terminal_obeys_what_strangers_say() -> None:
         harmless(terminal.shown)
         for told in ("Done", "second", "out", "fly"):
             assert told in terminal.shown, told
-    # What fails is told by another part.
+    # Another part reports the failure.
     with mending(doing("true"), "--setup", "printf '\\033[2Jsetup\\007'; exit 3", NO_COLOR="1") as (terminal, _):
         assert terminal.wait() != 0 and "the setup failed" in terminal.shown
         harmless(terminal.shown)

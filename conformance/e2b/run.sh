@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Drives E2B's public clients and agent frameworks that use them, unmodified, against a server of its own with real
-# virtual machines.
+# Tests E2B's public clients, and agent frameworks that use them, unmodified, against a server with real virtual
+# machines.
 #
 #   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks]
 #
-# SANDLING is the path of the binary; all suites run unless one is named. `conformance/server.sh` says which templates
-# are used. PYTEST_ADDOPTS narrows the Python suites down. With CONFORMANCE_NEWEST=1 E2B's newest packages are
-# driven instead of the pinned ones. Ends with 0 only if all passed and nothing was left behind.
+# SANDLING is the path of the binary; by default all suites run. `conformance/server.sh` says which templates are used.
+# PYTEST_ADDOPTS selects tests of the Python suites. CONFORMANCE_NEWEST=1 uses E2B's newest packages instead of the
+# pinned ones. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +15,7 @@ shift
 suites=("$@")
 [ ${#suites[@]} -gt 0 ] || suites=(python typescript older older_code frameworks)
 
-# Machines outlive whoever started them; only a subreaper sees those that were forgotten.
+# Machines outlive the process that started them. A subreaper finds those that were forgotten.
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
   exec env CONFORMANCE_SUBREAPER=1 python3 "$here/../subreaper.py" "$0" "$sandling" "${suites[@]}"
 fi
@@ -40,14 +40,14 @@ install_typescript() {
   local to=$installed/${newest}typescript wanted=()
   [ -z "$newest" ] || wanted=(e2b@latest @e2b/code-interpreter@latest)
   mkdir -p "$to"
-  # Packages are found from where a test lies, so the tests go to the packages.
+  # Node finds packages relative to the test file, so the tests are copied next to the packages.
   rm -rf "$to/"*.mjs "$to/support"
   cp -r "$here/typescript/." "$to/"
   (cd "$to" && npm install --silent --no-audit --no-fund "${wanted[@]}" && fitting_node)
   [ -z "$newest" ] || (cd "$to" && npm ls --depth=0 e2b @e2b/code-interpreter)
 }
 
-# The client wants a newer Node than some systems have; then one comes from npm.
+# The client needs a newer Node than some systems have. In that case npm installs one.
 fitting_node() {
   if node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 18) ? 0 : 1)'; then
     command -v node >node.path
@@ -64,7 +64,7 @@ run_python() { run_pytest python; }
 run_older() { run_pytest older; }
 run_older_code() { run_pytest older_code; }
 run_frameworks() (
-  # Moving over is three variables, as the page prints them.
+  # Sets the three variables of docs/e2b.md.
   unset E2B_VOLUME_API_URL
   eval "$(grep --max-count=3 '^export E2B_' "$here/../../docs/e2b.md" | sed "s|http://127.0.0.1:8080|$SANDLING_API|")"
   run_pytest frameworks
@@ -90,13 +90,13 @@ done
 for pid in "${installing[@]}"; do
   wait "$pid"
 done
-# Test machines may have a mirror of the registries, at addresses that are nobody's.
+# Test hosts may have a mirror of the registries at reserved addresses.
 export SANDLING_NETWORK_OPEN=192.0.2.0/24,198.51.100.0/24,203.0.113.0/24
 start_server
-# Some of the clients want `e2b_` and hexadecimal digits: those of the token.
+# Some clients need a key of the form `e2b_` plus hexadecimal digits.
 E2B_API_KEY=e2b_$(printf %s "$SANDLING_TOKEN" | od -An -v -tx1 | tr -d ' \n')
 export E2B_API_KEY E2B_API_URL=$SANDLING_API E2B_SANDBOX_URL=$SANDLING_API E2B_VOLUME_API_URL=$SANDLING_API
-# Many sandboxes a minute are the point here, not a mistake.
+# The tests create many sandboxes per minute.
 api PUT /v1/workspaces/default/quota '{}' >/dev/null
 run_suites
 left=$(api GET /v1/sandboxes | python3 -c 'import json, sys; print(*(sandbox["id"] for sandbox in json.load(sys.stdin)))')

@@ -1,4 +1,4 @@
-"""A server of each test's own. Whatever is started here is ended here."""
+"""Gives each test its own server and ends everything that was started."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def pytest_configure():
 
 @pytest.fixture
 def place():
-    """A directory with a short path: there are Unix sockets below it."""
+    """A directory with a short path, because it contains Unix sockets."""
     path = Path(tempfile.mkdtemp(prefix="faults."))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -26,7 +26,7 @@ def place():
 
 @pytest.fixture
 def serve(place):
-    """Makes a server whose home is below `place` or another directory. Nothing of it outlives the test."""
+    """Creates a server whose home is in `place` or another directory. It ends with the test."""
     made = []
 
     def make(home=None):
@@ -46,7 +46,7 @@ def serve(place):
 
 @pytest.fixture
 def mounts():
-    """Mounts things in a mount namespace of our own, and takes them away again."""
+    """Mounts file systems in a private mount namespace and unmounts them."""
     if os.stat("/proc/self/ns/mnt").st_ino == os.stat(f"/proc/{os.getppid()}/ns/mnt").st_ino:
         pytest.skip("not in a mount namespace of its own; run.sh makes one, as root")
     mounted = Mounts()

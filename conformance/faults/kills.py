@@ -1,10 +1,10 @@
-"""Kills the server in the middle of creates, commands and deletes, and looks every time whether all is as it was said.
+"""Kills the server during creates, commands and deletes, and checks after each kill that everything acknowledged holds.
 
     python kills.py KILLS [SEED]
 
-Now and then, besides, it is asked to end; those are not counted as kills.
-Afterwards every acknowledged sandbox is there and works or is reported ended, no command ran twice, every deleted
-sandbox is gone, no process and no directory is left that belongs to nobody, and the audit log has every create.
+Sometimes it stops the server instead; those do not count as kills. Afterwards every acknowledged sandbox works or is
+reported as ended, no command ran twice, every deleted sandbox is gone, no process or directory is orphaned, and the
+audit log has every create.
 """
 
 import os
@@ -20,20 +20,20 @@ from support.server import Server
 from support.worker import Worker
 
 WORKERS = 4
-#: The server is killed within this many seconds of its work.
+#: The server is killed within this many seconds.
 KILLED_WITHIN = 3.0
-#: How many times it is asked to end for each time that it is killed.
+#: How often it is stopped for each kill.
 ASKED = 0.25
 
 
 def main(kills, seed):
     processes.become_subreaper()
     chance = random.Random(seed)
-    # A short path: there are Unix sockets below it.
+    # A short path, because it contains Unix sockets.
     place = Path(tempfile.mkdtemp(prefix="faults."))
     server = Server(place / "home")
     workers = [Worker(chance.random()) for _ in range(WORKERS)]
-    # Asked to end, it finishes what it has begun, and no more.
+    # A server that stops finishes running requests and takes no new ones.
     ends = [server.kill] * kills + [server.stop] * round(kills * ASKED)
     chance.shuffle(ends)
     starts = []
@@ -56,7 +56,7 @@ def main(kills, seed):
 
 
 def unlimit(client):
-    """Many sandboxes a minute are the point here, not a mistake."""
+    """Removes the rate limit, because this test creates many sandboxes per minute."""
     client.call("PUT", "/v1/workspaces/default/quota", {}).expect(200)
 
 
@@ -96,7 +96,7 @@ def check(server, client, workers):
 
 
 def orphans(server, known):
-    """Directories that are neither a sandbox's nor a standby's, and processes that no directory knows."""
+    """Directories without a sandbox or standby, and processes without a directory."""
     engines = set(os.listdir(server.home / "engines"))
     found = []
     for name in server.directories() - known:
@@ -111,7 +111,7 @@ def orphans(server, known):
 
 
 def check_audit(client, workers):
-    """Every create that was acknowledged is written down."""
+    """Checks that the audit log has every acknowledged create."""
     written, after = set(), 0
     while entries := client.call("GET", "/v1/audit", query={"after": after, "limit": 1000}).expect(200).json()["items"]:
         written |= {entry["object"] for entry in entries if entry["action"] == "sandbox.create" and entry["result"] == "ok"}
@@ -121,7 +121,7 @@ def check_audit(client, workers):
 
 
 def finish(server, client, workers):
-    """Everything is ended, and then nothing is left."""
+    """Ends everything and checks that nothing is left."""
     check_audit(client, workers)
     for worker in workers:
         for sandbox in list(worker.alive):
@@ -132,7 +132,7 @@ def finish(server, client, workers):
 
 
 def end_all(server):
-    """Leaves nothing behind, whatever happened. All processes below us are ours."""
+    """Ends all descendants of this process, also after a failure."""
     if server.process and server.process.poll() is None:
         server.kill()
     processes.end_all_below(os.getpid())

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Damages files, fills the disk, restarts and kills the server, and looks whether all that was said still holds.
+# Damages files, fills the disk, restarts and kills the server, and checks that everything acknowledged still holds.
 #
 #   conformance/faults/run.sh SANDLING [KILLS]
 #
-# SANDLING is the path of the binary, KILLS (5) how often it is killed in the middle of its work. As root, file systems
-# are filled in a mount namespace that nobody else sees; otherwise those tests are skipped.
+# SANDLING is the path of the binary, KILLS (5) how often it is killed during its work. As root, file systems are
+# filled in a private mount namespace; otherwise those tests are skipped.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,4 +1,4 @@
-"""Damaged files: what depends on them is refused and says so, the rest goes on."""
+"""Damaged files: operations that need them fail with a clear error, and everything else continues."""
 
 import json
 import os
@@ -13,10 +13,10 @@ TEMPLATES = Path(os.environ.get("SANDLING_TEMPLATES", ""))
 
 
 def files_of(template):
-    """Everything that a sandbox of a template stands on, by what it is."""
+    """All files that a sandbox of a template needs, by kind."""
     image = TEMPLATES / "images" / json.loads((TEMPLATES / "names" / f"{template}.json").read_text())["image"]
     manifest = json.loads((image / "manifest.json").read_text())
-    # The bake of the template's own size, under emulation or not.
+    # The bake of the template's default size, for any accelerator.
     recipe = manifest["recipe"]
     size = f"-{recipe['vcpus']}c-{recipe['memory_mib']}m-"
     bakes = [path for path in (image / "baked").iterdir() if size in path.name]
@@ -28,7 +28,7 @@ def files_of(template):
         "its device state": baked / "state",
         "its disk layer": baked / "disk.qcow2",
     }
-    # Bakes of older versions did not say how large it is.
+    # Bakes of older versions do not record their size.
     if "overlay_bytes" in (baked / "baked.json").read_text():
         files["its empty disk"] = baked / "overlay.qcow2"
     return files
@@ -106,7 +106,7 @@ DAMAGE = [
     ("tokens", "scope", "everything", "/v1/me/tokens", "items"),
     ("workspaces", "created_ms", 1 << 62, "/v1/workspaces", "items"),
 ]
-# Bytes that are no text where text should be.
+# Invalid UTF-8 in a text column.
 DAMAGE += [(table, column, NO_TEXT, path, items) for table, column, path, items in (
     ("events", "kind", "/v1/events", "events"),
     ("tokens", "name", "/v1/me/tokens", "items"),

@@ -1,4 +1,4 @@
-"""A full disk: what needs room is refused and says so, what does not goes on, and nothing is lost."""
+"""A full disk: operations that need space fail with a clear error, others continue, and nothing is lost."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import pytest
 
 from support.processes import until
 
-#: Enough for a few sandboxes, and soon filled.
+#: Enough for a few sandboxes, and quickly filled.
 DISK_MIB = 200
 
 
@@ -18,7 +18,7 @@ def disk(place, mounts):
 
 
 def fill(disk, leaving_mib=0):
-    """Takes the room, all but a rest, and returns the file that holds it."""
+    """Fills the disk except for a rest, and returns the file that takes the space."""
     filler = disk / "filler"
     with filler.open("wb") as file:
         try:
@@ -42,7 +42,7 @@ def test_on_a_full_disk_nothing_is_made_and_the_rest_goes_on(disk, serve):
         answer = client.call("POST", "/v1/me/tokens", {"label": "x" * 60}).expect(201, 507)
         return answer.status == 507 and answer.code == "no_space"
 
-    # The store may have had a few pages left.
+    # The database may have had some free pages.
     until("a token is refused", token_is_refused)
     assert client.living() == {sandbox}
     assert server.directories() == before
@@ -64,7 +64,7 @@ def test_a_sandbox_that_cannot_write_stands_still_and_goes_on_when_there_is_room
     client.call("POST", f"{path}/exec", {"cmd": line, "id": "big", "detached": True}).expect(202)
 
     def stands_still():
-        # One that is under way when the machine stops waits for it, until its own time is up.
+        # A command that runs when the machine stops waits until its timeout.
         answer = client.call("POST", f"{path}/exec", {"cmd": "true", "timeout_seconds": 2}).expect(200, 504, 507)
         return answer.status == 507 and answer.code == "no_space"
 
@@ -121,7 +121,7 @@ def test_a_save_for_which_there_is_no_room_is_refused_and_the_sandbox_goes_on(di
     assert refused.code == "no_space" and str(disk) not in refused.json()["error"], refused.body
     assert client.living() == {sandbox}
     assert client.run(sandbox, "cat /dev/shm/ballast /root/file | sha256sum") == digest
-    # Its disk may stand on a layer that was begun; nothing else is left.
+    # Its disk may use an unfinished layer; nothing else is left.
     left = lambda: {file.name for file in (server.home / "snapshots").rglob("*") if file.is_file()}
     until("nothing is left of it", lambda: left() <= {"disk.qcow2"})
     os.unlink(filler)

@@ -1,4 +1,4 @@
-"""A server that ends, as it is asked to or not, and starts again: sandboxes do not notice."""
+"""A server that stops or is killed, and starts again: sandboxes continue."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_processes_files_and_output_go_on_under_the_same_id(serve, end):
     server, client = serve()
     sandbox = client.create(metadata={"whose": "mine"}, ttl_seconds=1800)
     path = f"/v1/sandboxes/{sandbox}"
-    # It goes on until it is told to end, so it must be the same process before and after.
+    # It runs until it is stopped, so it must be the same process before and after.
     line = "echo before; until test -e /root/go; do sleep 0.2; done; echo after"
     client.call("POST", f"{path}/exec", {"cmd": line, "id": "lasting", "detached": True}).expect(202)
     known = client.call("GET", path).json()
@@ -73,7 +73,7 @@ def test_a_build_that_was_cut_off_has_failed_and_its_machine_ends(serve, end):
     build = client.call("POST", "/v1/templates/build", order).expect(202).json()["id"]
     [machine] = until("its machine is there", client.living)
     processes = until("its machine runs", lambda: of_machine(server.home / "sandboxes" / machine))
-    # Twice: the second server has it from the first.
+    # Twice, because the second server takes it over from the first.
     for _ in range(2):
         getattr(server, end)()
         client, _ = server.start()

@@ -1,4 +1,4 @@
-"""Saves that are cut off, and files of snapshots that are torn: nothing that was acknowledged is lost."""
+"""Interrupted saves and truncated snapshot files: nothing acknowledged is lost."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from support.processes import below, of_machine, qemu_of, until
 
 
 def standing(server, sandbox, change):
-    """Changes what a sandbox's row says it stands on."""
+    """Changes the layers in a sandbox's row."""
     with sqlite3.connect(server.home / "sandling.db") as store:
         (text,) = store.execute("SELECT detail FROM sandboxes WHERE id = ?", (sandbox,)).fetchone()
         detail = json.loads(text)
@@ -24,16 +24,16 @@ def standing(server, sandbox, change):
 
 
 def cut_off(server, sandbox, snapshot, how_far):
-    """Makes a finished save look as if the server had died in the middle of it."""
+    """Makes a finished save look as if the server had died during it."""
     files = server.home / "snapshots" / snapshot
     top = next((server.home / "sandboxes" / sandbox).rglob(f"disk-{snapshot}.qcow2"))
     moving = {"id": snapshot, "from": "disk.qcow2"}
     if how_far == "named":
-        # Before anything happened: what is named is not there.
+        # Before anything happened: the named files do not exist.
         moving = {"id": str(uuid.uuid4()), "from": top.name}
         standing(server, sandbox, lambda standing: standing.update(moving=moving))
         return
-    # Its disk had moved on, and its layer was still among the machine's files.
+    # The disk has switched, and its layer is still among the machine's files.
     (files / "disk.qcow2").rename(top.parent / "disk.qcow2")
     for file in ("pages", "map", "state"):
         (files / file).unlink()
@@ -73,7 +73,7 @@ def ask(client, path, answers):
 
 
 def expect_after_restart(server, sandbox, cmd, printed):
-    """The next server has the sandbox as it was, and can fork it."""
+    """Checks that the next server has the sandbox unchanged and can fork it."""
     client, _ = server.start()
     assert client.run(sandbox, cmd) == printed
     forked = client.call("POST", f"/v1/sandboxes/{sandbox}/fork").expect(201).json()["children"][0]["id"]
@@ -98,7 +98,7 @@ def test_a_server_that_is_killed_while_it_saves_loses_nothing(serve, delay):
 
 @pytest.fixture
 def held():
-    """Stops a process for so many seconds, as a host that has no time for it does."""
+    """Stops a process for some seconds, to simulate a busy host."""
     timers = []
 
     def hold(pid, seconds):
@@ -158,7 +158,7 @@ def test_a_machine_that_dies_while_it_is_saved_takes_nobody_with_it(serve):
     saving.join()
     until("its end is known", lambda: doomed not in client.living())
     if answers[0].status == 201:
-        # It was quicker; then what was said must be true.
+        # The save was faster than the stop. Then its answer must be correct.
         copy = client.call("POST", "/v1/sandboxes", {"from_snapshot": answers[0].json()["id"]}).expect(201).json()["id"]
         client.delete(copy)
     client.call("POST", f"/v1/sandboxes/{other}/snapshots").expect(201)

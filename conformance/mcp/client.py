@@ -143,7 +143,7 @@ async def a_server_can_be_previewed(client: Client) -> None:
     wait = "for i in $(seq 100); do curl -s localhost:8000 >/dev/null && exit 0; sleep 0.1; done; exit 1"
     assert "exit code: 0" in await said(client, "run_command", command=wait)
     link = await said(client, "preview", port=8000)
-    # Names below localhost need no resolver in a browser; here the host goes into a header.
+    # Browsers resolve names below localhost by themselves. Here the host goes into a header.
     host = link.split("/")[2]
     port = host.rpartition(":")[2]
     request = urllib.request.Request(link.replace(host, f"127.0.0.1:{port}"), headers={"Host": host})
@@ -256,7 +256,7 @@ CASES: list[Callable[[Client], Awaitable[None]]] = [
 
 
 async def every_step_can_be_undone() -> None:
-    """With ``--checkpoints`` there is one before each step, without anybody asking."""
+    """With ``--checkpoints`` there is a checkpoint before each step."""
     async with stdio("--checkpoints") as client:
         await client.call_tool("write_file", {"path": "/workspace/kept.txt", "content": "one\n"})
         await client.call_tool("run_command", {"command": "echo two >kept.txt"})
@@ -277,7 +277,7 @@ def sandboxes() -> set[str]:
 
 
 def conversation(command: str) -> list[dict[str, Any]]:
-    """What a client says that wants a command to run, word by word."""
+    """The messages of a client that runs a command."""
     about = {"name": "conformance", "version": "1"}
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
     call = {"name": "run_command", "arguments": {"command": command}}
@@ -290,7 +290,7 @@ def conversation(command: str) -> list[dict[str, Any]]:
 
 
 async def signals_leave_nothing() -> None:
-    """Asked to end in the middle of a call, it ends its sandbox first."""
+    """If it is stopped during a call, it ends its sandbox first."""
     for asked in (signal.SIGINT, signal.SIGTERM):
         before = await asyncio.to_thread(sandboxes)
         server = subprocess.Popen(
@@ -323,7 +323,7 @@ async def sessions_have_sandboxes_of_their_own() -> None:
 
 @asynccontextmanager
 async def session_with_a_sandbox(url: str) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
-    """A session of a client that does nothing by itself, and its sandbox. Leaving it says nothing to the server."""
+    """A session of a passive client, and its sandbox. Leaving it sends nothing to the server."""
     before = await asyncio.to_thread(sandboxes)
     headers = {"Authorization": f"Bearer {os.environ['SANDLING_TOKEN']}"}
     async with httpx2.AsyncClient(headers=headers, timeout=120) as transport:
@@ -355,7 +355,7 @@ async def ending_a_session_ends_its_sandbox() -> None:
 
 @asynccontextmanager
 async def over_http(*more: str) -> AsyncIterator[str]:
-    """Another server over HTTP, and where it is."""
+    """Another server over HTTP, and its URL."""
     command = [SANDLING, "mcp", "--http", "127.0.0.1:0", "--template", "base", *more]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -393,7 +393,7 @@ async def all_is_there(client: Client) -> None:
 
 
 async def sandboxes_outlive_their_server() -> None:
-    """A session goes on when the server is killed and comes back, there or elsewhere, or has to be started."""
+    """A session continues when the server is killed and restarted, at the same or another address, or by the client."""
     async with home(SANDLING) as own:
         address = own.serve()
         async with stdio(environment=own.environment) as client:

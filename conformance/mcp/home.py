@@ -1,4 +1,4 @@
-"""A home of a case's own, whose server can be killed and come back."""
+"""A home for one case, whose server can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import AsyncIterator, Iterator
 
 
 def is_running(process: int) -> bool:
-    """Whether any of its threads is: the last one closes its sockets."""
+    """Whether any of its threads runs: the last one closes its sockets."""
     for thread in Path(f"/proc/{process}/task").glob("*/stat"):
         try:
             if thread.read_text().rpartition(")")[2].split()[0] not in "ZX":
@@ -27,7 +27,7 @@ def is_running(process: int) -> bool:
 
 
 class Home:
-    """A home of its own, and the server of it, which can be killed."""
+    """A home and its server, which can be killed."""
 
     def __init__(self, sandling: str, path: str) -> None:
         self.sandling = sandling
@@ -42,7 +42,7 @@ class Home:
         with open(log, "w") as output:
             server = subprocess.Popen(command, env=self.environment, stdout=output, stderr=output)
         deadline = time.monotonic() + 60
-        # Killed, it leaves a word of where it was.
+        # A killed server leaves its address behind.
         while not (said := re.search(r"listens on http://(\S+)", log.read_text())) or not self.is_served():
             assert time.monotonic() < deadline and server.poll() is None, log.read_text()
             time.sleep(0.05)
@@ -81,7 +81,7 @@ class Home:
         return [sandbox["id"] for sandbox in json.loads(self.run("ls", "--json"))]
 
     def clear(self) -> None:
-        """Nothing runs on, whatever has failed."""
+        """Ends everything, also after a failure."""
         if not any(self.servers()):
             self.serve()
         self.run("rm", "--all")
@@ -90,7 +90,7 @@ class Home:
 
 @asynccontextmanager
 async def home(sandling: str) -> AsyncIterator[Home]:
-    # A short path: there are Unix sockets below it.
+    # A short path, because it contains Unix sockets.
     with tempfile.TemporaryDirectory(prefix="mcp", dir="/tmp") as path:
         made = Home(sandling, path)
         try:

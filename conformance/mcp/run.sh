@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Drives `sandling mcp` with the official MCP clients from PyPI and npm, against a server with real virtual machines.
+# Tests `sandling mcp` with the official MCP clients from PyPI and npm, against a server with real virtual machines.
 #
 #   conformance/mcp/run.sh SANDLING [python] [node]
 #
-# SANDLING is the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the template `base`. Ends with 0
+# SANDLING is the path of the binary. SANDLING_TEST_TEMPLATES names the directory with the template `base`. Exits with 0
 # only if no case failed and nothing was left behind.
 set -euo pipefail
 
@@ -15,7 +15,7 @@ clients=("$@")
 installed=${CARGO_TARGET_DIR:-$here/../../target}/mcp-conformance
 . "$here/../server.sh"
 http=
-# Tells how we ended, for clean_up to look at.
+# Records the result for clean_up.
 end_http() {
   local status=$?
   [ -z "$http" ] || kill -TERM "$http" 2>/dev/null || true
@@ -38,7 +38,7 @@ install_node() {
 run_python() { "$installed/python/bin/python" "$here/client.py" "$sandling" "$url"; }
 run_node() { node "$installed/node/client.mjs" "$sandling" "$url"; }
 
-# Over HTTP one server has many clients.
+# Over HTTP, one server has many clients.
 start_http() {
   "$sandling" mcp --http 127.0.0.1:0 --template base --timeout 60s >"$run/mcp.log" 2>&1 &
   http=$!

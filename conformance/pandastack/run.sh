@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Drives PandaStack's public clients, unmodified, against a server of its own with real virtual machines.
+# Tests PandaStack's public clients, unmodified, against a server with real virtual machines.
 #
 #   conformance/pandastack/run.sh SANDLING [python] [typescript]
 #
-# SANDLING is the path of the binary; both suites run unless one is named. `conformance/server.sh` says which templates
-# are used. PYTEST_ADDOPTS narrows the Python suite down. Ends with 0 only if all passed and nothing was left behind.
+# SANDLING is the path of the binary; by default both suites run. `conformance/server.sh` says which templates are used.
+# PYTEST_ADDOPTS selects tests of the Python suite. Exits with 0 only if all passed and nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ shift
 suites=("$@")
 [ ${#suites[@]} -gt 0 ] || suites=(python typescript)
 
-# Machines outlive whoever started them; only a subreaper sees those that were forgotten.
+# Machines outlive the process that started them. A subreaper finds those that were forgotten.
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
   exec env CONFORMANCE_SUBREAPER=1 python3 "$here/../subreaper.py" "$0" "$sandling" "${suites[@]}"
 fi
@@ -29,7 +29,7 @@ install_python() {
 
 install_typescript() {
   mkdir -p "$installed/typescript"
-  # Packages are found from where a test lies, so the tests go to the packages.
+  # Node finds packages relative to the test file, so the tests are copied next to the packages.
   rm -rf "$installed/typescript/"*.mjs "$installed/typescript/support"
   cp -r "$here/typescript/." "$installed/typescript/"
   (cd "$installed/typescript" && npm install --silent --no-audit --no-fund)
@@ -55,7 +55,7 @@ install_python
 start_server
 # The form of the token selects the dialect.
 export PANDASTACK_API=$SANDLING_API PANDASTACK_API_KEY=pds_${SANDLING_TOKEN#sdl_}
-# Many sandboxes a minute are the point here, not a mistake.
+# The tests create many sandboxes per minute.
 workspaces unlimited default
 SANDLING_TOKEN_OTHER=$(workspaces token other)
 SANDLING_TOKEN_OTHER=pds_${SANDLING_TOKEN_OTHER#sdl_}

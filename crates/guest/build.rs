@@ -1,4 +1,4 @@
-//! Gathers the interpreters' drivers, and compiles the addon that reseeds Node's OpenSSL, to be embedded.
+//! Embeds the interpreters' drivers and the addon that reseeds Node's OpenSSL, which it compiles.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,13 +30,13 @@ fn entry(path: &Path) -> String {
     format!("({name:?}, include_bytes!({path:?})),\n")
 }
 
-/// It is loaded into Node, so it is a library of its own and not part of the agent.
+/// Node loads the addon, so it is a separate library and not part of the agent.
 fn compile_addon(source: &Path, target: &Path) {
     let rustc = std::env::var_os("RUSTC").expect("cargo sets it");
     let mut command = Command::new(rustc);
     command.args(["--edition=2024", "--crate-type=cdylib", "-Copt-level=s", "-Cpanic=abort", "-Cstrip=symbols"]);
     command.args(["-Clink-arg=-nostdlib", "-Clink-arg=-nostartfiles", "-o"]).arg(target).arg(source);
-    // What is meant for the agent, static linking for one, would not give a library.
+    // The agent's flags, such as static linking, do not work for a library.
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     let status = command.status().expect("rustc runs");
     assert!(status.success(), "the Node addon does not compile");

@@ -1,8 +1,8 @@
-//! Builds the guest agent as a static binary and tells the crate where it is.
+//! Builds the guest agent as a static binary and passes its path to the crate.
 //!
-//! The agent is another target with other flags than the host's binary, so a nested cargo builds it, in a target
-//! directory of its own (the outer cargo holds the lock of the usual one). `SANDLING_GUEST_BINARY=PATH` at build
-//! time brings an agent built elsewhere instead.
+//! The agent has another target and other flags than the host's binary, so a nested cargo builds it. It uses its own
+//! target directory, because the outer cargo holds the lock of the usual one. `SANDLING_GUEST_BINARY=PATH` at build time
+//! uses an existing agent instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ fn main() {
         }
         None => build_guest(),
     };
-    // A copy that cargo does not watch: what is built here is newer than the build that it is an input of.
+    // A copy, because cargo would see the original as newer than this build and build again.
     let copy = directory("OUT_DIR").join("sandling-guest");
     if let Err(error) = fs::copy(&binary, &copy) {
         panic!("the guest binary {} cannot be copied: {error}", binary.display());
@@ -39,15 +39,15 @@ fn build_guest() -> PathBuf {
     cargo.args(["build", "-p", "sandling-guest", "--release", "--target", TARGET, "--target-dir"]).arg(&target_dir);
     forget_outer_cargo(&mut cargo);
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
-    // The initrd carries this file into every template; nobody debugs it from its own symbols there.
+    // The agent is in every template's initrd, where its symbols are not used.
     cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols").env("CARGO_PROFILE_RELEASE_DEBUG", "none");
     let status = cargo.status().expect("cargo started this script, so it can be started again");
     assert!(status.success(), "the guest agent did not build (see above)");
     target_dir.join(TARGET).join("release/sandling-guest")
 }
 
-/// The outer cargo describes *this* build in the environment (flags, wrappers such as clippy's, the job server);
-/// none of it applies to the guest. Where registries and caches are does.
+/// Removes the environment variables by which the outer cargo describes *this* build: flags, wrappers such as clippy's,
+/// the job server. Keeps those that locate registries and caches.
 fn forget_outer_cargo(cargo: &mut Command) {
     const KEEP: [&str; 5] = ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_"];
     const DROP: [&str; 14] = [
@@ -75,7 +75,7 @@ fn forget_outer_cargo(cargo: &mut Command) {
     }
 }
 
-/// `<target>/<profile>/build/<package>/out` is where cargo puts `OUT_DIR`.
+/// Cargo's `OUT_DIR` is `<target>/<profile>/build/<package>/out`.
 fn target_dir(out_dir: &Path) -> PathBuf {
     out_dir.ancestors().nth(4).expect("cargo puts OUT_DIR four levels below the target directory").to_owned()
 }

@@ -1,10 +1,10 @@
-"""What the Python SDK costs: its import, and an exec beside the same exec over a bare HTTP connection, which blocks
-where the SDK blocks and is awaited where the SDK is.
+"""Measures the Python SDK: its import, and an exec compared with the same exec over a bare HTTP connection, blocking
+and async.
 
     python sdk/bench/python.py [--rounds 300]
 
-Needs a server (``SANDLING_API``, ``SANDLING_TOKEN``) or a ``sandling`` that can be started. Both ways take turns within
-one run, so that a busy moment hits both; what counts is the median of the differences.
+Needs a server (``SANDLING_API``, ``SANDLING_TOKEN``) or a ``sandling`` that can be started. Both take turns within one
+run, so that a busy moment affects both. The result is the median of the differences.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Took = Tuple[float, float]
 
 
 def took(work: Callable[[], Any]) -> Took:
-    """Milliseconds by the clock, and of this process's own computing."""
+    """Milliseconds of wall clock and of this process's CPU time."""
     clock, computing = time.perf_counter(), time.process_time()
     work()
     return (time.perf_counter() - clock) * 1000, (time.process_time() - computing) * 1000
 
 
 def cold(code: str, rounds: int) -> Took:
-    """What code adds to an interpreter's start: by the clock, and in computing, which a busy host changes less."""
+    """What code adds to the start of an interpreter: wall clock, and CPU time, which a busy host affects less."""
 
     def start(code: str) -> Took:
         clock, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -73,7 +73,7 @@ class Bare:
 
 
 class AwaitedBare:
-    """The same over a connection of the event loop."""
+    """The same request over a connection of the event loop."""
 
     def __init__(self, bare: Bare, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._bare, self._reader, self._writer = bare, reader, writer
@@ -104,7 +104,7 @@ class AwaitedBare:
 def blocking(sandbox: Sandbox, bare: Bare, rounds: int) -> list[tuple[Took, Took]]:
     pairs = []
     for number in range(rounds):
-        # Whoever goes second finds the guest's caches warm, so they take turns at that, too.
+        # The second one finds warm caches in the guest, so the order alternates.
         first, second = (bare.exec, lambda: sandbox.exec(COMMAND))[:: 1 if number % 2 else -1]
         times = [took(first), took(second)][:: 1 if number % 2 else -1]
         pairs.append((times[0], times[1]))
@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=300)
     rounds = parser.parse_args().rounds
     kept = []
-    # The second loads what the first leaves until it is used; httpx comes with the first connection.
+    # The second loads what the first loads lazily; httpx loads with the first connection.
     for code in ("import sandling", "from sandling import Sandbox"):
         imported, computing = cold(code, max(5, rounds // 20))
         print(

@@ -1,11 +1,11 @@
 /**
- * What the TypeScript SDK costs: its import, and an exec beside the same exec over a bare HTTP connection.
+ * Measures the TypeScript SDK: its import, and an exec compared with the same exec over a bare HTTP connection.
  *
  *     node sdk/bench/typescript.mjs [ROUNDS]
  *
- * Needs `npm install && npm run build` in sdk/typescript, and a server (`SANDLING_API`, `SANDLING_TOKEN`) or a `sandling`
- * that can be started. Both ways take turns within one run, so that a busy moment hits both; what counts is the median of
- * the differences.
+ * Needs `npm install && npm run build` in sdk/typescript, and a server (`SANDLING_API`, `SANDLING_TOKEN`) or a
+ * `sandling` that can be started. Both take turns within one run, so that a busy moment affects both. The result is the
+ * median of the differences.
  */
 
 import { Agent, request } from "node:http";
@@ -60,7 +60,7 @@ const own = () => sandbox.exec("/bin/true");
 const raw = [];
 const over = [];
 for (let number = 0; number < rounds + 20; number++) {
-  // Whoever goes second finds the guest's caches warm, so they take turns at that, too.
+  // The second one finds warm caches in the guest, so the order alternates.
   const first = number % 2 ? await took(bare) : await took(own);
   const second = number % 2 ? await took(own) : await took(bare);
   if (number < 20) continue;

@@ -3,8 +3,8 @@
     guides.py python                    with this interpreter
     guides.py typescript DIRECTORY      in the npm project that install.sh made
 
-A block may say ``requires=PATH``, a path of the server's API, or ``needs=MODULE``; without it the block is skipped, by
-name.
+A block can have ``requires=PATH``, a path of the server's API, or ``needs=MODULE``. If it is missing, the block is
+skipped and listed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def blocks() -> Iterator[Block]:
 
 
 def lacking(block: Block, paths: Any) -> str:
-    """What the block needs and is not there."""
+    """The missing requirement of a block; empty if there is none."""
     path, module = block.options.get("requires"), block.options.get("needs")
     if path and path not in paths:
         return f"the server has no {path}"
@@ -69,7 +69,7 @@ def run_typescript(code: str, project: Path) -> None:
 
 
 def say(body: Dict[str, Any], number: int) -> Any:
-    """What the model of the guides says: it computes once, and answers."""
+    """The scripted model of the guides: it runs code once and answers."""
     if any(message["role"] == "assistant" for message in body["messages"]):
         return "31,622,400 seconds."
     return [("run_code", {"code": "366 * 24 * 60 * 60"})]

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs the SDKs as they are handed out, where nothing else is.
+# Installs the SDKs as users get them, into empty environments.
 #
 #   sdk/conformance/install.sh DIRECTORY SANDLING [python] [typescript]
 #
 # Makes DIRECTORY/python (a virtual environment with the wheel, which has the binary SANDLING in it) and
-# DIRECTORY/typescript (an npm project with the packed tarball), anew each time, and shows that both can be imported
-# and that the declarations of the latter are whole.
+# DIRECTORY/typescript (an npm project with the packed tarball), recreated each time. Checks that both can be
+# imported, and that the TypeScript declarations are complete.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

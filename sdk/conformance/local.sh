@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Shows that processes of both SDKs which need a local server at the same moment start one, and share it.
+# Checks that processes of both SDKs that need a local server at the same moment start one and share it.
 #
 #   sdk/conformance/local.sh DIRECTORY SANDLING
 #
-# DIRECTORY is what install.sh made.
+# DIRECTORY is the one that install.sh created.
 set -euo pipefail
 
 installed=$(cd "${1:?usage: local.sh DIRECTORY SANDLING}" && pwd)
@@ -12,7 +12,7 @@ SANDLING_HOME=$(mktemp -d "${TMPDIR:-/tmp}/local.XXXXXX")
 export SANDLING_BINARY SANDLING_HOME
 unset SANDLING_API SANDLING_TOKEN
 
-# It has the binary beside it, as it was installed.
+# The binary is next to it, as installed.
 python() { env --unset=SANDLING_BINARY "$installed/python/bin/python" -c "$1"; }
 cleanup() {
   python 'from sandling import local; local.stop()'

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the shared cases with every SDK against a server of its own with real virtual machines.
+# Runs the shared cases with every SDK against a server with real virtual machines.
 #
 #   sdk/conformance/run.sh SANDLING [python] [async] [python39] [typescript] [node18] [guides]
 #
-# SANDLING is the path of the binary; all runners are used unless some are named. `python39` and `node18` are those with
-# the oldest Python and Node that the SDKs are for, `guides` is the code of the documentation. Python 3.9 comes from no
-# registry: where there is none, and `python39` was not asked for, that is said and nothing else.
-# SANDLING_TEST_TEMPLATES names the directory with the template `base`; without it, those of the user's own home are
-# used. Ends with 0 only if no case failed and nothing was left behind.
+# SANDLING is the path of the binary; by default all runners run. `python39` and `node18` use the oldest supported
+# Python and Node, and `guides` runs the code of the documentation. No registry has Python 3.9: if it is missing, and
+# you did not name `python39`, the script prints a note and continues. SANDLING_TEST_TEMPLATES names the directory with
+# the template `base`; by default the templates of the user's home are used. Exits with 0 only if no case failed and
+# nothing was left behind.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -40,7 +40,7 @@ case_python39() {
   "$python" "$here/python/run.py" sync
 }
 case_typescript() { # [NODE]
-  # Packages are found from where a file lies, so the runner goes to the package.
+  # Node finds packages relative to the file, so the runner is copied next to the package.
   cp "$here"/typescript/*.mjs "$installed/typescript/"
   CASES=$here/cases.json "${1:-node}" "$installed/typescript/run.mjs"
 }

@@ -1,4 +1,4 @@
-"""A model that says what it is told to."""
+"""A scripted model."""
 
 import pytest
 from model_server import ModelServer
@@ -6,7 +6,7 @@ from model_server import ModelServer
 
 @pytest.fixture
 def model():
-    """Starts a model with a script; the requests that it got are in `asked`."""
+    """Starts a model with a script; `asked` has the requests that it got."""
     started = []
 
     def start(script):

@@ -1,4 +1,4 @@
-"""agno's E2BTools, with the tasks of its own cookbook."""
+"""agno's E2BTools, with the tasks of agno's cookbook."""
 
 import json
 

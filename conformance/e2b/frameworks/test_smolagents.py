@@ -1,4 +1,5 @@
-"""smolagents, as its page on secure code execution uses E2B: all code of the agent runs in the sandbox, tools too."""
+"""smolagents with E2B, as in its page on secure code execution: all code of the agent and its tools run in the
+sandbox."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The oldest client that can be pointed elsewhere by variables alone: other routes, and headers where none belong."""
+"""The oldest client that variables alone can redirect. It uses other routes and sends unexpected headers."""
 
 import pytest
 from e2b import CommandExitException, Sandbox

@@ -1,4 +1,4 @@
-"""The oldest interpreter package that can be pointed elsewhere by variables alone, with the oldest client it takes."""
+"""The oldest interpreter package that variables alone can redirect, with the oldest client that it accepts."""
 
 import pytest
 from e2b_code_interpreter import Sandbox

@@ -1,4 +1,4 @@
-"""Sandboxes for the tests. Whatever is made here is ended here."""
+"""Sandboxes for the tests. Ends everything that it creates."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +9,7 @@ from e2b_code_interpreter import Sandbox as Interpreter
 
 @pytest.fixture
 def make():
-    """Makes a sandbox of the test's own; arguments as for `Sandbox.create`."""
+    """Creates a sandbox for one test; arguments as for `Sandbox.create`."""
     made = []
 
     def create(*arguments, **options):
@@ -23,7 +23,7 @@ def make():
 
 @pytest.fixture(scope="session")
 def sandbox():
-    """Shared by tests that only run commands and write below a directory of their own."""
+    """Shared by tests that only run commands and write to their own directory."""
     with Sandbox.create(timeout=900, envs={"SHARED": "yes"}) as made:
         yield made
 
@@ -37,7 +37,7 @@ def interpreter():
 
 @pytest.fixture(scope="session", autouse=True)
 def unasked():
-    """A command that nobody gave a timeout, begun before all tests, and how the wait for it ended."""
+    """A command without a timeout, started before all tests, and how the wait for it ended."""
     with ThreadPoolExecutor() as beside, Sandbox.create(timeout=900) as made:
         command = made.commands.run("sleep 64; echo lived >lived; sleep 800", background=True)
         yield made, command, beside.submit(refusal, command)
@@ -53,7 +53,7 @@ def refusal(command):
 
 @pytest.fixture
 def place(sandbox, request):
-    """A directory of the test's own in the shared sandbox."""
+    """A directory for one test in the shared sandbox."""
     path = f"/home/user/{request.node.name}"
     sandbox.files.make_dir(path)
     return path

@@ -1,4 +1,4 @@
-"""The same with the client that waits for nothing."""
+"""The same with the async client."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Commands: their output, their ends, their input, and those that stay."""
+"""Commands: output, exit codes, input and background commands."""
 
 import time
 

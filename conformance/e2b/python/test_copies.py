@@ -1,4 +1,4 @@
-"""Pauses, forks, snapshots: what was there is there."""
+"""Pauses, forks and snapshots keep everything."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""One sandbox, seen through both dialects; and its servers, seen from outside."""
+"""One sandbox through both APIs, and its servers from outside."""
 
 import os
 import socket

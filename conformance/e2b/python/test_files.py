@@ -64,7 +64,7 @@ def test_changes_are_seen(sandbox, place):
         seen.update((event.name, event.type.value) for event in watch.get_new_events())
         return set(changes) <= seen
 
-    # What happens in a new directory before its watch stands is not told, so one thing after the other.
+    # Changes in a new directory before its watch starts are not reported, so make them one after the other.
     sandbox.commands.run(f"mkdir {place}/sub")
     until("the directory", lambda: sees(("sub", "create")))
     sandbox.commands.run(f"echo x >{place}/sub/file && rm {place}/sub/file")

@@ -1,4 +1,4 @@
-"""Making, finding and ending sandboxes."""
+"""Creating, finding and ending sandboxes."""
 
 import datetime
 import uuid
@@ -125,7 +125,7 @@ def test_parts_of_what_is_open_are_denied(make):
     made = make(network={"allow_out": ["0.0.0.0/0"], "deny_out": ["192.0.2.0/24"]})
     own = native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network")
     assert (own["mode"], own["deny"]) == ("open", ["192.0.2.0/24"])
-    # 192.0.2.0/24 and 198.51.100.0/24 are nobody's, and opened to the server of these tests.
+    # 192.0.2.0/24 and 198.51.100.0/24 are reserved. The server of these tests opens them.
     refused = made.commands.run("curl --silent --max-time 5 http://192.0.2.1/ || echo $?").stdout
     events = native.call("GET", f"/v1/sandboxes/{made.sandbox_id}/network/events")["events"]
     assert refused and "denied" in [event["code"] for event in events], events
@@ -149,7 +149,7 @@ def test_metrics_are_of_now(sandbox):
     [metrics] = sandbox.get_metrics()
     assert metrics.cpu_count >= 1 and 0 <= metrics.cpu_used_pct <= 100 * metrics.cpu_count
     assert 0 < metrics.mem_used < metrics.mem_total and 0 < metrics.disk_used < metrics.disk_total
-    # No history is kept.
+    # The server stores no history.
     hour = datetime.timedelta(hours=1)
     now = datetime.datetime.now(datetime.timezone.utc)
     assert sandbox.get_metrics(start=now - 2 * hour, end=now - hour) == []

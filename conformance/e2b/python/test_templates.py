@@ -1,4 +1,4 @@
-"""Templates that are built from code."""
+"""Templates built from code."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def test_steps_may_be_another_users_and_say_when_they_are_ready(make):
 
 
 def authorities():
-    """Whom the host trusts, its guests may trust: a test machine's registries may be a mirror."""
+    """The host's certificate authorities, because the registries of a test host may be a mirror."""
     return os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -76,7 +76,7 @@ def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
     Template.build(template, "conformance-six")
     made = make("conformance-six")
     assert made.commands.run("python3 -c 'import six; print(six.__version__)'").stdout == "1.16.0\n"
-    # What the build could reach, its sandboxes cannot.
+    # The sandboxes cannot reach what the build could reach.
     assert made.commands.run("curl --silent --max-time 30 https://pypi.org/ || echo no").stdout == "no\n"
     assert Sandbox.delete_snapshot("conformance-six")
 

@@ -18,7 +18,7 @@ def test_a_volume_outlives_its_sandboxes(volume, make):
     first = make(volume_mounts={"/data": volume})
     assert first.get_info().volume_mounts == [{"name": volume.name, "path": "/data"}]
     assert first.commands.run("echo kept >/data/file && id -un").stdout == "user\n"
-    # What a sandbox writes is seen from outside, while it has the volume.
+    # A sandbox's writes are visible from outside while it has the volume.
     assert volume.read_file("/file") == "kept\n"
     with pytest.raises(SandboxException, match=first.sandbox_id[:8]):
         Sandbox.create(volume_mounts={"/data": volume.name})
@@ -48,7 +48,7 @@ def test_files_of_a_volume_that_nobody_has(volume, make):
             call("/nothing")
     with pytest.raises(VolumePathNotFoundException):
         volume.make_dir("/x/y/z")
-    # Whoever wants the volume gets it at once.
+    # A sandbox that wants the volume gets it at once.
     assert make(volume_mounts={"/data": volume}).commands.run("stat -c '%a %u' /data/a/b/c.bin").stdout == "600 1000\n"
 
 

@@ -1,4 +1,4 @@
-"""What takes more than a minute, and goes on beside all other tests."""
+"""Checks that take more than a minute and run next to all other tests."""
 
 from support.waiting import until
 

@@ -1,4 +1,4 @@
-"""What holds whoever asks: tokens, browsers, and what the clients of today do not send."""
+"""Behavior for every client: tokens, browsers, and requests that today's clients do not send."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ def test_code_runs_for_those_who_have_the_token(interpreter):
     own = wire.token(interpreter)
     assert execute().status == 401 and execute(**{"X-Access-Token": "wrong"}).status == 401
     assert b'"text":"42"' in execute(**own).body.replace(b" ", b"")
-    # An address that ends with a slash.
+    # A URL with a slash at the end.
     assert execute("//execute", **own).status == 200
     # The clients send no token here.
     assert wire.send("GET", "/contexts", wire.place(interpreter.sandbox_id, INTERPRETER)).status == 200
@@ -41,7 +41,7 @@ def test_health_wakes_nothing_and_tells_strangers_of_no_other_dialects_sandbox(m
         assert native.call("GET", path)["status"] == "hibernated"
     finally:
         native.call("DELETE", path)
-    # Why it ended is for those who have its token, as before.
+    # Only clients with its token learn why it ended.
     answer = wire.send("GET", "/health", wire.place(native_one["id"].replace("-", "")))
     assert (answer.status, answer.json()["message"]) == (502, "The sandbox was not found")
     made = make(lifecycle={"on_timeout": "pause", "auto_resume": True})

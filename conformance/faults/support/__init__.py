@@ -1,1 +1,1 @@
-"""What the tests of faults share: a server that can be killed, a plain client, and a look at what is really there."""
+"""Shared by the fault tests: a server that can be killed, a simple client, and views of files and processes."""

@@ -29,7 +29,7 @@ class Client:
         self.port, self.token = port, token
 
     def call(self, method, path, body=None, *, key=None, query=None, timeout=120):
-        """Raises `OSError` or `http.client.HTTPException` if the server dies in the middle."""
+        """Raises `OSError` or `http.client.HTTPException` if the server dies during the request."""
         headers = {"Authorization": f"Bearer {self.token}"}
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -48,7 +48,7 @@ class Client:
         return self.call("POST", "/v1/sandboxes", {"template": template, **more}).expect(201).json()["id"]
 
     def run(self, sandbox, cmd, **more):
-        """What a command printed; it must end well."""
+        """The output of a command, which must succeed."""
         answer = self.call("POST", f"/v1/sandboxes/{sandbox}/exec", {"cmd": cmd, **more}).expect(200).json()
         assert answer["exit_code"] == 0, answer
         return answer["stdout"]

@@ -1,4 +1,4 @@
-"""Mounts that nobody else sees: only to be used in a mount namespace of one's own."""
+"""Private mounts. Use them only in a private mount namespace."""
 
 import subprocess
 
@@ -8,12 +8,12 @@ class Mounts:
         self.targets = []
 
     def small_disk(self, target, mebibytes):
-        """A file system that is soon full."""
+        """Mounts a small file system."""
         target.mkdir(parents=True, exist_ok=True)
         self._mount(target, "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs")
 
     def instead(self, target, file):
-        """Shows another file in the place of one."""
+        """Mounts one file over another."""
         self._mount(target, "--bind", file)
 
     def _mount(self, target, *arguments):

@@ -1,4 +1,4 @@
-"""Processes below this one. Machines outlive whoever started them; as a subreaper we do not lose sight of them."""
+"""The descendants of this process. Machines outlive the process that started them; a subreaper still finds them."""
 
 import ctypes
 import json
@@ -16,7 +16,7 @@ def become_subreaper():
 
 
 def below(pid):
-    """All living processes below one, by their id."""
+    """All living descendants of a process, by ID."""
     found = set()
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -37,7 +37,7 @@ def is_alive(pid):
 
 
 def end_all_below(pid):
-    """Ends whatever is left below a process of ours."""
+    """Ends all descendants of a process."""
     while left := below(pid):
         for child in left:
             try:
@@ -47,12 +47,12 @@ def end_all_below(pid):
 
 
 def of_machines(home):
-    """The processes that the machines of a home say they have."""
+    """The processes in the records of a home's machines."""
     return set().union(*(of_machine(directory) for directory in Path(home).glob("sandboxes/*")))
 
 
 def of_machine(directory):
-    """The processes that one machine says it has; none if it says nothing that can be read."""
+    """The processes in a machine's record; none if it cannot be read."""
     try:
         machine = json.loads((directory / "machine.json").read_text())
     except (OSError, ValueError):
@@ -65,7 +65,7 @@ def qemu_of(directory):
 
 
 def until(what, condition, seconds=60.0, every=0.1):
-    """Asks `condition` until it answers something true; then returns that."""
+    """Waits until `condition` returns a true value, and returns it."""
     deadline = time.monotonic() + seconds
     while True:
         if found := condition():

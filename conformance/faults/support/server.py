@@ -1,4 +1,4 @@
-"""A server with a home of its own, which can be killed at any moment and started again."""
+"""A server with its own home, which can be killed and restarted."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .client import Client
 
-#: A start that takes longer has something to wait for.
+#: The longest time of a start.
 ADDRESS_WITHIN = 30.0
 DRAIN_WITHIN = 60.0
 
@@ -28,7 +28,7 @@ class Server:
         self.client = None
 
     def start(self):
-        """Starts it and answers a client of it, and how long it took until it said where it listens."""
+        """Starts it and returns a client, and how long it took until it listened."""
         begun = time.monotonic()
         read_from = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
@@ -45,12 +45,12 @@ class Server:
         return self.client, time.monotonic() - begun
 
     def kill(self):
-        """Ends it in the middle of whatever it does."""
+        """Kills it."""
         self.process.kill()
         self.process.wait()
 
     def stop(self):
-        """Asks it to end; its sandboxes go on."""
+        """Stops it; its sandboxes continue."""
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(DRAIN_WITHIN)
         assert status == 0, f"the server ended with {status} after SIGTERM"
@@ -59,6 +59,6 @@ class Server:
         return self.log.read_text(errors="replace")
 
     def directories(self):
-        """The names of all directories of machines."""
+        """The names of the machines' directories."""
         place = self.home / "sandboxes"
         return {entry.name for entry in place.iterdir()} if place.exists() else set()

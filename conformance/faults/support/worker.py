@@ -1,7 +1,7 @@
-"""Somebody who makes sandboxes, runs commands in them and ends them, and remembers what was answered.
+"""A client that creates sandboxes, runs commands in them, deletes them, and remembers the answers.
 
-Every request is noted before it is sent. If the server dies before it answers, [`Worker.settle`] asks again, with the
-same key, once there is a server again: what was acknowledged must hold, and nothing may have happened twice.
+It records every request before it sends it. If the server dies before it answers, [`Worker.settle`] retries with the
+same idempotency key when the server is back. Acknowledged changes must hold, and nothing may happen twice.
 """
 
 import http.client
@@ -9,16 +9,16 @@ import random
 import uuid
 from dataclasses import dataclass, field
 
-#: The server is gone, or going.
+#: Errors of a server that is gone or stopping.
 CUT_OFF = (OSError, http.client.HTTPException)
-#: What a worker keeps at once.
+#: How many sandboxes a worker has at once.
 MOST_SANDBOXES = 2
 
 
 @dataclass
 class Sandbox:
     id: str
-    #: Commands that ran, and that must have run once.
+    #: Commands that must have run exactly once.
     ran: list = field(default_factory=list)
 
 
@@ -26,18 +26,18 @@ class Worker:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.alive = []
-        #: What was made, as the server itself said before it could die.
+        #: Sandboxes whose create the server acknowledged.
         self.acknowledged = []
         self.deleted = []
         self.ended = []
-        #: The request that is under way: how to find out what became of it.
+        #: The running request, and how to find out its result.
         self.open = None
-        #: Creates that may have taken effect without anybody knowing the id.
+        #: Creates that may have succeeded although the ID is unknown.
         self.lost_creates = 0
         self.done = {"create": 0, "exec": 0, "delete": 0}
 
     def work(self, client):
-        """Goes on until the server dies."""
+        """Works until the server dies."""
         try:
             while True:
                 self.step(client)
@@ -48,7 +48,7 @@ class Worker:
         if not self.alive or (len(self.alive) < MOST_SANDBOXES and self.random.random() < 0.3):
             self.create(client, uuid.uuid4().hex)
         elif self.random.random() < 0.8:
-            # Some commands are still at work when the server dies.
+            # Some commands still run when the server dies.
             line = self.random.choice(["true", "true", "sleep 0.3"])
             self.run(client, self.random.choice(self.alive), uuid.uuid4().hex, line)
         else:
@@ -64,7 +64,7 @@ class Worker:
                 self.lost_creates += 1
                 return
         else:
-            # A host that is short of something may say so, before anything is made.
+            # A host without capacity may refuse before it creates anything.
             made = answer.expect(201, 429, 503, 507).json().get("id")
             if made and not answer.headers["Idempotency-Replayed"]:
                 self.acknowledged.append(made)
@@ -94,12 +94,12 @@ class Worker:
         self.done["delete"] += 1
 
     def settle(self, client):
-        """Finds out what became of the request that was cut off."""
+        """Finds out the result of the interrupted request."""
         if self.open:
             self.open(client)
 
     def check(self, client):
-        """Everything is as it was acknowledged. A sandbox may have ended, if that is said."""
+        """Checks that everything acknowledged holds. A sandbox may have ended, if the server says so."""
         for sandbox in list(self.alive):
             found = client.call("GET", f"/v1/sandboxes/{sandbox.id}").expect(200, 404)
             if found.status == 404:

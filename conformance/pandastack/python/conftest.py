@@ -1,4 +1,4 @@
-"""Clients and sandboxes for the tests. Whatever is made here is ended here."""
+"""Clients and sandboxes for the tests. Ends everything that it creates."""
 
 import uuid
 
@@ -30,7 +30,7 @@ def _ended_afterwards(made):
 
 @pytest.fixture
 def make(client):
-    """Makes a sandbox of the test's own; arguments as for `sandboxes.create`."""
+    """Creates a sandbox for one test; arguments as for `sandboxes.create`."""
     made = []
 
     def create(template="base", by=client, **options):
@@ -43,7 +43,7 @@ def make(client):
 
 @pytest.fixture(scope="session")
 def sandbox(client):
-    """Shared by tests that only run commands and write below a directory of their own."""
+    """Shared by tests that only run commands and write to their own directory."""
     shared = client.sandboxes.create(template="base")
     yield shared
     _ended_afterwards([shared])
@@ -67,7 +67,7 @@ def scratch(sandbox):
 
 @pytest.fixture
 def no_environment(monkeypatch, tmp_path):
-    """Neither the tester's environment nor a configuration file tells a client anything."""
+    """Removes the tester's environment variables and configuration file."""
     monkeypatch.delenv("PANDASTACK_API", raising=False)
     monkeypatch.delenv("PANDASTACK_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

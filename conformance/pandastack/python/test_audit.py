@@ -1,4 +1,4 @@
-"""What was done is written down; what was run as well, where that is wanted."""
+"""The audit log, and recordings of commands where they are enabled."""
 
 import uuid
 
@@ -11,7 +11,7 @@ from support.wire import call
 
 @pytest.fixture(scope="module")
 def recorded():
-    """A workspace whose runs are recorded: a token of it, and a sandbox."""
+    """A token and a sandbox of a workspace that records its commands."""
     name = f"recorded-{uuid.uuid4().hex[:8]}"
     token = workspaces.make(name)
     assert call("PATCH", f"/v1/workspaces/{name}", body={"record_runs": True}).json()["record_runs"] is True

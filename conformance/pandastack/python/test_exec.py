@@ -1,4 +1,4 @@
-"""Commands: output, exit codes, deadlines."""
+"""Commands: output, exit codes, timeouts."""
 
 import time
 import uuid
@@ -90,7 +90,7 @@ def test_a_deadline_ends_the_children_too(sandbox):
     mark = f"31{uuid.uuid4().int % 10**7:07}"
     with pytest.raises(pandastack.SandboxTimeout):
         sandbox.exec(f"sleep {mark} & (sleep {mark}; true) & sleep {mark}; true", timeout_seconds=1)
-    # The brackets keep the searching shell from finding itself.
+    # The brackets keep the pattern from matching its own shell.
     alive = f"pgrep -fc '[s]leep {mark}'"
     until("the children end", lambda: sandbox.exec(alive).stdout == "0\n", 10)
 

@@ -1,4 +1,4 @@
-"""Commands whose output is wanted while they run."""
+"""Streamed commands."""
 
 import json
 import time
@@ -15,7 +15,7 @@ MISSING = "00000000-0000-4000-8000-000000000000"
 
 
 class Heard:
-    """Collects what the callbacks are given."""
+    """Collects the arguments of the callbacks."""
 
     def __init__(self):
         self.out, self.err, self.moments = [], [], []

@@ -1,4 +1,4 @@
-"""Forks: the whole machine, and the children go their own ways."""
+"""Forks: copies of the whole machine that are independent afterwards."""
 
 import pandastack
 import pytest
@@ -9,7 +9,7 @@ from support.wire import call
 
 @pytest.fixture
 def adopt():
-    """Ends what a test got by other ways than a create."""
+    """Ends sandboxes that a test did not get from a create."""
     adopted = []
 
     def keep(*children):

@@ -1,4 +1,4 @@
-"""Sleep: no memory is held, nothing is lost, and whatever needs the sandbox wakes it."""
+"""Hibernation: it uses no memory, loses nothing, and any use wakes the sandbox."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""What holds for every answer: keys, errors, request ids, no redirects, limits."""
+"""Properties of every answer: keys, errors, request IDs, no redirects, limits."""
 
 import re
 

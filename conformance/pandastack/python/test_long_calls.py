@@ -1,4 +1,4 @@
-"""Calls longer than the Python client's 30 s of patience. They run side by side, to wait only once."""
+"""Calls that take longer than the Python client's timeout of 30 s. They run in parallel, to wait only once."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from support.server import PYTHON_AGENT
 from support.wire import listen, raw_request
 
 SECONDS = 36
-#: Bytes must come at least this often, for the client and for whatever stands between.
+#: The server must send bytes at least this often, for the client and for proxies.
 SILENCE = 20
 
 

@@ -27,7 +27,7 @@ def test_tail_limits_the_events(make):
 
 def test_metrics_are_real_numbers(make):
     sandbox = make()
-    # One that was only just made may have used less than a tick of its processor.
+    # A new sandbox may have used less than one clock tick.
     sandbox.exec("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
 
     def metrics():
@@ -38,7 +38,7 @@ def test_metrics_are_real_numbers(make):
     before = metrics()
     for name in ("cpu_ms", "memory_bytes", "host_rss_bytes", "disk_bytes", "host_cpu_percent"):
         assert before[name] > 0, name
-    # Its share of what it has in common with others is less than all of it.
+    # Its share of shared memory is smaller than all of that memory.
     assert before["memory_bytes"] <= before["host_rss_bytes"]
     for name in ("network_received_bytes", "network_sent_bytes", "uptime_seconds"):
         assert type(before[name]) is int and before[name] >= 0, name

@@ -1,4 +1,4 @@
-"""Servers inside a sandbox, seen from outside."""
+"""Servers inside a sandbox, from outside."""
 
 import socket
 
@@ -91,7 +91,7 @@ def test_a_preview_token_that_was_revoked_opens_nothing(serving):
 
 
 ECHO_PORT = 8124
-#: Repeats the head of a request as its answer; a request to upgrade is granted, and what follows repeated.
+#: Answers with the head of the request. It accepts upgrades and then echoes everything.
 ECHO = """
 import base64, hashlib, socketserver
 
@@ -121,7 +121,7 @@ Server(("127.0.0.1", 8124), Echo).serve_forever()
 
 @pytest.fixture(scope="module")
 def echoing(sandbox):
-    """The shared sandbox with a server that repeats what it is sent."""
+    """The shared sandbox with an echo server."""
     sandbox.filesystem.write("/srv/conformance/echo.py", ECHO)
     sandbox.exec("setsid python3 /srv/conformance/echo.py >/tmp/echo.log 2>&1 </dev/null &", check=True)
     until("the port is listed", lambda: ECHO_PORT in sandbox.preview_urls(), 40)

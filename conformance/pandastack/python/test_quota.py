@@ -1,4 +1,4 @@
-"""Refusals for want of room: said before anything is made, in the form the client can act on."""
+"""Refusals by quota and rate limit: they come before anything is created, in a form that the client understands."""
 
 import threading
 
@@ -16,7 +16,7 @@ def create(token):
 
 @pytest.fixture(scope="module")
 def crowded():
-    """A token of a workspace that may have one sandbox, and has it."""
+    """A token of a workspace that has used its quota of one sandbox."""
     token = workspaces.make(sandboxes=1)
     made = create(token)
     assert made.status == 201
@@ -27,7 +27,7 @@ def crowded():
 
 @pytest.fixture(scope="module")
 def hasty():
-    """A token of a workspace that may make one sandbox a minute, and just did."""
+    """A token of a workspace that has used its rate limit of one sandbox per minute."""
     token = workspaces.make(creates_per_minute=1)
     made = create(token)
     assert made.status == 201
@@ -74,7 +74,7 @@ def test_a_quota_has_room_for_what_fits_and_for_no_more(what):
 
 def test_what_is_saved_counts_and_more_is_refused_before_it_is_made():
     template = call("GET", "/v1/templates/base").json()
-    # The sandbox itself, and one that is being saved.
+    # The sandbox itself, and a save in progress.
     token = workspaces.make(disk_mb=2 * template["disk_mb"] + template["memory_mb"])
 
     def used():

@@ -1,4 +1,4 @@
-"""A request that is sent again with its key is answered again, and runs once."""
+"""A request that is sent again with its idempotency key is answered again and runs once."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ def twice(path, body, **more):
 
 
 def without_start(answer):
-    """What a stream told; only its first event says whether the command was there before."""
+    """The events of a stream without the first, which says whether the command existed before."""
     (name, start), *rest = events.parse(answer.body)
     assert name == "start"
     return start["id"], rest

@@ -1,4 +1,4 @@
-"""Create, list, look at, delete."""
+"""Create, list, get, delete."""
 
 import re
 import threading
@@ -186,6 +186,6 @@ def test_a_cancelled_create_sends_nothing(client):
 def test_a_sandbox_ends_when_its_ttl_is_over_and_a_persistent_one_does_not(client, make):
     mortal = make(ttl_seconds=3)
     kept = make(ttl_seconds=3, persistent=True)
-    # `list`, because looking at one sandbox may count as using it.
+    # `list`, because `get` may count as use.
     until("the sandbox ends", lambda: mortal.id not in [s.id for s in client.sandboxes.list()], 60)
     assert kept.id in [sandbox.id for sandbox in client.sandboxes.list()]

@@ -1,4 +1,4 @@
-"""Snapshots: a moment of a sandbox, kept, and sandboxes that begin there."""
+"""Snapshots, and sandboxes that start from them."""
 
 import pandastack
 import pytest
@@ -8,7 +8,7 @@ MISSING = "00000000-0000-4000-8000-000000000000"
 
 @pytest.fixture
 def snapshot_of(client):
-    """Saves a sandbox; what was saved goes with the test."""
+    """Saves a sandbox. The snapshot is deleted with the test."""
     made = []
 
     def save(sandbox):

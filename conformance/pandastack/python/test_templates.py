@@ -1,4 +1,4 @@
-"""Templates, and builds of one's own."""
+"""Templates and builds."""
 
 import io
 import tarfile
@@ -95,7 +95,7 @@ def test_a_build_that_cannot_succeed_says_so_and_leaves_no_template(client, tmp_
     name = f"conformance-{uuid.uuid4().hex[:8]}"
     with pytest.raises(pandastack.PandastackError):
         build = attempt(client.templates, name, tmp_path)
-        # Accepted: then it must be known, tell its story to the end, and fail.
+        # An accepted build must be listed, have a complete log, and fail.
         assert build.id in [known.id for known in client.templates.builds()]
         assert all(line != "end" for line in client.templates.build_logs(build.id))
         client.templates.wait_for_build(build.id, timeout_seconds=120)
@@ -139,7 +139,7 @@ def test_a_dockerfile_becomes_a_template_whose_sandboxes_are_as_it_says(client, 
             assert copy.exec("pwd; id -un").stdout == "/srv/app\nuser\n"
     with pytest.raises(pandastack.PandastackError, match="already"):
         client.templates.build_from_dockerfile(name, "FROM base")
-    # One can stand on another, and be what another is.
+    # A template can build on another one, or be an alias of it.
     on_top = client.templates.register(f"{name}-2", name)
     client.templates.wait_for_build(on_top.id, poll_interval=0.2)
     with client.sandboxes.create(template=f"{name}-2") as sandbox:

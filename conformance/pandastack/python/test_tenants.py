@@ -1,4 +1,4 @@
-"""What belongs to one workspace does not exist for another."""
+"""Objects of one workspace do not exist for another."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Who am I, and which keys are there."""
+"""The current key, and all keys."""
 
 import uuid
 

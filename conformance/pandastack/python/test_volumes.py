@@ -10,7 +10,7 @@ from support.wire import call
 
 @pytest.fixture
 def volume(client):
-    """Makes a volume that goes with the test."""
+    """Creates a volume that is deleted with the test."""
     made = []
 
     def create(size_mb=64, by=client):
@@ -51,7 +51,7 @@ def test_what_is_written_to_a_volume_outlives_the_sandbox(volume, make):
     name = volume()
     writer = make(volumes=[{"name": name, "read_only": False}])
     writer.exec(f"echo kept > /mnt/{name}/file", check=True)
-    # Clients of the contract mount it themselves, by the device's name.
+    # PandaStack's clients mount it themselves, by its device name.
     assert writer.exec("mkdir /data && mount /dev/vdb /data && cat /data/file").stdout == "kept\n"
     writer.kill()
     readers = [make(volumes=[{"name": name, "readOnly": True}]) for _ in range(2)]

@@ -1,4 +1,4 @@
-// Who am I, which keys are there, which templates, and how errors look.
+// The current key, all keys, templates and errors.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -15,7 +15,7 @@ function set(variables) {
   }
 }
 
-/** Runs `body` with another environment, and puts the old one back. */
+/** Runs `body` with another environment and restores the old one. */
 async function withEnvironment(changes, body) {
   const old = Object.fromEntries(Object.keys(changes).map((name) => [name, process.env[name]]));
   set(changes);

@@ -1,4 +1,4 @@
-// Commands whose output is wanted while they run.
+// Streamed commands.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { client, make, MISSING, shared, until } from "./support/harness.mjs";
 
 const sandbox = shared();
 
-/** Runs it and collects what the callbacks are given. */
+/** Runs a command and collects the arguments of the callbacks. */
 async function stream(command, options = {}) {
   const heard = { out: [], err: [], moments: [] };
   heard.code = await sandbox().execStream(command, {

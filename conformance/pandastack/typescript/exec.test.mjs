@@ -1,4 +1,4 @@
-// Commands: output, exit codes, deadlines.
+// Commands: output, exit codes, timeouts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

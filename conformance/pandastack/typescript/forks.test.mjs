@@ -1,4 +1,4 @@
-// Forks, snapshots and sleep.
+// Forks, snapshots and hibernation.
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";

@@ -1,4 +1,4 @@
-// Create, list, look at, delete.
+// Create, list, get, delete.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -7,7 +7,7 @@ import { API, KEY, MISSING, shared, until } from "./support/harness.mjs";
 
 const sandbox = shared();
 
-/** Opens a socket and collects what comes: terminal bytes and parsed JSON. */
+/** Opens a socket and collects terminal bytes and parsed JSON. */
 function open(path, key = KEY) {
   const url = new URL(path, API);
   url.protocol = "ws:";

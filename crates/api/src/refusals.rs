@@ -69,7 +69,9 @@ impl From<LinkError> for ApiError {
             LinkError::TooLarge => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()),
             LinkError::NoAnswer => Self::new(StatusCode::BAD_GATEWAY, "guest_silent", "the guest does not answer"),
             LinkError::Closed(_) => Self::new(StatusCode::BAD_GATEWAY, "guest_died", error.to_string()),
-            LinkError::Unexpected => Self::new(StatusCode::BAD_GATEWAY, "guest_confused", error.to_string()),
+            LinkError::Unexpected | LinkError::Generation(_) => {
+                Self::new(StatusCode::BAD_GATEWAY, "guest_confused", error.to_string())
+            }
         }
     }
 }

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
-use sandling_image::{BuildError, BuildOptions, ContentId, Image, LoadError, Recipe, RecipeError, TemplateName};
+use sandling_image::{
+    BadTemplateName, BuildError, BuildOptions, ContentId, Image, LoadError, Recipe, RecipeError, TemplateName,
+};
 use sandling_protocol::Language;
 use sandling_vmm::machine::{Hardware, Layer};
 use sandling_vmm::memory::Memory;
@@ -150,11 +152,11 @@ pub fn stored_name(workspace: &str, name: &str) -> Result<TemplateName, RecipeEr
         return Ok(built_in.recipe.name);
     }
     if name.starts_with(FOREIGN) {
-        return Err(RecipeError::BadName { name: name.to_owned() });
+        return Err(BadTemplateName { name: name.to_owned() }.into());
     }
     // Before anything is put in front of it: then even no name at all would pass for one.
     let own: TemplateName = name.parse()?;
-    if workspace == DEFAULT_WORKSPACE { Ok(own) } else { format!("{FOREIGN}{workspace}.{own}").parse() }
+    if workspace == DEFAULT_WORKSPACE { Ok(own) } else { Ok(format!("{FOREIGN}{workspace}.{own}").parse()?) }
 }
 
 /// What a stored name is called in its workspace; nothing if it is another's.

@@ -1,11 +1,11 @@
 'use strict';
-// Node interpreters of a sandbox: a spare that waits, warm, until it is told which script or context to be, or one that
-// is told at once, and does not warm up first.
+// Node interpreters of a sandbox. A spare warms up and waits for its activation as a script or a context; a cold one is
+// activated at once and does not warm up.
 //
 //     node node.js spare|cold
 //
-// The peer (the guest agent) speaks JSON lines on file descriptor 3; README.md is the contract. Node cannot fork, so
-// every spare is a process of its own from the start, and the agent makes it the leader of a session.
+// The guest agent speaks JSON lines on file descriptor 3; README.md is the contract. Node cannot fork, so every spare
+// is started as a process of its own, and the agent makes it the leader of a session.
 
 const fs = require('fs');
 const os = require('os');
@@ -17,17 +17,17 @@ const url = require('url');
 const { reseed, opensslReseeds } = require('./node_reseed.js');
 
 const CONTROL_FD = 3;
-// What model-written code asks for most, so that a spare never waits for it.
+// The modules that model-written code loads most.
 const WARM_MODULES = [
   'assert', 'buffer', 'child_process', 'crypto', 'events', 'fs/promises', 'http', 'https', 'net', 'os', 'perf_hooks',
   'readline', 'stream', 'stream/promises', 'string_decoder', 'timers/promises', 'tls', 'url', 'util', 'worker_threads',
   'zlib',
 ];
-// How V8 says that code is a module and not a CommonJS script.
+// V8's error messages for code that is an ES module and not a CommonJS script.
 const MODULE_SYNTAX =
   /^(Cannot use import statement|Unexpected token 'export'|await is only valid|Cannot use 'import\.meta')/;
 
-/** The control socket, read by blocking: until it is activated, a spare has nothing else to do. */
+/** The control socket. Reads block, because a spare has nothing else to do before its activation. */
 class Control {
   constructor() {
     this.pending = Buffer.alloc(0);
@@ -53,7 +53,7 @@ class Control {
   }
 }
 
-/** Loads what a first user would otherwise wait for. */
+/** Loads what the first user would otherwise wait for. */
 async function warm(context) {
   for (const name of WARM_MODULES) require(name);
   process.stdout, process.stderr;
@@ -88,7 +88,7 @@ async function main(isSpare) {
   }
 }
 
-/** The message that says what to become; reseeds on the way. */
+/** Waits for the activation; handles reseeds that come before it. */
 function activation(control) {
   for (;;) {
     const message = control.receive();
@@ -98,7 +98,7 @@ function activation(control) {
   }
 }
 
-/** The user, the folder and the environment of whoever asked. */
+/** Sets the user, the working directory and the environment that the activation names. */
 function takeIdentity({ uid, gid, groups, cwd, env }) {
   if (uid != null && uid !== process.geteuid()) {
     process.setgroups(groups ?? []);
@@ -108,12 +108,12 @@ function takeIdentity({ uid, gid, groups, cwd, env }) {
   if (cwd != null) process.chdir(cwd);
   for (const name of Object.keys(process.env)) if (!(name in env)) delete process.env[name];
   for (const [name, value] of Object.entries(env)) if (process.env[name] !== value) process.env[name] = value;
-  // NODE_PATH and HOME are read only once otherwise.
+  // Node reads NODE_PATH and HOME only once unless it is told to read them again.
   Module._initPaths();
   if (env.NODE_EXTRA_CA_CERTS) trust(env.NODE_EXTRA_CA_CERTS);
 }
 
-/** Adds a file's authorities to those that are trusted where none are named; Node itself looks at its start only. */
+/** Adds a file's certificate authorities to the default ones; Node itself reads the variable at startup only. */
 function trust(file) {
   let authorities;
   try {
@@ -131,7 +131,7 @@ function trust(file) {
   Module.syncBuiltinESMExports();
 }
 
-/** Runs the code as the main module, from a stack that holds no frame of this file. */
+/** Runs the code as the main module, on a stack without frames of this file. */
 function runScript(code, args) {
   const filename = path.join(process.cwd(), 'main.js');
   process.argv = [process.execPath, filename, ...args];
@@ -157,7 +157,7 @@ function isModule(code) {
   }
 }
 
-/** A module's imports are found from the file it is in, so it needs one; it is gone before its first line runs. */
+/** Node resolves a module's imports from its file, so it gets one, which is removed before its first line runs. */
 function runModule(code) {
   const name = `.main-${process.pid}-${Date.now()}.mjs`;
   const forget = Symbol.for('sandling.forget');
@@ -167,7 +167,7 @@ function runModule(code) {
     try {
       fs.writeFileSync(file, prologue + code.replace(/^#!.*/, ''), { flag: 'wx', mode: 0o600 });
     } catch {
-      continue; // A folder that may not be written to: then imports by relative path are not found.
+      continue; // The folder is not writable; from another one, relative imports are not found.
     }
     globalThis[forget] = () => {
       delete globalThis[forget];

@@ -1,8 +1,8 @@
 'use strict';
-// A context: cells that run one after another in one global scope, whose values and errors go back as data.
+// A context: cells that run one after another in one global scope. Values and errors are returned as data.
 //
-// V8's own REPL mode evaluates the cells, because only it lets `let`, `const` and `class` be declared anew and `await`
-// stand anywhere; it is reached through an inspector session within the process, to which nothing outside can connect.
+// V8's REPL mode evaluates the cells, because only it allows `let`, `const` and `class` to be declared again, and
+// `await` at the top level. An inspector session within the process reaches it; nothing outside can connect to it.
 
 const inspector = require('inspector');
 const Module = require('module');
@@ -21,7 +21,7 @@ const session = new inspector.Session();
 let receiver = null;
 let received;
 
-/** Connects to the evaluator and uses it once, since the first use is the slow one. */
+/** Connects to the evaluator and uses it once, because the first use is slow. */
 async function warm() {
   session.connect();
   globalThis[STEP] = (value) => { received = value; };
@@ -38,7 +38,7 @@ function close() {
   session.disconnect();
 }
 
-/** Runs the cells that come in by `fd`, until it is closed. `pending` has come already. */
+/** Runs the cells that arrive on `fd` until it is closed; `pending` holds those that arrived before. */
 function serve(fd, pending) {
   const socket = new net.Socket({ fd, readable: true, writable: true });
   const send = (message) => socket.write(line(message));
@@ -67,13 +67,13 @@ class Context {
     this.busy = false;
   }
 
-  /** What user code expects to find, and what it must not be able to end. */
+  /** Sets the globals that user code expects, and keeps it from ending the process. */
   prepareProcess() {
     const home = path.join(process.cwd(), '[cell]');
     const module = new Module(home);
     module.filename = home;
     module.paths = Module._nodeModulePaths(process.cwd());
-    // Compiled under the user's folder, so that what it imports is found from there.
+    // Compiled under the working directory, so that imports are found from there.
     module._compile('module.exports = { require, load: (name) => import(name) };', home);
     const { require, load } = module.exports;
     module.exports = {};
@@ -111,7 +111,7 @@ class Context {
     this.runNext();
   }
 
-  /** `environment` is there while the cell runs, and gone afterwards. */
+  /** Runs one cell. The variables of `environment` are set only while it runs. */
   async run(number, code, environment = {}) {
     const before = Object.keys(environment).map((name) => [name, process.env[name]]);
     Object.assign(process.env, environment);
@@ -136,13 +136,13 @@ class Context {
   }
 }
 
-/** When all that was printed is in the pipe; Node keeps what did not fit at once. */
+/** Resolves when all output is in the pipe; Node buffers what does not fit. */
 function written(stream) {
   if (!stream.writableLength || stream.destroyed) return null;
   return new Promise((resolve) => Writable.prototype.write.call(stream, '', resolve));
 }
 
-/** Runs code in the global scope. Answers `{value}`, `{thrown}` or `{interrupted}`. */
+/** Runs code in the global scope. Returns `{value}`, `{thrown}` or `{interrupted}`. */
 function evaluate(code, name) {
   let resolve;
   const outcome = new Promise((resolver) => { resolve = resolver; });
@@ -151,7 +151,7 @@ function evaluate(code, name) {
     try {
       resolve(problem ? { thrown: new Error(problem.message) } : outcomeOf(answer, code, name));
     } catch (thrown) {
-      resolve({ thrown }); // By what the user's own error has instead of properties.
+      resolve({ thrown }); // The inspector's description of the error, because the error itself cannot be fetched.
     }
   };
   const value = () => session.post('Runtime.evaluate', request, answered);
@@ -170,13 +170,13 @@ function outcomeOf({ result, exceptionDetails }, code, name) {
   session.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   if (!exceptionDetails) return { value };
   const { lineNumber, columnNumber, stackTrace } = exceptionDetails;
-  // A syntax error's own text does not say where it is.
+  // The text of a syntax error does not say where it is.
   const isPlaced = () => String(value.stack).includes(name) || stackTrace?.callFrames[0]?.url.includes(name);
   const place = { name, line: lineNumber, column: columnNumber, code };
   return { thrown: value, syntax: value instanceof SyntaxError && !isPlaced() ? place : null };
 }
 
-/** The value itself, of which the inspector only gives a description. */
+/** The value itself; the inspector returns only a description of it. */
 function fetchValue({ type, objectId, unserializableValue, value }) {
   if (type === 'undefined') return undefined;
   const argument = objectId ? { objectId } : unserializableValue ? { unserializableValue } : { value };

@@ -1,22 +1,22 @@
 'use strict';
-// Gives a live Node process fresh randomness, so that no clone of a machine repeats another's.
+// Reseeds a live Node process, so that clones of one machine draw different random numbers.
 //
-// V8 offers no way to reseed Math.random, so it is replaced by a generator of ours. OpenSSL's generator, inside Node or
-// in a library, is reseeded by an addon (node_reseed.rs); without it, the crypto functions read from the kernel. Out of
-// reach: V8's hash seed, and Math.random of contexts that user code makes with `vm.createContext`.
+// V8 cannot reseed Math.random, so this file replaces it by another generator. An addon (node_reseed.rs) reseeds
+// OpenSSL's generator, which is inside Node or in a library; without the addon, the crypto functions read from the
+// kernel. V8's hash seed and Math.random of contexts made with `vm.createContext` are not reseeded.
 
 const crypto = require('crypto');
 const fs = require('fs');
 const path = require('path');
 
-// Of Node's own caches of random values; see dropCaches.
+// The sizes of Node's caches of random values; see dropCaches.
 const UUIDS_CACHED = 128;
 const INTEGERS_CACHED = 1024;
 
 const openssl = loadAddon();
 const state = new Uint32Array(4);
 
-/** Mixes `entropy` (hexadecimal) and fresh randomness of the kernel into every generator. */
+/** Mixes `entropy` (hexadecimal) and randomness from the kernel into every generator. */
 function reseed(entropy) {
   const seed = crypto.createHash('sha256');
   seed.update(Buffer.from(entropy, 'hex')).update(kernelRandom(32)).update(Buffer.from(state.buffer));
@@ -26,7 +26,7 @@ function reseed(entropy) {
   openssl?.reseed(Buffer.concat([digest, kernelRandom(32)]));
 }
 
-/** Node draws UUIDs and integers from caches that it fills in advance: use up what was drawn before a reseed. */
+/** Uses up the caches that Node fills in advance for UUIDs and integers, because they predate the reseed. */
 function dropCaches() {
   for (let drawn = 0; drawn < UUIDS_CACHED; drawn++) crypto.randomUUID();
   for (let drawn = 0; drawn < INTEGERS_CACHED; drawn++) crypto.randomInt(2);
@@ -68,7 +68,7 @@ function loadAddon() {
   }
 }
 
-/** Where OpenSSL cannot be reseeded, it is not asked. */
+/** Replaces the crypto functions by ones that read from the kernel, where OpenSSL cannot be reseeded. */
 function readFromKernel() {
   crypto.randomBytes = (size, callback) => answer(callback, () => kernelRandom(size));
   crypto.randomFillSync = fill;
@@ -105,7 +105,7 @@ function integer(low, high) {
   if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || range <= 0 || range >= 2 ** 48) {
     throw new RangeError('"max" must be greater than "min", by less than 2 ** 48');
   }
-  // What is drawn above the last whole multiple of the range would favour its lower end.
+  // Values above the last whole multiple of the range would favour its lower end, so they are drawn again.
   const limit = 2 ** 48 - (2 ** 48 % range);
   let drawn;
   do drawn = kernelRandom(6).readUIntBE(0, 6); while (drawn >= limit);

@@ -1,9 +1,9 @@
 //! A Node addon with one function: `reseed(buffer)` mixes the bytes into OpenSSL's random generator.
 //!
-//! After a restore, the generator inside a warm Node process is in the state of every other clone of the same snapshot,
-//! and JavaScript has no way to reach it. Seeding the primary generator makes those of all threads reseed from it
-//! before their next output. Node exports, or loads with libcrypto, all that is used here, so nothing is linked: not
-//! even libc, and the addon loads wherever Node does.
+//! After a restore, the generator inside a warm Node process has the same state in every clone of the snapshot, and
+//! JavaScript cannot reach it. Seeding the primary generator makes the generators of all threads reseed from it before
+//! their next output. Node exports, or loads with libcrypto, every symbol used here, so the addon links nothing, not
+//! even libc, and loads wherever Node does.
 //!
 //! ```text
 //! rustc --edition 2024 --crate-type cdylib -C panic=abort -C opt-level=s -C strip=symbols \

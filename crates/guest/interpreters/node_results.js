@@ -1,16 +1,16 @@
 'use strict';
-// What values and errors of a cell look like, and how its imports are written for V8's REPL mode.
+// Values and errors of a cell as data, and the conversion of its imports for V8's REPL mode.
 
 const path = require('path');
 const util = require('util');
 
-// Of one line on the control socket, the rest of which needs no more than the difference.
+// The limit for a bundle. The rest of its line on the control socket fits into the difference to 8 MiB.
 const LIMIT = (8 << 20) - 1024;
 const ERROR_LIMIT = 1 << 20;
 const RICH = Symbol.for('Jupyter.display');
 const DRIVER_FILE = `${escape(__dirname + path.sep)}node[a-z_]*\\.js`;
 const DRIVER_FRAME = new RegExp(`^ {4}at .*(${DRIVER_FILE}|\\(?node:(inspector|vm)|\\(?sandling):\\d+`);
-// Strings, templates and comments are passed over; then `import(`, and the declarations.
+// Skips strings, templates and comments; then matches `import(` and import declarations.
 const IMPORTS = new RegExp(
   [
     /("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\[^]|[^`\\])*`|\/\/.*|\/\*[^]*?\*\/)/,
@@ -27,7 +27,7 @@ function bundle(value) {
     try {
       found['application/json'] = JSON.stringify(value);
     } catch {
-      // Cycles and big integers have no JSON; their text is enough.
+      // Cycles and big integers have no JSON form; their text is enough.
     }
   }
   if (typeof value?.[RICH] === 'function') {
@@ -50,7 +50,7 @@ function asText(content) {
   return content instanceof Uint8Array ? Buffer.from(content).toString('base64') : JSON.stringify(content);
 }
 
-/** The bundle, or a note about what was too large for one line. */
+/** The bundle, or a note about what was too large. */
 function fit(found) {
   const sizes = Object.entries(found).map(([mime, text]) => [mime, Buffer.byteLength(JSON.stringify(text) ?? '')]);
   if (sizes.reduce((total, [, size]) => total + size, 0) <= LIMIT) return found;
@@ -58,7 +58,7 @@ function fit(found) {
   return { 'text/plain': `${found['text/plain'].slice(0, 10000)}\n[cut: ${listed}; a result may have ${LIMIT} bytes]` };
 }
 
-/** What was thrown, as data. `syntax` says where a syntax error is, which its own text does not. */
+/** A thrown value as data. `syntax` is the place of a syntax error, which its own text lacks. */
 function describe(thrown, syntax = null) {
   try {
     const isError = util.types.isNativeError(thrown);
@@ -95,7 +95,7 @@ function cut(text) {
   return `${text.slice(0, half)}\n[${text.length - ERROR_LIMIT} characters cut]\n${text.slice(-half)}`;
 }
 
-/** The same code with its imports as awaited calls: the evaluator knows neither form. Lines stay where they are. */
+/** The code with its imports as awaited calls, because REPL mode has no imports. Line numbers do not change. */
 function withoutImports(code) {
   if (!/\bimport\b/.test(code)) return code;
   return code.replace(IMPORTS, (whole, skipped, call, names, from) => {
@@ -118,7 +118,7 @@ function declaration(names = '', from) {
   return pattern.length ? `const { ${pattern.join(', ')} } = ${loaded}` : loaded;
 }
 
-/** One line for the peer, to whom half of a surrogate pair is no valid JSON. */
+/** One line for the agent, whose parser refuses a lone surrogate. */
 function line(message) {
   const isHalf = (value) => typeof value === 'string' && /[\ud800-\udfff]/.test(value);
   const repair = (_key, value) => (isHalf(value) ? Buffer.from(value).toString() : value);

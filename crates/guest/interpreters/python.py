@@ -3,11 +3,10 @@
     python3 python.py zygote     imports once, then forks a spare for every request
     python3 python.py script     one script, without a zygote
     python3 python.py context    one context, without a zygote
-    python3 python.py script N   the same, told what to be by the file open as descriptor N
+    python3 python.py script N   the same, with its activation in the file open as descriptor N
 
-The peer (the guest agent) speaks JSON lines on file descriptor 3; README.md is the contract. Whatever runs here
-after activation is the user's: it finds a `__main__` of its own, standard streams of its own, and no trace of
-this file in its tracebacks.
+The guest agent speaks JSON lines on file descriptor 3; README.md is the contract. After activation, user code has its
+own `__main__` and its own standard streams, and its tracebacks have no frames of this file.
 """
 
 import _signal
@@ -28,18 +27,18 @@ from python_reseed import reseed
 from python_traceback import DRIVER_FOLDER, report, show_source
 
 CONTROL_FD = 3
-# Above what user code gets for its own files and what careless code closes.
+# Higher than the descriptors that user code opens, and than those that careless code closes in a loop.
 PRIVATE_FD = 100
 SCRIPT_NAME = "<main>"
 REHEARSED = "import random\nprint(end='')\nx = [str(random.random()) for _ in range(3)]"
 
-# Straight to the scanner: what `json.loads` does around it costs more than a short line.
+# The scanner alone: for a short line, the checks of `json.loads` cost more than the parsing.
 scan = json.JSONDecoder().scan_once
 encode = json.JSONEncoder(ensure_ascii=False).encode
 
-# What `replace_environment` was last given.
+# The environment that `replace_environment` was last given.
 replaced_environment = None
-# How much was registered for an interpreter's end before any of it was the user's.
+# How many exit functions and log handlers were registered before user code ran.
 registered_by_zygote = None
 
 
@@ -53,7 +52,7 @@ class Control:
         self._partial = bytearray()
 
     def receive(self):
-        """The next message, or None when the agent has gone."""
+        """The next message, or None when the agent has closed the socket."""
         while not self._messages:
             if not self.fill(0):
                 return None
@@ -72,22 +71,22 @@ class Control:
         return data
 
     def take(self, word):
-        """Takes the messages that have `word` out of turn; the others keep waiting."""
+        """Removes and returns the messages that have `word`, ahead of the others, which stay queued."""
         taken = [message for message in self._messages if word in message]
         self._messages = [message for message in self._messages if word not in message]
         return taken
 
     def send(self, *messages):
-        # A lone surrogate is no valid JSON for the peer, however it is written down.
+        # The agent's parser refuses a lone surrogate, escaped or not.
         text = "".join([encode(message) + "\n" for message in messages])
         self.socket.sendall(text.encode("utf-8", "replace"))
 
     def send_end(self, status):
-        """What `send` would make of it, without the cost."""
+        """The line that `send` would write, built faster."""
         self.socket.sendall(b'{"ended":%d}\n' % status)
 
     def move(self, fd):
-        """Goes on, if it does not already, under a private descriptor that programs started from here do not get."""
+        """Moves the socket to a high descriptor, if it is not there yet, which child processes do not inherit."""
         if self.socket.fileno() >= fd:
             return
         private = fcntl.fcntl(self.socket.fileno(), fcntl.F_DUPFD_CLOEXEC, fd)
@@ -96,8 +95,8 @@ class Control:
 
 
 def zygote():
-    """Imports once; then every `fork` makes a spare that has it all."""
-    import python_context  # noqa: F401  So that spares have it.
+    """Imports once; then every `fork` makes a spare that has the modules loaded."""
+    import python_context  # noqa: F401  Loaded here, so that spares need not load it.
     from python_warm import warm
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -132,7 +131,7 @@ def mix_pool(pool, entropy):
 
 
 def fork_spare(control, fds, pool, rehearsing):
-    """Forks twice, so that the spare is PID 1's child, and answers when it is."""
+    """Forks twice, so that the spare becomes PID 1's child, and then answers."""
     try:
         if len(fds) != 4:
             raise ValueError(f"{len(fds)} descriptors came instead of 4")
@@ -158,7 +157,7 @@ def fork_orphan(control, fds, pool, rehearsing):
                 os._exit(0)
         answering.close()
         os.waitpid(between, 0)
-        # Nothing was said if the second fork failed.
+        # The pipe is empty if the second fork failed.
         return int(answer.read())
 
 
@@ -166,7 +165,7 @@ def fork():
     import warnings
 
     with warnings.catch_warnings():
-        # Libraries may have started threads; those that do have their own ways to survive a fork.
+        # Python warns that a library has started threads. Libraries that do so handle a fork themselves.
         warnings.simplefilter("ignore")
         return os.fork()
 
@@ -175,7 +174,7 @@ def be_spare(control, fds, pool, rehearsing):
     for target, fd in enumerate(fds):
         os.dup2(fd, target)
     os.closerange(CONTROL_FD + 1, max(control.socket.detach(), *fds) + 1)
-    os.setsid()  # Here and not at activation, because it is slow.
+    os.setsid()  # Not at activation, because it is slow.
     reseed(pool)
     own_control = Control(CONTROL_FD)
     own_control.move(PRIVATE_FD)
@@ -185,8 +184,8 @@ def be_spare(control, fds, pool, rehearsing):
 
 
 def rehearse(environment):
-    """Does once what activation and small code do, so that the memory they write to is the spare's own by then. Takes
-    on the environment that it will most likely be given."""
+    """Runs an activation and a small script once, so that the pages they write to are copied before a user waits. Sets
+    the environment that the spare will most likely be given."""
     import python_context
 
     here, there = socket.socketpair()
@@ -215,7 +214,7 @@ def rehearse(environment):
 
 
 def become(control):
-    """Waits to be told what to be, and is it until the process ends."""
+    """Waits for its activation, then runs the script or the context until the process ends."""
     open_standard_streams()
     nothing_waits_for_the_end()
     while True:
@@ -226,7 +225,7 @@ def become(control):
             break
         reseed(bytes.fromhex(message["reseed"]))
     if message["become"] == "context":
-        import python_context  # Before the user's environment decides what an import finds.
+        import python_context  # Before the user's environment changes where imports are found.
     if message.get("entropy"):
         reseed(bytes.fromhex(message["entropy"]))
     try:
@@ -244,7 +243,7 @@ def become(control):
         context.watch_displays()
         context.serve()
         end(0, last_import)
-    # Not `signal.getsignal`, which makes an enumeration of it at some cost.
+    # Not `signal.getsignal`, which converts the result to an enum, slowly.
     if _signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     report_end = None
@@ -260,7 +259,7 @@ def become(control):
 
 
 def start_over(control, message):
-    """Goes on as a new interpreter, which loads what is installed now and is told the same."""
+    """Replaces this process by a new interpreter, which loads the packages installed now, with the same activation."""
     os.dup2(control.socket.fileno(), CONTROL_FD)
     told = os.memfd_create("activation", 0)
     os.write(told, json.dumps({**message, "env": dict(os.environ)}).encode())
@@ -271,7 +270,7 @@ def start_over(control, message):
 
 
 def end_reporter(control):
-    """Keeps the control socket, for the script's process alone, to say how it ends."""
+    """Keeps the control socket open in the script's own process, to report how the script ends."""
     control.move(PRIVATE_FD)
     os.register_at_fork(after_in_child=control.socket.close)
     process = os.getpid()
@@ -280,7 +279,7 @@ def end_reporter(control):
         if os.getpid() == process and control.socket.fileno() >= 0:
             try:
                 control.send_end(status)
-            except OSError:  # The agent has gone, or the script closed what it did not open.
+            except OSError:  # The agent closed the socket, or the script closed a descriptor that it did not open.
                 pass
 
     return report_end
@@ -302,14 +301,14 @@ def open_stream(fd, mode, before, buffering=-1):
     raw = getattr(binary, "raw", binary)
     raw.name = ("<stdin>", "<stdout>", "<stderr>")[fd]
     newline = "\n" if mode == "w" else None
-    # By lines also where nobody types: what was printed is seen while the script runs, and after a deadline.
+    # Line-buffered without a terminal, too, so that output is seen while the script runs and after a timeout.
     stream = io.TextIOWrapper(binary, "utf-8", errors, newline, mode == "w", buffering == 0)
     stream.mode = mode
     return stream
 
 
 def take_identity(message):
-    """The user, the folder and the environment of whoever asked."""
+    """Sets the user, the working directory and the environment that the activation names."""
     if os.getpgrp() != os.getpid():
         os.setsid()
     uid = message.get("uid")
@@ -327,14 +326,14 @@ def take_identity(message):
 
 
 def fresh_authkey():
-    """What processes of multiprocessing know each other by."""
+    """Draws a new key by which processes of multiprocessing authenticate each other."""
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None:
         processes.current_process().authkey = os.urandom(32)
 
 
 def replace_environment(environment):
-    """Makes `environment` the whole of `os.environ`, and does what the interpreter does with it at its start."""
+    """Replaces `os.environ` by `environment`, and applies the variables that the interpreter reads at startup."""
     global replaced_environment
     if environment == replaced_environment:
         return
@@ -364,7 +363,7 @@ def fresh_main():
 
 
 def run_script(source, namespace):
-    """Runs the code as a script and answers its exit status; a negative one is a signal's number."""
+    """Runs the code as a script and returns its exit status; a negative one is a signal's number."""
     try:
         show_source(SCRIPT_NAME, source)
         exec(compile(source, SCRIPT_NAME, "exec", 0, True), namespace)
@@ -380,7 +379,7 @@ def run_script(source, namespace):
 
 
 def end(status, last_import, report_end=None):
-    """Ends as the interpreter would, except that what the zygote had loaded is not taken down piece by piece."""
+    """Runs the interpreter's exit steps, except that it does not free the zygote's modules one by one."""
     if not nothing_waits_for_the_end():
         threading = sys.modules.get("threading")
         for last_step in (threading and threading._shutdown, atexit._run_exitfuncs):
@@ -393,7 +392,7 @@ def end(status, last_import, report_end=None):
     if not flush() or not flushed:
         status = status or 120
     if report_end is not None:
-        # All that is left is for the kernel to take the memory down, which is not worth waiting for.
+        # Only the kernel's release of the memory is left, and nothing needs to wait for that.
         report_end(status)
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)
@@ -402,24 +401,24 @@ def end(status, last_import, report_end=None):
 
 
 def take_down(last_import):
-    """Lets go of what was loaded since `last_import`, and of `__main__`."""
+    """Unloads the modules that were imported since `last_import`, and `__main__`."""
     sys.last_type = sys.last_value = sys.last_traceback = None
-    # From the newest back, because to look at each of the zygote's would be to write to each one's page.
+    # From the newest back: touching a zygote's module would change its reference count and copy its page.
     for name in [*takewhile(lambda name: name != last_import, reversed(sys.modules)), "__main__"]:
         sys.modules.pop(name, None)
-    # Closes the user's files and runs their `__del__`. What has not been through a collection of the middle
-    # generation is in the young ones, and a whole collection costs more.
+    # Closes the user's files and runs their `__del__`. Their objects are in the young generations, unless the middle
+    # one was collected meanwhile; a full collection costs more.
     gc.collect(2 if gc.get_count()[2] else 1)
 
 
 def nothing_waits_for_the_end():
-    """Whether the steps at an interpreter's end would do nothing: no thread but this one, no child of multiprocessing,
-    and no function or log handler registered since the zygote loaded its modules."""
+    """Whether the interpreter's exit steps would do nothing: no other thread, no child of multiprocessing, and no
+    function or log handler registered since the zygote loaded its modules."""
     global registered_by_zygote
     finalizers = sys.modules["weakref"].finalize._registry if "weakref" in sys.modules else ()
     handlers = sys.modules["logging"]._handlerList if "logging" in sys.modules else ()
     registered = (atexit._ncallbacks(), len(finalizers), len(handlers))
-    if registered_by_zygote is None:  # The first call, before anything of the user's runs.
+    if registered_by_zygote is None:  # The first call, before user code runs.
         registered_by_zygote = registered
     threading = sys.modules.get("threading")
     processes = sys.modules.get("multiprocessing.process")
@@ -431,7 +430,7 @@ def nothing_waits_for_the_end():
 
 
 def flush():
-    """Whether all that was printed has been written."""
+    """Whether all output has been written."""
     written = True
     for stream in {sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__}:
         try:

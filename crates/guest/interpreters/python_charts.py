@@ -1,7 +1,7 @@
-"""What a figure says, as data: its points, bars, slices and boxes, beside the picture of it.
+"""A figure as data: its points, bars, slices and boxes, beside its picture.
 
-Only what matplotlib itself keeps is read, so a figure that other libraries drew with it is understood, too. Whatever
-cannot be understood is a chart of the type `unknown`.
+It reads only matplotlib's own objects, so figures that other libraries draw with matplotlib work, too. A figure that
+it does not understand becomes a chart of the type `unknown`.
 """
 
 import math
@@ -14,7 +14,7 @@ MOST_CELLS = 100_000
 
 
 def chart(figure):
-    """The chart of a figure; several axes make a superchart. None if there is nothing to tell."""
+    """The chart of a figure; several axes make a superchart. None if the figure is empty."""
     charts = [of_axes(axes) for axes in figure.axes]
     if len(charts) < 2:
         return charts[0] if charts else None
@@ -84,7 +84,7 @@ def line(axes):
 
 
 def box_and_whisker(axes):
-    """Boxes, drawn as closed lines or as patches; the lines around them say the rest."""
+    """Boxes, drawn as closed lines or as patches; whiskers, caps and medians are lines around them."""
     lines = [found.get_xydata().tolist() for found in axes.lines]
     boxes = [points for points in lines if is_box(points)]
     patches = [patch for patch in axes.patches if type(patch).__name__ == "PathPatch"]
@@ -110,7 +110,7 @@ def of_box(points, lines, names):
     near = [found for found in lines if found and all(left <= x <= right for x, _ in found)]
     whiskers = [found for found in near if len(found) == 2 and found[0][0] == found[1][0]]
     medians = [found for found in near if len(found) == 2 and found[0][1] == found[1][1] and low <= found[0][1] <= high]
-    # Caps are as flat as a median, and lie at the whiskers' ends.
+    # Caps are horizontal like a median, but lie at the ends of the whiskers.
     medians = [found for found in medians if abs(found[0][0] - found[1][0]) > (right - left) * 0.9] or medians
     ends = [y for found in whiskers for _, y in found] or [low, high]
     outliers = [y for found in near for x, y in found if abs(x - middle) < 1e-9 and not min(ends) <= y <= max(ends)]
@@ -161,7 +161,7 @@ def scale_of(axis):
 
 
 def reader(axis):
-    """What makes a number on this axis what the user gave: a time, a category, a number."""
+    """A function from a number on this axis to the value that the user gave: a time, a category or a number."""
     scale = scale_of(axis)
     if scale == "datetime":
         dates = sys.modules["matplotlib.dates"]
@@ -178,7 +178,7 @@ def categories(axis):
 
 
 def tick_names(axis):
-    """From a place on an axis to the text that stands there."""
+    """Maps a position on an axis to its tick label."""
     names = categories(axis)
     if names:
         return names
@@ -187,7 +187,7 @@ def tick_names(axis):
 
 
 def nearest(names, place):
-    """The place with a name that a bar or box stands at; groups of bars stand beside it."""
+    """The labelled position of a bar or box; grouped bars stand beside it."""
     best = min(names, key=lambda known: abs(known - place), default=None)
     return best if best is not None and abs(best - place) < 0.5 else None
 
@@ -210,7 +210,7 @@ def is_finite(value):
 
 
 def number_of(value):
-    """A number that JSON has; None for one that it has not."""
+    """The number, or None if JSON cannot represent it."""
     value = value.item() if hasattr(value, "item") else value
     return plain(value) if is_finite(value) else None
 
@@ -220,7 +220,7 @@ def plain(value):
 
 
 def columns(value):
-    """The columns of a pandas table, if it is one and not too large."""
+    """The columns of a pandas table; None if it is no table or too large."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(value, pandas.DataFrame) or value.size > MOST_CELLS:
         return None

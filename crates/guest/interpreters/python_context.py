@@ -1,8 +1,8 @@
-"""A context: cells that run one after another in one `__main__`, whose values and errors go back as data.
+"""A context: cells that run one after another in one `__main__`. Values and errors are returned as data.
 
-What user code can do to its own process must not reach the peer as anything but its own failure: the control socket
-is under a private descriptor and closed in forked children, an interrupt is never raised within these files, and what
-is printed travels by descriptors 1 and 2 alone.
+User code can break its own process, but the agent then sees only a failed cell. The control socket has a private
+descriptor and is closed in forked children, an interrupt is never raised within these files, and output travels only
+by descriptors 1 and 2.
 """
 
 import __future__
@@ -22,7 +22,7 @@ from python_traceback import describe, is_driver, report, show_source
 ONLY_AST = 0x400
 ALLOW_TOP_LEVEL_AWAIT = 0x2000
 CO_COROUTINE = 0x80
-# `!command` and `%pip install …`, as notebooks have them.
+# `!command` and `%pip install …`, as in notebooks.
 SHELL_LINE = re.compile(r"^([ \t]*)(?:!|%(pip)[ \t]+)(.*)$", re.MULTILINE)
 FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
@@ -45,7 +45,7 @@ class Context:
         self.socket_flags = fcntl.fcntl(control.socket.fileno(), fcntl.F_GETFL)
 
     def serve(self):
-        """Runs cells until the agent goes away."""
+        """Runs cells until the agent closes the socket."""
         self.prepare_process()
         self.control.send({"activated": True})
         while True:
@@ -62,7 +62,7 @@ class Context:
         python_results.watch_pyplot(self.show)
 
     def prepare_process(self):
-        # Nobody types here: a read must end at once, whatever descriptor 0 was.
+        # A context has no input: a read must find the end at once, whatever descriptor 0 was.
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
@@ -70,15 +70,15 @@ class Context:
         sys.argv = [""]
         os.register_at_fork(after_in_child=self.control.socket.close)
         signal.signal(signal.SIGINT, self.own_sigint)
-        # While a cell runs, the kernel says by this signal that a message waits. By default it is ignored, so it can
-        # hurt no program started from here; and it does not break other libraries' system calls.
+        # While a cell runs, the kernel sends this signal when a message arrives. The signal's default is to be ignored,
+        # so it does not harm child processes, and it does not interrupt system calls of other libraries.
         signal.signal(signal.SIGURG, self.on_message)
         signal.siginterrupt(signal.SIGURG, False)
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETOWN, self.pid)
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETSIG, signal.SIGURG)
 
     def run(self, number, source, environment=None):
-        """One cell, from its code to its `done`. `environment` is there while it runs, and gone afterwards."""
+        """Runs one cell and sends its `done`. The variables of `environment` are set only while it runs."""
         answers, problem = [], None
         before = {name: os.environ.get(name) for name in environment or ()}
         os.environ.update(environment or {})
@@ -108,12 +108,12 @@ class Context:
         self.interrupt_waits = False
         self.running = True
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETFL, self.socket_flags | os.O_ASYNC)
-        # What came after the cell and before this line raised no signal.
+        # A message that came between the cell's end and the line above raised no signal.
         self.on_message()
 
     def finish(self):
         fcntl.fcntl(self.control.socket.fileno(), fcntl.F_SETFL, self.socket_flags)
-        # Between cells an interrupt has nothing to interrupt, and a handler of the user's might raise.
+        # Between cells there is nothing to interrupt, and a handler of the user's might raise.
         handler = signal.getsignal(signal.SIGINT)
         self.user_sigint = None
         if handler is not self.own_sigint:
@@ -125,7 +125,7 @@ class Context:
             self.open_standard_streams()
 
     def evaluate(self, name, source):
-        """Runs the code and answers the value of a last expression that no `;` follows."""
+        """Runs the code and returns the value of its last expression, unless a `;` follows it."""
         show_source(name, source)
         source, tree = self.parse(name, source)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
@@ -145,7 +145,7 @@ class Context:
         return None if ";" in source and last is not None and is_silenced(source, last) else value
 
     def parse(self, name, source):
-        """The code and what it means. Lines that notebooks give to the shell are understood where Python has no meaning."""
+        """The source and its syntax tree. If it is not valid Python, lines with `!` or `%` become shell calls."""
         flags = self.compiler_flags | ONLY_AST
         try:
             return source, compile(source, name, "exec", flags, True)
@@ -156,7 +156,7 @@ class Context:
             return with_shell, compile(with_shell, name, "exec", flags, True)
 
     def run_in_loop(self, steps):
-        """Runs a cell that awaits, in the one event loop of this context."""
+        """Runs a cell that awaits, in the context's event loop."""
         import asyncio
 
         async def run():
@@ -186,7 +186,7 @@ class Context:
         self.raise_waiting_interrupt()
 
     def show(self):
-        """Stands in for `matplotlib.pyplot.show`."""
+        """Replaces `matplotlib.pyplot.show`."""
         if os.getpid() == self.pid:
             self.control.send(*[{"result": figure} for figure in python_results.take_figures()])
         self.raise_waiting_interrupt()
@@ -204,7 +204,7 @@ class Context:
             raise KeyboardInterrupt
 
     def on_message(self, _signal=None, frame=None):
-        """Reseeds at once; whatever else has come waits for its turn."""
+        """Reseeds at once; other messages stay queued."""
         self.more_to_read = True
         if not self.running or self.reading:
             return
@@ -222,7 +222,7 @@ class Context:
             self.raise_waiting_interrupt()
 
     def leave_if_forked(self, problem):
-        """Ends a child that the cell forked and that came to the cell's end: only its parent answers."""
+        """Ends a child process that the cell forked and that reached the cell's end: only the parent answers."""
         if os.getpid() == self.pid:
             return
         status = 0
@@ -237,7 +237,7 @@ class Context:
 
 
 def as_call(line):
-    """A line for the shell as a call that says whether it went well, and shows no value."""
+    """A shell line as a Python call, which reports a failure and has no value."""
     indent, pip, command = line.groups()
     command = f"{sys.executable} -m {pip} {command}" if pip else command
     return f"{indent}_exit_code = __import__('subprocess').run({command!r}, shell=True).returncode"
@@ -252,7 +252,7 @@ def restore_environment(before):
 
 
 def is_silenced(source, last):
-    """Whether the last expression is followed by a `;`. What may stand between are the brackets around it."""
+    """Whether a `;` follows the last expression, or the brackets around it."""
     lines = source.encode().splitlines(True)[last.value.end_lineno - 1 :]
     rest = b"".join(lines)[last.value.end_col_offset :]
     return rest.lstrip(b" \t\r\n\f\\)").startswith(b";")
@@ -262,5 +262,5 @@ def flush(*streams):
     for stream in streams:
         try:
             stream.flush()
-        except Exception:  # Closed, replaced by something that cannot, or nobody reads.
+        except Exception:  # The stream is closed, was replaced by an object without `flush`, or has no reader.
             pass

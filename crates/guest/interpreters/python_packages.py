@@ -1,11 +1,11 @@
-"""Packages that come after the zygote has loaded its own: found, and never hidden by an older one that is loaded."""
+"""Finds packages that are installed after the zygote started, also newer versions of those that it has loaded."""
 
 import os
 import site
 import sys
 from importlib.machinery import PathFinder
 
-# What `note` saw; nothing in an interpreter that was not forked.
+# What `note` found; empty in an interpreter that was not forked.
 _folders = {}
 _loaded = {}
 _shared_folders = site.getsitepackages()
@@ -13,7 +13,7 @@ _OWN_FOLDER = ".local/lib/python%d.%d/site-packages" % sys.version_info[:2]
 
 
 def note():
-    """Remembers what is installed, and which of it is loaded."""
+    """Records which packages are installed and which of them are loaded."""
     _folders.update((folder, _modified(folder)) for folder in _site_folders(os.environ.get("HOME")))
     for name, module in list(sys.modules.items()):
         origin = getattr(getattr(module, "__spec__", None), "origin", None)
@@ -22,19 +22,19 @@ def note():
 
 
 def noted():
-    """What the peer needs to see for itself whether anything has come since."""
+    """What the agent needs to check whether a package was installed since."""
     return {"folders": list(_folders.items()), "own_folder": _OWN_FOLDER}
 
 
 def loaded_are_replaced(home):
-    """Whether something that is loaded would not be what an interpreter started now finds. If not, all that has come
-    since is found too, in the order in which such an interpreter looks."""
+    """Whether a loaded package differs from the one that a new interpreter would find. If none does, adds the packages
+    that were installed since to the search path, in a new interpreter's order."""
     changed = changed_folders(home)
     if not changed:
         return False
     for folder in changed:
         before = set(sys.path)
-        site.addsitedir(folder)  # Also reads the `.pth` files of what is installed in place.
+        site.addsitedir(folder)  # Also reads the `.pth` files of packages installed in place.
         if folder not in before and folder in sys.path:
             sys.path.remove(folder)
             sys.path.insert(_first_site_folder(), folder)
@@ -42,8 +42,8 @@ def loaded_are_replaced(home):
 
 
 def changed_folders(home):
-    """Where something was installed or removed since."""
-    # What this user cannot look into has nothing for it.
+    """The folders in which packages were installed or removed since."""
+    # A folder that the user cannot read holds no packages for them.
     now = _folders and ((folder, _modified(folder)) for folder in _site_folders(home))
     return [folder for folder, modified in now if modified not in (None, _folders.get(folder))]
 

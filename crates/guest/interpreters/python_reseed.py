@@ -1,8 +1,8 @@
-"""Gives a live Python interpreter fresh randomness, so that no clone of a machine repeats another's.
+"""Reseeds a live Python interpreter, so that clones of one machine draw different random numbers.
 
-Only modules that are loaded already are touched; one that is imported later seeds itself from the kernel, as do
-`os.urandom` and `secrets`. Out of reach: hash randomisation, which is fixed for the life of a process, and generators
-that user code made for itself.
+Only loaded modules are reseeded. Modules that are imported later seed themselves from the kernel, as do `os.urandom`
+and `secrets`. Two things cannot be reseeded: hash randomisation, which is fixed for the life of a process, and
+generators that user code created.
 """
 
 import _random
@@ -20,25 +20,25 @@ def reseed(entropy):
         if module is not None:
             try:
                 mix(module, seed)
-            except Exception:  # A module of the user's that has the same name, or one that is half imported.
+            except Exception:  # A user's module of the same name, or a module that is still being imported.
                 pass
 
 
 def _reseed_random(module, seed):
-    # What `random.seed` does with bytes, but for a hash over them: these are random already.
+    # As `random.seed` does with bytes, but without hashing them, because they are random already.
     _random.Random.seed(module._inst, int.from_bytes(seed, "little"))
     module._inst.gauss_next = None
 
 
 def _reseed_numpy(module, seed):
-    # Backwards: with the words in the order that `random` has them, the same generator would draw the same numbers.
+    # Reversed: numpy uses the same generator, so the same words in the same order would draw the same numbers.
     words = memoryview(seed[: len(seed) // 4 * 4]).cast("I").tolist()[::-1]
     lock = module.mtrand._rand._bit_generator.lock
     if lock.acquire(False):
         lock.release()
         module.seed(words)
     else:
-        # This may be a signal handler inside a draw of the same thread: waiting here would be for ever.
+        # A signal handler may run this while the same thread draws a number; waiting for the lock would deadlock.
         _thread.start_new_thread(module.seed, (words,))
 
 
@@ -49,7 +49,7 @@ def _reseed_openssl(module, seed):
 def _reseed_uuid(module, seed):
     module._last_timestamp = None
     if module._node is not None and module._node >> 40 & 1:
-        module._node = None  # Not a network card's address but one drawn at random.
+        module._node = None  # Makes `uuid` draw a random node instead of a network card's address.
 
 
 def _reseed_tempfile(module, seed):

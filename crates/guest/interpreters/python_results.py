@@ -1,4 +1,4 @@
-"""What a value looks like: a bundle from MIME type to text, by IPython's conventions, within a limit of size."""
+"""A value as a MIME bundle, which maps MIME types to text, by IPython's conventions and within a size limit."""
 
 import binascii
 import io
@@ -7,10 +7,10 @@ import sys
 
 import python_charts
 
-# Of one line on the control socket, the rest of which needs no more than the difference.
+# The limit for a bundle. The rest of its line on the control socket fits into the difference to 8 MiB.
 LIMIT = (8 << 20) - 1024
 PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset))
-# What a figure shows and what a table holds, as JSON beside their pictures.
+# The data of a figure and of a table, as JSON beside the picture.
 CHART = "application/vnd.sandling.chart+json"
 TABLE = "application/vnd.sandling.table+json"
 METHODS = {
@@ -51,7 +51,7 @@ def as_json(value):
 
 
 def as_data(read, value):
-    """What a picture or table says as data. One that cannot be read is still shown."""
+    """The data of a figure or table. If it cannot be read, the picture is still shown."""
     try:
         return read(value)
     except Exception:
@@ -59,8 +59,8 @@ def as_data(read, value):
 
 
 def ask(value, method, **arguments):
-    """What the object's own method says. That it fails is told on stderr and loses no other representation."""
-    # By the class, because objects that answer to every name are common.
+    """The result of the object's own method. Its failure goes to stderr and does not affect other representations."""
+    # Looked up on the class, because many objects answer to every attribute name.
     if not hasattr(type(value), method):
         return None
     try:
@@ -70,15 +70,15 @@ def ask(value, method, **arguments):
 
         traceback.print_exc()
         return None
-    # Data and metadata; only the former is passed on.
+    # A tuple is data and metadata; only the data is passed on.
     return answer[0] if isinstance(answer, tuple) and len(answer) == 2 else answer
 
 
 def fit(found):
-    """The bundle as text, or a note about what was too large for one line."""
+    """The bundle as text, or a note about what was too large."""
     texts = {mime: as_text(mime, content) for mime, content in found.items() if content is not None}
     for extra in (TABLE, CHART):
-        # What is shown matters more than what it says as data.
+        # The picture matters more than its data.
         if len(texts.get(extra, "")) * 6 > LIMIT // 4:
             del texts[extra]
     # One character takes six bytes at most, so small bundles are not measured.
@@ -117,7 +117,7 @@ def draw(figure):
 
 
 def take_figures():
-    """Pictures of all open figures, which are closed. Figures with nothing in them are closed unseen."""
+    """Closes all open figures and returns their pictures, except those of empty figures."""
     helpers = sys.modules.get("matplotlib._pylab_helpers")
     if helpers is None:
         return []
@@ -129,9 +129,9 @@ def take_figures():
 
 
 def watch_pyplot(show):
-    """Makes `show` the `show` of matplotlib.pyplot, now or when it is imported."""
+    """Replaces `matplotlib.pyplot.show` by `show`, now or when pyplot is imported."""
 
-    def pyplot_show(*_arguments, **_options):  # A function, because pyplot gives it attributes.
+    def pyplot_show(*_arguments, **_options):  # Not a method, because pyplot sets attributes on it.
         show()
 
     pyplot = sys.modules.get("matplotlib.pyplot")
@@ -142,7 +142,7 @@ def watch_pyplot(show):
 
 
 class PyplotWatch:
-    """An importer that imports nothing, but knows when pyplot has been."""
+    """An importer that imports nothing, but notices when pyplot has been imported."""
 
     def __init__(self, show):
         self.show = show

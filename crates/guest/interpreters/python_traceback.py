@@ -1,4 +1,4 @@
-"""Tracebacks as the user should see them: the lines of code that is in no file, and no frame of these files."""
+"""Tracebacks for the user: with the source lines of code that is in no file, without frames of these drivers."""
 
 import io
 import linecache
@@ -7,7 +7,7 @@ import sys
 
 DRIVER_FOLDER = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 1 << 20
-# Functions of older cells still run; only the lines in their tracebacks are gone.
+# Functions of older cells still run, but their tracebacks show no source lines.
 SOURCES_KEPT = 1000
 
 _DRIVER_PREFIX = os.path.join(DRIVER_FOLDER, "python")
@@ -23,15 +23,15 @@ def show_source(name, source):
 
 
 def is_driver(frame):
-    """Whether the frame is of these files. Calls no Python code, because signal handlers ask while others arrive."""
+    """Whether the frame belongs to these drivers. Calls no Python code, because signal handlers use it."""
     return frame is not None and frame.f_code.co_filename.startswith(_DRIVER_PREFIX)
 
 
 def strip(problem):
-    """Leaves the frames of the user's code and of what it called."""
+    """Keeps the frames of the user's code and of what it called."""
     first = problem.__traceback__
     while first is not None and first.tb_frame.f_code.co_filename not in _sources:
-        # What led to the user's code: our frames, and the event loop's between ours and the user's.
+        # Skips the frames that lead to the user's code: the drivers' and, between them, the event loop's.
         first = first.tb_next
     trace = first
     while trace is not None and trace.tb_next is not None:
@@ -60,7 +60,7 @@ def describe(problem):
 
 
 def report(problem):
-    """Tells of an uncaught exception as the interpreter does."""
+    """Prints an uncaught exception as the interpreter does."""
     strip(problem)
     if sys.excepthook is not sys.__excepthook__:
         sys.excepthook(type(problem), problem, problem.__traceback__)

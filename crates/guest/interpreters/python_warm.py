@@ -1,10 +1,10 @@
-"""Loads, before anybody waits, what the first user would otherwise wait for."""
+"""Loads in advance what the first user would otherwise wait for."""
 
 import importlib
 import io
 import os
 
-# What model-written code asks for most, so that a spare never waits for it.
+# The modules that model-written code imports most.
 WARM_MODULES = (
     "argparse asyncio base64 bisect collections concurrent.futures contextlib copy csv dataclasses datetime decimal "
     "enum fractions functools glob hashlib heapq html http.client importlib.util inspect io itertools json linecache "
@@ -15,7 +15,7 @@ WARM_MODULES = (
 
 
 def warm(imports):
-    """Imports, and uses a little of, what the first user would otherwise wait for. Answers what could not be had."""
+    """Imports modules and uses some of them once. Returns the names of those that could not be imported."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     for name in WARM_MODULES:
         try:

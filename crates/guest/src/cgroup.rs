@@ -1,7 +1,7 @@
-//! Control groups: what keeps a sandbox's processes from starving the agent, and tells who ran out of memory.
+//! Control groups. They keep user processes from starving the agent, and show which command ran out of memory.
 //!
-//! All of the user's processes are below one group that carries the limits. Each command has a group of its own
-//! below it. Making one is slow, so groups are used again once they are empty.
+//! All user processes are below one group, which carries the limits. Each command has its own group below it. Making a
+//! group is slow, so empty groups are reused.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 
 pub const ROOT: &str = "/sys/fs/cgroup";
 
-/// What the user's processes cannot have of the memory that is free at boot, so that the agent and the kernel can
-/// always go on, and that a limit is reached before the machine thrashes.
+/// Memory that user processes cannot use, of what is free at boot. It keeps the agent and the kernel working, and makes
+/// the limit apply before the machine thrashes.
 const RESERVED_BYTES: u64 = 24 * 1024 * 1024;
 
 /// Empty groups kept for the next commands.
 const READY: usize = 8;
 
-/// A command that was ended and still has so many processes is a fork bomb, not one that left a server behind.
+/// A command that was killed and still has this many processes is a fork bomb; fewer may be a server in the background.
 const RUNAWAY_TASKS: u64 = 64;
 
 #[derive(Default)]
 pub struct Cgroups {
-    /// Absent where there are no control groups, as in tests.
+    /// `None` without control groups, as in tests.
     user: Option<PathBuf>,
     ready: Vec<Cgroup>,
-    /// Given back while processes were still in them.
+    /// Groups that were returned while they still had processes.
     lingering: Vec<Cgroup>,
     made: u64,
     forks_refused: u64,
-    /// What `limit_pids` was last told.
+    /// The last argument of `limit_pids`.
     pids: Option<Option<u32>>,
 }
 
@@ -37,7 +37,7 @@ pub struct Cgroups {
 pub struct Cgroup {
     path: PathBuf,
     procs: File,
-    /// Its command was ended by us; see [`Cgroups::kill_runaways`].
+    /// The agent killed its command; see [`Cgroups::kill_runaways`].
     condemned: bool,
 }
 
@@ -45,8 +45,8 @@ impl Cgroups {
     /// Makes the group of all user processes below `root`, where cgroup2 is mounted.
     pub fn new(root: &Path, memory_free_bytes: u64) -> io::Result<Self> {
         fs::write(root.join("cgroup.subtree_control"), "+memory +pids")?;
-        // The agent gets as much of the processor as all user processes together, however many they are. A kernel
-        // may lack this one.
+        // The agent gets as much processor time as all user processes together, however many they are. Best effort,
+        // because a kernel may lack this controller.
         let _ = fs::write(root.join("cgroup.subtree_control"), "+cpu");
         let user = root.join("user");
         fs::create_dir_all(&user)?;
@@ -69,7 +69,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Stops every process of the user.
+    /// Freezes every user process.
     pub fn freeze(&self) -> io::Result<()> {
         let Some(user) = &self.user else {
             return Ok(());
@@ -77,7 +77,7 @@ impl Cgroups {
         fs::write(user.join("cgroup.freeze"), "1")
     }
 
-    /// An empty group, or nothing where there are none.
+    /// An empty group; `None` without control groups.
     pub fn take(&mut self) -> Option<Cgroup> {
         if self.ready.is_empty() {
             self.collect();
@@ -85,7 +85,7 @@ impl Cgroups {
         self.ready.pop().or_else(|| self.make().ok())
     }
 
-    /// Returns a group. It is used again when its last process has gone.
+    /// Takes a group back. It is reused when its last process has ended.
     pub fn give_back(&mut self, cgroup: Cgroup) {
         self.lingering.push(cgroup);
         if self.lingering.len() > READY {
@@ -93,8 +93,8 @@ impl Cgroups {
         }
     }
 
-    /// Kills what a command left behind that was ended by us, if that runs away: processes that make new ones
-    /// faster than a group of them can be signalled.
+    /// Kills the rest of commands that the agent killed, if they are fork bombs: processes that fork faster than a
+    /// process group can be signalled.
     pub fn kill_runaways(&mut self) {
         let refused = self.forks_were_refused();
         for cgroup in self.lingering.iter().filter(|cgroup| cgroup.condemned) {
@@ -104,7 +104,7 @@ impl Cgroups {
         }
     }
 
-    /// Kills a command's whole group if it runs away.
+    /// Kills a command's whole group if it is a fork bomb.
     pub fn condemn(&mut self, cgroup: &mut Cgroup) {
         cgroup.condemned = true;
         if cgroup.is_running_away(self.forks_were_refused()) {
@@ -112,7 +112,7 @@ impl Cgroups {
         }
     }
 
-    /// Whether forks were refused for the limit since the last call.
+    /// Whether the limit on processes made a fork fail since the last call.
     fn forks_were_refused(&mut self) -> bool {
         let Some(user) = &self.user else {
             return false;
@@ -131,13 +131,13 @@ impl Cgroups {
         Ok(Cgroup { path, procs, condemned: false })
     }
 
-    /// Looks which groups have become empty.
+    /// Finds the groups that have become empty.
     fn collect(&mut self) {
         let (lingering, empty) = std::mem::take(&mut self.lingering).into_iter().partition(Cgroup::is_populated);
         self.lingering = lingering;
         for mut cgroup in empty {
             cgroup.condemned = false;
-            // A count of killings would be taken for the next command's.
+            // A group with a count of kills is not reused: the count would be taken for the next command's.
             if self.ready.len() < READY && !cgroup.was_out_of_memory() {
                 self.ready.push(cgroup);
             } else {
@@ -152,7 +152,7 @@ impl Cgroup {
         self.procs.as_fd()
     }
 
-    /// Moves a running process in.
+    /// Moves a running process into the group.
     pub fn adopt(&self, pid: u32) -> io::Result<()> {
         (&self.procs).write_all(pid.to_string().as_bytes())
     }
@@ -163,7 +163,7 @@ impl Cgroup {
         tasks > RUNAWAY_TASKS || (forks_refused && tasks > 0)
     }
 
-    /// Kills everything in it, however it forks.
+    /// Kills every process in the group, however fast they fork.
     fn kill(&self) {
         let _ = fs::write(self.path.join("cgroup.kill"), "1");
     }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_control_groups_there_are_none_and_nothing_fails() {
+    fn without_control_groups_nothing_fails() {
         let mut none = Cgroups::default();
         assert!(none.take().is_none());
         none.kill_runaways();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_is_found_among_others_of_similar_names() {
+    fn a_counter_is_found_among_similar_names() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("memory.events");
         fs::write(&path, "oom 3\noom_kill 2\noom_group_kill 1\n").unwrap();

@@ -1,4 +1,4 @@
-//! The root file system, grown to fill its disk.
+//! Growing the root file system to fill its disk.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,14 +13,14 @@ use crate::failure::io_failure;
 /// `_IOW('f', 16, u64)`: the new number of blocks.
 const EXT4_IOC_RESIZE_FS: libc::c_ulong = 0x4008_6610;
 
-/// The kernel counts a disk in these, whatever its own sectors are.
+/// The kernel's unit for the size of a disk, whatever the disk's own sectors are.
 const SECTOR_BYTES: u64 = 512;
 
-/// The kernel learns of a new size by an interrupt; on a busy host that takes its time.
+/// The kernel learns the new size by an interrupt, which takes a while on a busy host.
 const GROWS_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Grows the root file system to fill its disk, once that has so many bytes.
+/// Grows the root file system to fill its disk, as soon as the disk has this many bytes.
 pub fn grow_root(bytes: u64) -> Result<Response, Failure> {
     grow("/", bytes).map(|()| Response::Done).map_err(|error| io_failure("growing the root file system", &error))
 }

@@ -1,4 +1,4 @@
-//! The environment of what runs in a sandbox.
+//! The environment of commands and interpreters.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -12,7 +12,7 @@ pub type Variables = BTreeMap<String, String>;
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Base, then the sandbox's own, then the user's, then the command's: later ones win.
+/// Puts the environment together: the defaults, the user's, the sandbox's, the command's own. Later ones win.
 pub fn compose(sandbox: &Variables, user: &User, own: &Variables) -> Variables {
     let mut all: Variables = [("PATH", PATH), ("LANG", "C.UTF-8"), ("TERM", "xterm-256color")]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -27,11 +27,14 @@ pub fn compose(sandbox: &Variables, user: &User, own: &Variables) -> Variables {
     all
 }
 
-/// The form the kernel wants.
+/// The environment in the kernel's form.
 pub fn to_c(variables: &Variables) -> Result<Vec<CString>, Failure> {
     let to_c = |(name, value): (&String, &String)| {
         if name.is_empty() || name.contains('=') {
-            return Err(failure(FailureKind::Invalid, format!("{name:?} cannot name an environment variable")));
+            return Err(failure(
+                FailureKind::Invalid,
+                format!("{name:?} is not a valid name for an environment variable"),
+            ));
         }
         c_string(format!("{name}={value}"), "an environment variable")
     };
@@ -42,7 +45,7 @@ pub fn c_string(text: impl Into<Vec<u8>>, what: &str) -> Result<CString, Failure
     CString::new(text).map_err(|_| failure(FailureKind::Invalid, format!("{what} contains a NUL byte")))
 }
 
-/// Where a program may be, in the order of the command's own `PATH`.
+/// The paths to try for a program, in the order of the command's own `PATH`.
 pub fn candidates(program: &str, variables: &Variables) -> Vec<String> {
     if program.contains('/') {
         return vec![program.to_owned()];

@@ -1,4 +1,4 @@
-//! From errors to what the host is told.
+//! Errors as failures that the host can show to the user.
 
 use std::fmt::Display;
 use std::io;
@@ -15,7 +15,7 @@ pub fn not_found(what: &str, id: &str) -> Failure {
     failure(FailureKind::NotFound, format!("there is no {what} {id:?}"))
 }
 
-/// An I/O error about something that has a name the user knows.
+/// An I/O error about a subject that the user knows by name.
 pub fn io_failure(subject: impl Display, error: &io::Error) -> Failure {
     failure(kind_of(error), format!("{subject}: {}", describe(error)))
 }
@@ -53,7 +53,7 @@ fn kind_of(error: &io::Error) -> FailureKind {
     }
 }
 
-/// The system's words, without the number that Rust adds.
+/// The system's text, without the error number that Rust adds.
 fn describe(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {

@@ -1,6 +1,6 @@
 //! The byte channel to the host: a virtio-serial port, or a Unix socket in tests.
 //!
-//! It may be gone, or have nobody at its other end, at any time; then it is opened again, for ever.
+//! The channel can break, or lose its peer, at any time. The agent then opens it again, without a limit on retries.
 
 use std::fs;
 use std::io;
@@ -14,49 +14,49 @@ use sandling_protocol::{PORT_NAME, ToGuest};
 
 use crate::outbox::Outbox;
 
-/// What one write to a virtio port takes.
+/// The most that a virtio port takes in one write.
 const WRITE_BYTES: usize = 32 * 1024;
 
-pub enum Place {
+pub enum Endpoint {
     Port,
     Listener(UnixListener),
 }
 
 pub struct Link {
-    place: Place,
+    endpoint: Endpoint,
     fd: Option<OwnedFd>,
     decoder: Decoder,
     unsent: Vec<u8>,
 }
 
-/// What a read came to.
+/// The result of a read.
 pub enum Received {
     Frames(Vec<Result<Frame<ToGuest>, FrameError>>),
     NothingYet,
-    /// Nobody is at the other end; the channel itself stays.
+    /// No host is connected; the channel stays open.
     HostAway,
-    /// The channel is gone and has to be opened anew.
+    /// The channel must be opened again.
     Broken,
 }
 
 impl Link {
-    pub fn new(place: Place) -> Self {
-        Self { place, fd: None, decoder: Decoder::new(), unsent: Vec::new() }
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, fd: None, decoder: Decoder::new(), unsent: Vec::new() }
     }
 
     pub fn listener(&self) -> Option<BorrowedFd<'_>> {
-        match &self.place {
-            Place::Listener(listener) => Some(listener.as_fd()),
-            Place::Port => None,
+        match &self.endpoint {
+            Endpoint::Listener(listener) => Some(listener.as_fd()),
+            Endpoint::Port => None,
         }
     }
 
-    /// Opens the port, or takes the next connection. The descriptor is to be waited on, edge-triggered.
+    /// Opens the port, or accepts the next connection. Wait on the descriptor edge-triggered.
     pub fn open(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.close();
-        let fd = match &self.place {
-            Place::Port => open_port()?,
-            Place::Listener(listener) => {
+        let fd = match &self.endpoint {
+            Endpoint::Port => open_port()?,
+            Endpoint::Listener(listener) => {
                 let connection = listener.accept()?.0;
                 connection.set_nonblocking(true)?;
                 connection.into()
@@ -76,7 +76,7 @@ impl Link {
         self.unsent.clear();
     }
 
-    /// Drops what was not yet sent, in the middle of a frame if need be.
+    /// Drops unsent bytes, even in the middle of a frame.
     pub fn forget_unsent(&mut self) {
         self.unsent.clear();
     }
@@ -86,7 +86,7 @@ impl Link {
             return Received::NothingYet;
         };
         match rustix::io::read(fd, &mut *buffer) {
-            Ok(0) if matches!(self.place, Place::Port) => Received::HostAway,
+            Ok(0) if matches!(self.endpoint, Endpoint::Port) => Received::HostAway,
             Ok(0) => Received::Broken,
             Ok(length) => Received::Frames(self.decoder.push(&buffer[..length])),
             Err(Errno::AGAIN | Errno::INTR) => Received::NothingYet,
@@ -94,7 +94,7 @@ impl Link {
         }
     }
 
-    /// Sends what the channel takes now. `Ok(true)`: everything is gone.
+    /// Sends what the channel takes without blocking. `Ok(true)`: nothing is left.
     pub fn send_from(&mut self, outbox: &Outbox) -> io::Result<bool> {
         let Some(fd) = &self.fd else {
             return Ok(true);

@@ -1,7 +1,7 @@
 //! The guest agent: PID 1 of every sandbox, and the only program in it that talks to the host.
 //!
-//! One thread ([`agent`]) owns all state and waits on one epoll; what may block on a disk runs on worker threads
-//! ([`worker`]). It never exits: the end of PID 1 is a kernel panic.
+//! One thread ([`agent`]) owns all state and waits on one epoll. Work that may block on a disk runs on worker threads
+//! ([`worker`]). The agent never exits, because the end of PID 1 is a kernel panic.
 
 mod agent;
 mod boot;
@@ -13,12 +13,11 @@ mod environment;
 mod exec;
 mod failure;
 mod files;
-mod identify;
+mod identity;
 mod interpreters;
 mod link;
 mod outbox;
 mod ports;
-mod requests;
 mod streams;
 mod sys;
 mod timers;
@@ -36,7 +35,7 @@ use crate::agent::{Agent, Setup};
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        // The same protocol over a Unix socket, as an ordinary process: for tests that need no machine.
+        // The same protocol over a Unix socket, in an ordinary process, for tests without a machine.
         ["--test-socket", socket] => serve_for_tests(PathBuf::from(socket)),
         _ if std::process::id() == 1 => boot::boot_and_serve(),
         _ => {

@@ -1,7 +1,7 @@
-//! What waits to be sent to the host.
+//! Messages that wait to be sent to the host.
 //!
-//! The agent's own thread never waits here: it looks whether there is room and comes back later. Worker threads
-//! wait. Whatever belongs to a session that is over is refused, so a slow worker cannot speak into the next one.
+//! The agent's thread never blocks here: it checks for room and comes back later. Worker threads block. The outbox refuses
+//! messages of a session that is over, so a slow worker cannot send into the next one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 use sandling_protocol::{StreamId, ToHost, frame};
 
-/// Above this many bytes nobody adds `Data`; answers and events always fit.
+/// Above this many bytes no `Data` is added; answers and events always are.
 const ROOM: usize = 512 * 1024;
 
 pub struct Outbox {
@@ -25,15 +25,15 @@ struct Queue {
     session: u64,
     frames: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Something in it is wanted now.
+    /// A message in it is urgent.
     hurry: bool,
     /// Streams that workers have ended.
     ended: Vec<StreamId>,
-    /// Workers that wait for room.
+    /// How many workers wait for room.
     waiting: usize,
 }
 
-/// The session is over; nobody would hear it.
+/// The session is over, so the message has no receiver.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SessionOver;
 
@@ -43,12 +43,12 @@ impl Outbox {
         Ok(Self { queue: Mutex::default(), room: Condvar::new(), wake })
     }
 
-    /// Becomes readable when a worker has added something.
+    /// Becomes readable when a worker has added a message.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// Forgets everything and begins the session `number`.
+    /// Drops all messages and begins the session `number`.
     pub fn begin(&self, number: u64) {
         let mut queue = self.lock();
         *queue = Queue { session: number, waiting: queue.waiting, ..Queue::default() };
@@ -60,14 +60,14 @@ impl Outbox {
         self.lock().bytes < ROOM
     }
 
-    /// Adds a message from the agent's own thread.
+    /// Adds a message from the agent's thread.
     pub fn push(&self, session: u64, message: &ToHost, body: &[u8]) -> Result<(), SessionOver> {
         self.push_unhurried(session, message, body)?;
         self.hurry();
         Ok(())
     }
 
-    /// Adds a message that goes with the next one, or when somebody says so.
+    /// Adds a message that is sent with the next urgent one, or after [`Outbox::hurry`].
     pub fn push_unhurried(&self, session: u64, message: &ToHost, body: &[u8]) -> Result<(), SessionOver> {
         let frame = encode(message, body);
         let mut queue = self.lock();
@@ -78,12 +78,12 @@ impl Outbox {
         Ok(())
     }
 
-    /// What waits is to be sent now.
+    /// Makes the waiting messages urgent.
     pub fn hurry(&self) {
         self.lock().hurry = true;
     }
 
-    /// Adds a message from a worker, waiting until there is room.
+    /// Adds a message from a worker; blocks until there is room.
     pub fn push_waiting(&self, session: u64, message: &ToHost, body: &[u8]) -> Result<(), SessionOver> {
         let frame = encode(message, body);
         let mut queue = self.lock();
@@ -101,7 +101,7 @@ impl Outbox {
         queue.add(frame);
         queue.hurry = true;
         drop(queue);
-        // Fails only if the counter is full, and then the agent is being woken already.
+        // Fails only if the counter is full, and then the agent has been woken already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Outbox {
         std::mem::take(&mut self.lock().ended)
     }
 
-    /// Moves whole frames to `out`, about as many as one write to the channel takes.
+    /// Moves complete frames to `out`, about as many as one write to the channel takes.
     pub fn drain_into(&self, out: &mut Vec<u8>, about: usize) {
         let mut queue = self.lock();
         while queue.hurry
@@ -140,14 +140,17 @@ impl Queue {
     }
 }
 
-/// Encodes; an answer too long for a frame becomes a failure in its place.
+/// Encodes a message. A failure replaces an answer that is too long for a frame.
 fn encode(message: &ToHost, body: &[u8]) -> Vec<u8> {
     frame::encode(message, body).unwrap_or_else(|error| {
-        crate::console::say(&format!("a message could not be encoded: {error}"));
+        crate::console::log(&format!("a message could not be encoded: {error}"));
         let ToHost::End { stream, .. } = message else {
             return Vec::new();
         };
-        let failure = crate::failure::failure(sandling_protocol::FailureKind::TooLarge, "the answer is too long");
+        let failure = crate::failure::failure(
+            sandling_protocol::FailureKind::TooLarge,
+            "the answer is too large for one message",
+        );
         let end = ToHost::End { stream: *stream, outcome: sandling_protocol::Outcome::Failed(failure) };
         frame::encode(&end, &[]).unwrap_or_default()
     })
@@ -158,11 +161,11 @@ mod tests {
     use super::*;
 
     fn hello() -> ToHost {
-        ToHost::Hello { nonce: "n".into(), version: 1 }
+        ToHost::Hello { nonce: "n".into(), generation: 1 }
     }
 
     #[test]
-    fn a_worker_waits_for_room_and_learns_that_the_session_is_over() {
+    fn a_worker_that_waits_for_room_learns_that_the_session_is_over() {
         let outbox = std::sync::Arc::new(Outbox::new().unwrap());
         outbox.begin(1);
         outbox.push(1, &hello(), &vec![1; ROOM]).unwrap();
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_urgent_goes_with_what_is() {
+    fn messages_that_are_not_urgent_are_sent_with_the_next_urgent_one() {
         let outbox = Outbox::new().unwrap();
         outbox.begin(1);
         outbox.push_unhurried(1, &hello(), &[]).unwrap();

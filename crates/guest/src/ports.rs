@@ -1,4 +1,4 @@
-//! TCP ports somebody listens on.
+//! TCP ports that have a listener.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_ours_is_found() {
+    fn a_listening_port_is_found() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(listening().contains(&listener.local_addr().unwrap().port()));
     }

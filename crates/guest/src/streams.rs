@@ -1,4 +1,4 @@
-//! Streams: what the host has opened, and the credits of both directions.
+//! The streams that the host has opened, and the credits of both directions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use crate::exec::output::{Log, Output};
 use crate::outbox::Outbox;
 use crate::worker::WorkerEnd;
 
-/// More at once would be a host gone wrong.
+/// No correct host opens more at once.
 pub const MAX_STREAMS: usize = 1024;
 
-/// Credit is given back in portions; the peer always has the rest of its window.
+/// Credit is granted in portions of this size; the peer can use the rest of its window meanwhile.
 const CREDIT_PORTION: usize = WINDOW / 4;
 
 pub struct Stream {
-    /// Bytes we may still send.
+    /// Bytes that the agent may still send.
     pub credit: usize,
-    /// Bytes the host may still send.
+    /// Bytes that the host may still send.
     pub window: usize,
-    /// Bytes consumed for which no credit was given yet.
+    /// Consumed bytes that were not credited yet.
     owed: usize,
     pub kind: Kind,
 }
 
 pub enum Kind {
-    /// Waits for something to be done; carries no data.
+    /// Waits for an answer; carries no data.
     Waiting,
-    /// Looks at a command's output, from a position on.
+    /// Sends a command's output from a position on.
     Viewer { exec: u64, position: u64, existing: bool },
-    /// Looks at a cell that runs.
+    /// Sends the output of a running cell.
     Cell { context: u64, position: u64 },
-    /// A cell that has ended, whose output is not all sent.
+    /// Sends the rest of the output of a cell that has ended.
     Ended { output: Box<Output>, position: u64, response: Response },
     /// A worker thread has the other end.
     Worker(Arc<WorkerEnd>),
@@ -46,14 +46,14 @@ impl Stream {
     }
 }
 
-/// How far a stream got with sending.
+/// Why a stream stopped sending.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pumped {
-    /// All there is has been sent.
+    /// Everything was sent.
     Everything,
-    /// The host must give credit first.
+    /// The host must grant credit first.
     NeedsCredit,
-    /// The channel must take something first.
+    /// The outbox must have room first.
     NeedsRoom,
 }
 
@@ -61,7 +61,7 @@ pub struct Streams {
     open: HashMap<StreamId, Stream>,
     pub outbox: Arc<Outbox>,
     pub session: u64,
-    /// The host has begun this session; until then, what arrives was meant for an earlier one.
+    /// The host has begun this session. Messages that arrive before belong to an earlier one.
     pub greeted: bool,
 }
 
@@ -70,7 +70,7 @@ impl Streams {
         Self { open: HashMap::new(), outbox, session: 0, greeted: false }
     }
 
-    /// Ends the session; its streams are returned, to be let go.
+    /// Ends the session and returns its streams, for the caller to release.
     pub fn end_session(&mut self) -> Vec<(StreamId, Stream)> {
         self.session += 1;
         self.greeted = false;
@@ -95,10 +95,10 @@ impl Streams {
     }
 
     pub fn event(&self, stream: StreamId, event: Event) {
-        self.say(&ToHost::Event { stream, event }, &[]);
+        self.send(&ToHost::Event { stream, event }, &[]);
     }
 
-    /// An event that goes with whatever is sent next.
+    /// Adds an event that is sent with the next message.
     pub fn unhurried_event(&self, stream: StreamId, event: Event) {
         let _ = self.outbox.push_unhurried(self.session, &ToHost::Event { stream, event }, &[]);
     }
@@ -107,16 +107,16 @@ impl Streams {
     pub fn end(&mut self, stream: StreamId, result: Result<Response, Failure>) {
         if self.open.remove(&stream).is_some() {
             let outcome = result.map_or_else(Outcome::Failed, Outcome::Ok);
-            self.say(&ToHost::End { stream, outcome }, &[]);
+            self.send(&ToHost::End { stream, outcome }, &[]);
         }
     }
 
-    pub fn say(&self, message: &ToHost, body: &[u8]) {
-        // A message for a session that is over has no listener.
+    pub fn send(&self, message: &ToHost, body: &[u8]) {
+        // If the session is over, the message has no receiver.
         let _ = self.outbox.push(self.session, message, body);
     }
 
-    /// Notes that `bytes` of the host's data were used up, and gives credit for them in time.
+    /// Counts `bytes` of the host's data as consumed, and grants credit in portions.
     pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
         let Some(open) = self.open.get_mut(&stream) else {
             return;
@@ -125,11 +125,11 @@ impl Streams {
         if open.owed >= CREDIT_PORTION {
             let owed = std::mem::take(&mut open.owed);
             open.window += owed;
-            self.say(&ToHost::Credit { stream, bytes: owed as u32 }, &[]);
+            self.send(&ToHost::Credit { stream, bytes: owed as u32 }, &[]);
         }
     }
 
-    /// Sends a log from `position` on, as far as credit and room allow; returns the new position.
+    /// Sends a log from `position` on, as far as credit and room allow. Returns the new position.
     pub fn pump(&mut self, stream: StreamId, log: &Log, mut position: u64) -> (Pumped, u64) {
         let Some(open) = self.open.get_mut(&stream) else {
             return (Pumped::Everything, position);

@@ -1,6 +1,6 @@
-//! What is to happen at a given moment.
+//! Timers.
 //!
-//! Timers are never taken back: whoever gets one looks whether it still concerns anybody.
+//! A timer cannot be cancelled: its handler checks whether it still applies.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,25 +10,25 @@ use sandling_protocol::Language;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// A command's time is up.
+    /// A command has reached its timeout.
     ExecDeadline(u64),
-    /// A script has run for a while; its output is looked for from now on.
+    /// A script has run for a while; its output is read from now on.
     ListenToExec(u64),
-    /// A command has ended; its terminal had time to hand over the rest.
+    /// A command has ended, and its terminal had time to deliver the rest of the output.
     TerminalGrace(u64),
-    /// A command was ended a moment ago; look what is left of it.
+    /// A command was killed a moment ago; check what is left of it.
     Runaways,
-    /// A cell's time is up: the context and the cell's number.
+    /// A cell has reached its timeout: the context and the cell's number.
     CellDeadline(u64, u64),
-    /// A cell was asked to stop; ask again, because a signal can be missed.
+    /// A cell was interrupted; interrupt it again, because it can miss a signal.
     CellNudge(u64, u64),
-    /// A cell was asked to stop and had its chance.
+    /// A cell was interrupted and its grace period is over.
     CellGrace(u64, u64),
-    /// A spare interpreter was used; make another.
+    /// A spare interpreter was claimed; make another.
     Refill(Language),
-    /// Somebody waits for a spare interpreter to be ready.
+    /// A stream waits for a spare interpreter to be ready.
     CheckSpare(Language),
-    /// The channel could not be opened; try again.
+    /// The channel could not be opened; retry.
     Reopen,
 }
 
@@ -37,18 +37,18 @@ pub struct Timers(BinaryHeap<Reverse<(Instant, Timer)>>);
 
 impl Timers {
     pub fn set(&mut self, after: Duration, timer: Timer) {
-        // A deadline beyond what the clock can say never comes.
+        // A deadline that the clock cannot represent never comes.
         if let Some(at) = Instant::now().checked_add(after) {
             self.0.push(Reverse((at, timer)));
         }
     }
 
-    /// How long until the next one.
+    /// The time until the next timer.
     pub fn next(&self) -> Option<Duration> {
         self.0.peek().map(|Reverse((at, _))| at.saturating_duration_since(Instant::now()))
     }
 
-    /// One that is due.
+    /// Removes and returns a timer that is due.
     pub fn due(&mut self) -> Option<Timer> {
         let Reverse((at, _)) = self.0.peek()?;
         if *at > Instant::now() {

@@ -1,4 +1,4 @@
-//! What the machine uses, as its kernel counts it.
+//! The machine's resource usage, as its kernel counts it.
 
 use std::fs;
 
@@ -37,13 +37,13 @@ fn processes() -> u32 {
     entries.flatten().filter(|entry| is_process(entry.file_name().as_encoded_bytes())).count() as u32
 }
 
-/// Everything but idling and waiting for disks.
+/// All processor time except idle time and waiting for disks.
 fn cpu_ms(stat: &str) -> u64 {
     let ticks: Vec<u64> = stat.lines().next().unwrap_or_default().split(' ').filter_map(|t| t.parse().ok()).collect();
     let [user, nice, system, _idle, _iowait, irq, softirq, ..] = ticks.as_slice() else {
         return 0;
     };
-    // The kernel tells user space ticks of 10 ms, whatever its own are.
+    // The kernel reports ticks of 10 ms to user space, whatever its own are.
     (user + nice + system + irq + softirq) * 10
 }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_time_is_no_use_of_the_processor() {
+    fn idle_time_does_not_count_as_processor_time() {
         assert_eq!(cpu_ms("cpu  1 2 3 1000 1000 4 5 0 0 0\ncpu0 1 2 3 4"), 150);
     }
 

@@ -1,4 +1,4 @@
-//! Users and groups, read from the files themselves: a static program has no name service.
+//! Users and groups, read from `/etc` directly, because a static binary has no name service.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ pub struct User {
 }
 
 impl User {
-    /// Finds a user by name or number. Absent: whoever the agent is, which in a sandbox is root.
+    /// Finds a user by name or number. `None`: the agent's own user, which is root in a sandbox.
     pub fn find(wanted: Option<&str>) -> Result<Self, Failure> {
         let own = rustix::process::geteuid();
         if own.is_root() && wanted.is_none_or(|wanted| wanted == "root") {
@@ -34,7 +34,7 @@ impl User {
         Ok(user)
     }
 
-    /// Known without looking: most commands are root's, and reading files takes its time.
+    /// The agent's own user, without reading files: most commands run as root, and reading takes time.
     fn root() -> Self {
         Self { name: "root".to_owned(), home: "/root".to_owned(), ids: Ids { uid: 0, gid: 0, groups: vec![0] } }
     }
@@ -45,7 +45,7 @@ impl User {
         Self { name: uid.to_string(), home: "/".to_owned(), ids: Ids { uid, gid, groups: vec![gid] } }
     }
 
-    /// What a new process has to become; nothing if it is that already.
+    /// The ids that a new process must switch to; `None` if it has them already.
     pub fn change(&self) -> Option<Ids> {
         let ours = rustix::process::geteuid();
         (ours.is_root() && self.ids.uid != 0).then(|| self.ids.clone())
@@ -56,7 +56,7 @@ fn find_in(passwd: &str, group: &str, wanted: &str) -> Option<User> {
     let known = passwd.lines().filter_map(parse_user);
     let number = wanted.parse::<u32>().ok();
     let user = known.into_iter().find(|user| user.name == wanted || Some(user.ids.uid) == number);
-    // A number without an entry is a user all the same, as it is for the kernel.
+    // As for the kernel, a number without an entry is a user, too.
     let mut user = user.or_else(|| {
         let ids = Ids { uid: number?, gid: number?, groups: Vec::new() };
         Some(User { name: wanted.to_owned(), home: "/".to_owned(), ids })

@@ -1,6 +1,6 @@
-//! Volumes: disks that the host plugs in, mounted where the user wants them.
+//! Volumes: disks that the host plugs in, and that the guest mounts.
 //!
-//! A volume is found by its slot, which is its address on the SCSI bus. It is a whole disk with an ext4 file system.
+//! A volume's slot is its address on the SCSI bus. A volume is a whole disk with an ext4 file system.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,12 +14,12 @@ use sandling_protocol::{Failure, FailureKind, Response};
 use crate::failure::{failure, io_failure};
 use crate::files::check_path;
 
-/// A disk appears within milliseconds; on a busy host it takes its time.
+/// A disk usually appears within milliseconds, but takes longer on a busy host.
 const APPEARS_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const SCSI_DEVICES: &str = "/sys/bus/scsi/devices";
 const KIND: &str = "ext4";
-/// What the machine itself stands on.
+/// The paths that the machine itself needs.
 const NOT_OVER: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/etc", "/usr"];
 
 pub fn mount(slot: u32, path: &str, read_only: bool) -> Result<Response, Failure> {
@@ -29,7 +29,7 @@ pub fn mount(slot: u32, path: &str, read_only: bool) -> Result<Response, Failure
     let about = |error: &io::Error| match error.raw_os_error() {
         Some(libc::EBUSY) => failure(
             FailureKind::Busy,
-            format!("{path}: something has a file of the volume open for writing, or is in the way"),
+            format!("{path}: a file of the volume is open for writing, or the directory is in use"),
         ),
         _ => io_failure(format!("mounting a volume at {path}"), error),
     };
@@ -44,7 +44,7 @@ pub fn mount(slot: u32, path: &str, read_only: bool) -> Result<Response, Failure
     done.map(|()| Response::Done).map_err(|error| about(&error))
 }
 
-/// The kernel shows a disk's node a moment before it can be opened.
+/// Retries, because a disk's node appears a moment before it can be opened.
 fn mount_when_there(disk: &Path, place: &Path, flags: MountFlags) -> io::Result<()> {
     let options = if flags.contains(MountFlags::RDONLY) { c"" } else { c"discard" };
     let deadline = Instant::now() + APPEARS_WITHIN;
@@ -59,7 +59,7 @@ fn mount_when_there(disk: &Path, place: &Path, flags: MountFlags) -> io::Result<
 pub fn unmount(slot: u32, lost: bool) -> Result<Response, Failure> {
     let Some(disk) = find_disk(slot) else { return Ok(Response::Done) };
     let mut busy = None;
-    // The last one first: one may lie inside another.
+    // The last mount first, because one may lie inside another.
     for place in mounts_of(&disk).iter().rev() {
         let about = |error: io::Error| io_failure(format!("unmounting {}", place.display()), &error);
         if !lost {
@@ -82,13 +82,16 @@ pub fn unmount(slot: u32, lost: bool) -> Result<Response, Failure> {
     }
 }
 
-/// Not over what the machine needs to go on.
+/// Refuses paths over which a mount would hide what the machine needs.
 fn check_place(path: &str) -> Result<&Path, Failure> {
     let place = check_path(path)?;
     let plain = place.components().all(|part| !matches!(part, std::path::Component::ParentDir));
     let over = NOT_OVER.iter().any(|kept| place.starts_with(kept));
     if !plain || over || place == Path::new("/") {
-        return Err(failure(FailureKind::Invalid, format!("{path:?} is no place for a volume; try /mnt or /data")));
+        return Err(failure(
+            FailureKind::Invalid,
+            format!("a volume cannot be mounted at {path:?}; try /mnt or /data"),
+        ));
     }
     Ok(place)
 }
@@ -102,12 +105,12 @@ fn wait_for_disk(slot: u32) -> Result<PathBuf, Failure> {
         if Instant::now() > deadline {
             return Err(failure(FailureKind::NotFound, format!("the disk in slot {slot} did not appear")));
         }
-        // There is nobody who could tell: no bus events are listened to.
+        // Polls, because the agent does not listen to bus events.
         std::thread::sleep(LOOK_EVERY);
     }
 }
 
-/// The device node of the disk with this address, once the kernel has looked at it.
+/// The device node of the disk with this address, once the kernel has probed it.
 fn find_disk(slot: u32) -> Option<PathBuf> {
     let address = format!(":0:{slot}:0");
     let device = fs::read_dir(SCSI_DEVICES).ok()?.flatten().find(|entry| {
@@ -119,7 +122,7 @@ fn find_disk(slot: u32) -> Option<PathBuf> {
     fs::metadata(&node).is_ok_and(|node| node.file_type().is_block_device()).then_some(node)
 }
 
-/// Where a disk is mounted, in the order in which that was done.
+/// The directories where a disk is mounted, in the order of mounting.
 fn mounts_of(disk: &Path) -> Vec<PathBuf> {
     use std::os::unix::fs::MetadataExt;
     let Ok(device) = fs::metadata(disk).map(|node| node.rdev()) else { return Vec::new() };
@@ -135,7 +138,7 @@ fn parse_mounts(table: &str, device: &str) -> Vec<PathBuf> {
     mounts.collect()
 }
 
-/// The kernel writes blanks and the like in octal.
+/// Decodes the octal escapes that the kernel uses for blanks and the like.
 fn unescape(field: &str) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     let mut bytes = Vec::new();
@@ -149,7 +152,7 @@ fn unescape(field: &str) -> PathBuf {
     std::ffi::OsString::from_vec(bytes).into()
 }
 
-/// Programs that were written for another system look for the first volume at `/dev/vdb`.
+/// Links the disk as `/dev/vdb` and so on, where programs written for other products look for volumes.
 fn link_as_expected(slot: u32, disk: &Path) {
     let Some(letter) = u8::try_from(slot).ok().and_then(|slot| b'b'.checked_add(slot)).filter(u8::is_ascii_lowercase)
     else {
@@ -159,7 +162,7 @@ fn link_as_expected(slot: u32, disk: &Path) {
     if fs::read_link(&link).is_ok() {
         let _ = fs::remove_file(&link);
     }
-    // Only a help: whoever has something of that name keeps it.
+    // Best effort: an existing file of that name is not replaced.
     let _ = symlink(disk, link);
 }
 
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_mounted_over_what_the_machine_needs() {
+    fn mounts_over_paths_that_the_machine_needs_are_refused() {
         for bad in ["/", "//", "/proc", "/dev/x", "/sys", "/run/x", "/mnt/../etc", "relative", "", "/a\0b"] {
             assert!(check_place(bad).is_err(), "{bad:?}");
         }

@@ -1,4 +1,4 @@
-//! Worker threads, for what may wait on a disk, and their end of a stream.
+//! Worker threads, for work that may block on a disk, and their end of a stream.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,12 +14,12 @@ use crate::outbox::Outbox;
 
 const MAX_THREADS: usize = 64;
 const IDLE: Duration = Duration::from_secs(10);
-/// Only what is used of it takes memory. Deep enough to walk a path of the longest length level by level.
+/// Deep enough to walk a path of the maximum length level by level. Only the used part takes memory.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads that are started when needed and end when idle.
+/// A pool of threads that start on demand and end when idle.
 #[derive(Clone, Default)]
 pub struct Workers(Arc<Pool>);
 
@@ -37,9 +37,9 @@ struct PoolState {
 }
 
 impl Workers {
-    /// Runs a job on a thread. Refused if all threads are at work.
+    /// Runs a job on a thread. Fails if all threads are busy.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-        let busy = || failure(FailureKind::Busy, "too many operations at once");
+        let busy = || failure(FailureKind::Busy, "too many operations at once; retry later");
         let mut state = self.0.lock();
         if state.idle > state.jobs.len() {
             state.jobs.push_back(Box::new(job));
@@ -72,7 +72,7 @@ impl Pool {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
-                // A panic ends this job only; it has been said on the console.
+                // A panic ends this job only; the panic hook has printed it.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.lock();
                 continue;
@@ -89,7 +89,7 @@ impl Pool {
     }
 }
 
-/// The host no longer listens; stop and leave no trace.
+/// The host no longer reads the stream: stop and leave no trace.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cancelled;
 
@@ -97,18 +97,18 @@ pub struct Cancelled;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Overrun;
 
-/// What the agent's thread and a worker share about one stream.
+/// The state of one stream that the agent's thread and a worker share.
 pub struct WorkerEnd {
     state: Mutex<EndState>,
     changed: Condvar,
-    /// Readable once cancelled, for workers that wait on descriptors.
+    /// Becomes readable on cancellation, for workers that wait on descriptors.
     cancelled: OwnedFd,
 }
 
 struct EndState {
-    /// Bytes we may still send.
+    /// Bytes that the worker may still send.
     credit: usize,
-    /// Bytes the host may still send.
+    /// Bytes that the host may still send.
     window: usize,
     inbox: VecDeque<Vec<u8>>,
     finished: bool,
@@ -129,7 +129,7 @@ impl WorkerEnd {
         self.change(|state| state.credit = state.credit.saturating_add(bytes));
     }
 
-    /// Hands over bytes from the host. Refused if it had no credit for them.
+    /// Hands over bytes from the host. Fails if the host had no credit for them.
     pub fn deliver(&self, bytes: Vec<u8>) -> Result<(), Overrun> {
         let mut state = self.lock();
         state.window = state.window.checked_sub(bytes.len()).ok_or(Overrun)?;
@@ -148,7 +148,7 @@ impl WorkerEnd {
         let _ = rustix::io::write(&self.cancelled, &1u64.to_ne_bytes());
     }
 
-    /// Waits until `ready` says so.
+    /// Waits until `ready` returns true.
     fn wait(&self, ready: impl Fn(&EndState) -> bool) -> Result<MutexGuard<'_, EndState>, Cancelled> {
         let mut state = self.lock();
         loop {
@@ -163,7 +163,7 @@ impl WorkerEnd {
     }
 }
 
-/// A worker's end of a stream: blocking, as file operations are.
+/// A worker's end of a stream. Its methods block, as file operations do.
 pub struct WorkerStream {
     stream: StreamId,
     session: u64,
@@ -191,7 +191,7 @@ impl WorkerStream {
         self.end.cancelled.as_fd()
     }
 
-    /// Sends bytes, waiting for credit.
+    /// Sends bytes; blocks until there is credit.
     pub fn send(&mut self, part: Part, mut bytes: &[u8]) -> Result<(), Cancelled> {
         while !bytes.is_empty() {
             let mut state = self.end.wait(|state| state.credit > 0)?;
@@ -199,14 +199,14 @@ impl WorkerStream {
             state.credit -= length;
             drop(state);
             let (now, later) = bytes.split_at(length);
-            self.say(&ToHost::Data { stream: self.stream, part, offset: self.offset }, now)?;
+            self.post(&ToHost::Data { stream: self.stream, part, offset: self.offset }, now)?;
             self.offset += length as u64;
             bytes = later;
         }
         Ok(())
     }
 
-    /// Takes the host's next bytes; `None` when it has finished.
+    /// Receives the host's next bytes; `None` when the host has finished.
     pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Cancelled> {
         let mut state = self.end.wait(|state| state.finished || !state.inbox.is_empty())?;
         let Some(bytes) = state.inbox.pop_front() else {
@@ -214,12 +214,12 @@ impl WorkerStream {
         };
         state.window += bytes.len();
         drop(state);
-        self.say(&ToHost::Credit { stream: self.stream, bytes: bytes.len() as u32 }, &[])?;
+        self.post(&ToHost::Credit { stream: self.stream, bytes: bytes.len() as u32 }, &[])?;
         Ok(Some(bytes))
     }
 
     pub fn event(&self, event: Event) -> Result<(), Cancelled> {
-        self.say(&ToHost::Event { stream: self.stream, event }, &[])
+        self.post(&ToHost::Event { stream: self.stream, event }, &[])
     }
 
     pub fn end(mut self, result: Result<Response, Failure>) {
@@ -233,19 +233,19 @@ impl WorkerStream {
         }
         let outcome = result.map_or_else(Outcome::Failed, Outcome::Ok);
         // If the session is over, so is the stream.
-        let _ = self.say(&ToHost::End { stream: self.stream, outcome }, &[]);
+        let _ = self.post(&ToHost::End { stream: self.stream, outcome }, &[]);
     }
 
-    fn say(&self, message: &ToHost, body: &[u8]) -> Result<(), Cancelled> {
+    fn post(&self, message: &ToHost, body: &[u8]) -> Result<(), Cancelled> {
         self.outbox.push_waiting(self.session, message, body).map_err(|_| Cancelled)
     }
 }
 
 impl Drop for WorkerStream {
-    /// A worker that panicked leaves no stream without an end.
+    /// Ends the stream of a worker that panicked.
     fn drop(&mut self) {
         if !self.answered {
-            self.answer(Err(failure(FailureKind::Other, "the operation was given up")));
+            self.answer(Err(failure(FailureKind::Other, "the operation crashed in the guest agent")));
         }
     }
 }

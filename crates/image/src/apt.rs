@@ -1,8 +1,7 @@
-//! Debian's archive, asked without touching the host: an apt state of our own in a work directory.
+//! Queries to Debian's archive, with a separate apt state in a work directory.
 //!
-//! Where packages come from (mirrors, proxies, certificates) is the host's apt configuration, because that is what
-//! works on this machine. What the host has installed, pinned or last updated does not matter, and no privilege is
-//! needed.
+//! Mirrors, proxies and certificates come from the host's apt configuration, because they are known to work on this
+//! machine. The host's installed packages, pins and package lists are neither used nor changed. No privilege is needed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{BuildError, io_at};
 use crate::progress::{Progress, Report, Step};
-use crate::root::workspace::Workspace;
 use crate::tool::{Event, Tool, ToolError};
+use crate::workspace::Workspace;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// What an installation comes to.
+/// The size of an installation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) packages: u64,
     pub(crate) bytes: u64,
 }
 
-/// An apt whose lists are fresh.
+/// An apt with fresh package lists.
 pub(crate) struct Apt {
     dir: PathBuf,
     suite: String,
@@ -57,7 +56,7 @@ impl Apt {
         self.dir.join("sources.list")
     }
 
-    /// Finds out whether these can be installed on top of Debian's minimal system, and what all of it comes to.
+    /// Checks that these packages can be installed on top of Debian's minimal system, and computes the size of it all.
     pub(crate) fn plan(&self, packages: &BTreeSet<String>) -> Result<Plan, BuildError> {
         let names = self.tool("apt-cache").arg("pkgnames").capture()?;
         let known: BTreeSet<&str> = names.lines().collect();
@@ -66,7 +65,7 @@ impl Apt {
         if !missing.is_empty() {
             return Err(BuildError::NoSuchPackage { packages: missing, suite: self.suite.clone() });
         }
-        // `--print-uris` stops before anything is fetched and, unlike `--simulate`, still says how much it would be.
+        // `--print-uris` fetches nothing and, unlike `--simulate`, still prints the size.
         let install = self.tool("apt-get").args(["install", "--print-uris", "--no-install-recommends", "--quiet"]);
         let minimal = ["?essential", "?priority(required)", "apt", "usr-is-merged"];
         let said = install.args(minimal).args(packages).capture().map_err(|error| self.refused(error))?;
@@ -74,7 +73,7 @@ impl Apt {
         Ok(Plan { packages: count, bytes: installed_bytes(&said).unwrap_or(0) })
     }
 
-    /// A name can be known and still be nothing to install: a virtual package, or one with broken dependencies.
+    /// A known name may not be installable: it can be a virtual package, or have broken dependencies.
     fn refused(&self, error: ToolError) -> BuildError {
         match error {
             ToolError::Failed { said, .. } => BuildError::NotInstallable { said, suite: self.suite.clone() },
@@ -82,7 +81,7 @@ impl Apt {
         }
     }
 
-    /// Names of packages that match a regular expression.
+    /// The names of packages that match a regular expression.
     pub(crate) fn search(&self, pattern: &str) -> Result<Vec<String>, BuildError> {
         let found = self.tool("apt-cache").args(["search", "--names-only", pattern]).capture()?;
         Ok(found.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
@@ -97,7 +96,7 @@ impl Apt {
         })
     }
 
-    /// Downloads a package's file into `directory`, checked by apt, and returns its path.
+    /// Downloads a package's file into `directory` and returns its path. Apt verifies it.
     pub(crate) fn download(
         &self,
         package: &str,
@@ -118,7 +117,7 @@ impl Apt {
         Tool::new(program).arg("-c").arg(self.dir.join("apt.conf"))
     }
 
-    /// Read after the host's own configuration. The hooks that are cleared belong to the host's state.
+    /// The configuration that apt reads after the host's own. It clears hooks that belong to the host's state.
     fn configuration(&self) -> String {
         let dir = self.dir.display();
         format!(
@@ -140,7 +139,7 @@ Acquire::Languages "none";
     }
 }
 
-/// The host's settings of how to reach an archive, as lines that `mmdebstrap --aptopt` takes.
+/// The host's settings for reaching an archive, as lines for `mmdebstrap --aptopt`.
 pub(crate) fn host_options() -> Result<Vec<String>, ToolError> {
     const REACH: [&str; 6] = [
         "acquire::http::",
@@ -155,7 +154,7 @@ pub(crate) fn host_options() -> Result<Vec<String>, ToolError> {
     Ok(dump.lines().filter(wanted).filter(|line| !line.ends_with(" \"\";")).map(str::to_owned).collect())
 }
 
-/// One-line `sources.list` of the suite: the host's own mirrors.
+/// A `sources.list` of the suite with the host's mirrors.
 fn sources(suite: &str) -> Result<String, ToolError> {
     let format = "$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)|$(ORIGIN)";
     let targets = Tool::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]).capture()?;
@@ -169,28 +168,28 @@ fn host_sources(targets: &str, suite: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in targets.lines() {
         let [uri, release, codename, component, origin] = line.split('|').collect::<Vec<_>>()[..] else { continue };
-        // The Release file may not be there yet; the name in sources.list then has to do.
+        // Without a Release file, the name in sources.list identifies the suite.
         let of_suite = releases.iter().any(|name| name == codename || name == release);
-        // Only what can be reached from within the new system as well.
+        // Only mirrors that the new system can reach, too.
         let reachable = uri.starts_with("http://") || uri.starts_with("https://");
         if of_suite && reachable && (origin == "Debian" || origin.is_empty()) && !component.is_empty() {
             found.push(format!("{uri} {release} {component}"));
         }
     }
-    // Updates without the release itself would install nothing.
+    // Updates without the release itself are of no use.
     let complete = found
         .iter()
         .any(|entry| entry.ends_with(" main") && !entry.contains("-updates ") && !entry.contains("-security "));
     if complete { found } else { Vec::new() }
 }
 
-/// From `0 upgraded, 60 newly installed, 0 to remove and 1 not upgraded.`
+/// Parses `0 upgraded, 60 newly installed, 0 to remove and 1 not upgraded.`
 fn newly_installed(line: &str) -> Option<u64> {
     let (before, _) = line.split_once(" newly installed, ")?;
     before.split_whitespace().next_back()?.parse().ok()
 }
 
-/// From `After this operation, 955 MB of additional disk space will be used.`
+/// Parses `After this operation, 955 MB of additional disk space will be used.`
 fn installed_bytes(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.starts_with("After this operation, "))?;
     let mut words = line["After this operation, ".len()..].split_whitespace();
@@ -209,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hosts_mirrors_of_the_suite_are_used_and_nothing_else() {
+    fn only_the_hosts_mirrors_of_the_suite_are_used() {
         let targets = "http://mirror.example/debian/|bookworm|bookworm|main|Debian\n\
                        http://mirror.example/debian/|stable-updates|bookworm-updates|main|Debian\n\
                        https://node.example/node_20.x/|nodistro|nodistro|main|. nodistro\n\
@@ -221,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_the_whole_suite_has_no_mirrors_of_it() {
+    fn mirrors_of_an_incomplete_suite_are_not_used() {
         let targets = "http://other.example/ubuntu/|noble|noble|main|Ubuntu\n\
                        http://mirror.example/debian-security/|bookworm-security|bookworm-security|main|Debian\n";
         assert!(host_sources(targets, "bookworm").is_empty());
     }
 
     #[test]
-    fn apts_sentences_about_what_it_would_do_are_understood() {
+    fn apts_summary_of_an_installation_is_parsed() {
         assert_eq!(newly_installed("0 upgraded, 60 newly installed, 0 to remove and 1 not upgraded."), Some(60));
         let said =
             "Need to get 194 MB of archives.\nAfter this operation, 1,234 kB of additional disk space will be used.\n";

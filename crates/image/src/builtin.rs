@@ -1,15 +1,16 @@
-//! The recipes that come with Sandling, and the names other products' examples use for them.
+//! The built-in recipes, and the aliases that examples of other products use for them.
 
 use std::collections::BTreeSet;
 
 use sandling_protocol::Language;
 
-use crate::recipe::{Recipe, Warm};
+use crate::name::TemplateName;
+use crate::recipe::{Recipe, RecipeError, Warm};
 
 const SUITE: &str = "bookworm";
 
-/// Alias, what it stands for, and what to tell the person.
-pub(crate) const ALIASES: [(&str, &str, &str); 2] = [
+/// An alias, the recipe it stands for, and a note for the user.
+const ALIASES: [(&str, &str, &str); 2] = [
     (
         "python-data",
         "code-interpreter",
@@ -24,7 +25,7 @@ pub(crate) const ALIASES: [(&str, &str, &str); 2] = [
 
 const BUILT_IN: [fn() -> Recipe; 3] = [base, code_interpreter, agent];
 
-/// What an agent reaches for in a shell. With `libnss-myhostname` a machine knows its own name, whatever it is given.
+/// Tools that agents use in a shell. `libnss-myhostname` makes the machine's own name resolvable.
 const SHELL_TOOLS: &str = "
     bzip2 ca-certificates curl file git iproute2 jq less libnss-myhostname nano netbase openssh-client patch procps
     psmisc ripgrep sudo tree unzip xz-utils zip
@@ -38,8 +39,8 @@ const DATA: &str = "
 
 const NODE: &str = "nodejs npm";
 
-/// Command lines that do a task by themselves. Of each, a version that runs on Debian's Node, needs no script to be
-/// installed, and is not larger than the rest of the system.
+/// Coding agents. The pinned versions run on Debian's Node, need no install script, and are smaller than the rest of the
+/// system.
 const AGENTS: &str = "@anthropic-ai/claude-code@2.1.112 @openai/codex@0.104.0";
 
 const PYTHON_IMPORTS: &str = "
@@ -58,7 +59,50 @@ const DATA_IMPORTS: &str = "
 const NODE_IMPORTS: &str =
     "assert buffer child_process crypto events fs fs/promises http https os path stream url util";
 
-pub(crate) fn recipe(name: &str) -> Option<Recipe> {
+/// A recipe, and a note for a user who asked for it by an alias.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    pub recipe: Recipe,
+    pub alias_note: Option<&'static str>,
+}
+
+/// The built-in recipe with this name or alias.
+pub fn resolve(name: &str) -> Result<Resolved, RecipeError> {
+    if let Some((_, stands_for, note)) = ALIASES.iter().find(|(alias, ..)| *alias == name) {
+        let recipe = builtin_recipe(stands_for).ok_or_else(|| unknown(name))?;
+        return Ok(Resolved { recipe, alias_note: Some(note) });
+    }
+    let recipe = builtin_recipe(name).ok_or_else(|| unknown(name))?;
+    Ok(Resolved { recipe, alias_note: None })
+}
+
+fn unknown(name: &str) -> RecipeError {
+    RecipeError::Unknown { name: name.to_owned(), known: known_names() }
+}
+
+impl Recipe {
+    /// A recipe with more packages than another, under a name that is not reserved.
+    pub fn custom<'a>(
+        name: &str,
+        from: &Recipe,
+        packages: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, RecipeError> {
+        let name: TemplateName = name.parse()?;
+        if is_reserved(name.as_str()) {
+            return Err(RecipeError::Reserved { name: name.into() });
+        }
+        let added: BTreeSet<String> = packages.into_iter().map(str::to_owned).collect();
+        let list = added.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let mut recipe = from.clone();
+        recipe.description = if list.is_empty() { from.description.clone() } else { format!("{} + {list}", from.name) };
+        recipe.name = name;
+        recipe.packages.extend(added);
+        recipe.check()?;
+        Ok(recipe)
+    }
+}
+
+fn builtin_recipe(name: &str) -> Option<Recipe> {
     builtin_recipes().into_iter().find(|recipe| recipe.name.as_str() == name)
 }
 
@@ -67,11 +111,11 @@ pub fn builtin_recipes() -> Vec<Recipe> {
     BUILT_IN.iter().map(|make| make()).collect()
 }
 
-pub(crate) fn is_reserved(name: &str) -> bool {
+fn is_reserved(name: &str) -> bool {
     known_names().iter().any(|known| known == name)
 }
 
-pub(crate) fn known_names() -> Vec<String> {
+fn known_names() -> Vec<String> {
     let recipes = builtin_recipes().into_iter().map(|recipe| recipe.name.into());
     recipes.chain(ALIASES.iter().map(|(alias, ..)| (*alias).to_owned())).collect()
 }
@@ -127,12 +171,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_built_in_recipe_is_a_good_recipe_and_every_alias_stands_for_one() {
+    fn every_built_in_recipe_is_valid_and_every_alias_stands_for_one() {
         for recipe in builtin_recipes() {
             recipe.check().unwrap();
         }
         for (alias, stands_for, note) in ALIASES {
-            assert!(recipe(stands_for).is_some() && recipe(alias).is_none() && note.contains(stands_for));
+            assert!(
+                builtin_recipe(stands_for).is_some() && builtin_recipe(alias).is_none() && note.contains(stands_for)
+            );
+        }
+    }
+
+    #[test]
+    fn an_alias_says_what_it_stands_for() {
+        let resolved = resolve("ubuntu-24.04").unwrap();
+        assert_eq!(resolved.recipe.name.as_str(), "base");
+        assert!(resolved.alias_note.unwrap().contains("no Ubuntu"));
+        assert_eq!(resolve("python-data").unwrap().recipe.name.as_str(), "code-interpreter");
+        assert!(resolve("base").unwrap().alias_note.is_none());
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = resolve("windows").unwrap_err().to_string();
+        assert!(error.contains("`windows`") && error.contains("base") && error.contains("python-data"), "{error}");
+    }
+
+    #[test]
+    fn a_custom_recipe_adds_to_its_parent_and_may_not_take_a_reserved_name() {
+        let base = resolve("base").unwrap().recipe;
+        let mine = Recipe::custom("mine", &base, ["ripgrep", "jq"]).unwrap();
+        assert!(mine.packages.is_superset(&base.packages) && mine.packages.contains("ripgrep"));
+        assert_eq!(mine.description, "base + jq, ripgrep");
+        for reserved in ["base", "code-interpreter", "python-data", "ubuntu-24.04"] {
+            assert_eq!(
+                Recipe::custom(reserved, &base, []).unwrap_err(),
+                RecipeError::Reserved { name: reserved.to_owned() }
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! Raw material from Debian's archive.
+//! The package source that uses Debian's archive.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use crate::error::BuildError;
 use crate::kernel::{self, KernelOrigin};
 use crate::progress::{Progress, Report, Step, while_waiting};
 use crate::recipe::Recipe;
-use crate::root::workspace::Workspace;
 use crate::root::{bootstrap, ext4, tree};
 use crate::space;
 use crate::supply::{Session, Supply};
+use crate::workspace::Workspace;
 
 pub(crate) struct Debian;
 
@@ -52,7 +52,7 @@ impl Session for DebianSession<'_> {
         let apt = self.apt(report)?;
         let progress = Progress::of(Step::PackageLists, "planning the installation");
         let plan = while_waiting(&progress, report, || apt.plan(&self.recipe.packages))?;
-        // Packages lie beside what was unpacked from them until the tree is finished.
+        // The packages are kept beside their unpacked files until the tree is finished.
         space::check(&[(self.workspace.dir(), plan.bytes + plan.bytes / 3), (&self.store, plan.bytes)])?;
         let tree = bootstrap::bootstrap(self.recipe, apt, plan, &self.workspace, self.lock, report)?;
         let installed = tree::installed_packages(&tree, self.recipe)?;

@@ -1,4 +1,4 @@
-//! BLAKE3 digests of files, the ones `b3sum` prints, and the check that a file still has its own.
+//! BLAKE3 digests of files, as `b3sum` prints them, and the check that a file still matches its digest.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::publish;
 
-/// Read in pieces of this size; also how often progress is told.
+/// Files are read in pieces of this size, with a progress report after each.
 const PIECE: usize = 8 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,10 +20,10 @@ pub struct FileDigest {
     pub blake3: String,
 }
 
-/// How much to believe without reading.
+/// How thoroughly to check a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// A file that was read in full and has not been touched since need not be read again.
+    /// Trusts a file that was read in full and has not been touched since.
     Stamp,
     Full,
 }
@@ -40,7 +40,7 @@ pub(crate) enum Mismatch {
     Io { file: String, source: io::Error },
 }
 
-/// Remembers which files were read in full, by what the file system says about them since.
+/// Records which files were read in full, with the metadata that they had then.
 pub(crate) struct Stamps {
     dir: PathBuf,
 }
@@ -92,7 +92,7 @@ impl Stamps {
         Ok(())
     }
 
-    /// Call right after a digest was computed from the file itself.
+    /// Records a file as read. Call it right after computing the file's digest.
     pub(crate) fn trust(&self, path: &Path) -> io::Result<()> {
         self.record(path, &Stamp::of(&fs::metadata(path)?));
         Ok(())
@@ -102,7 +102,7 @@ impl Stamps {
         serde_json::from_slice(&fs::read(self.file(path)).ok()?).ok()
     }
 
-    /// A stamp that cannot be written costs another reading next time, nothing else.
+    /// Best effort: without a stamp, the file is read again next time.
     fn record(&self, path: &Path, stamp: &Stamp) {
         if let Err(error) = publish::write_json(&self.file(path), stamp) {
             tracing::debug!(path = %path.display(), %error, "a file's stamp could not be recorded");
@@ -114,7 +114,7 @@ impl Stamps {
     }
 }
 
-/// Reads the whole file. `on` is told how far it is, in bytes done and bytes in all.
+/// Reads the whole file. Reports the bytes done and the total to `on`.
 pub(crate) fn digest(path: &Path, on: &mut dyn FnMut(u64, u64)) -> io::Result<FileDigest> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -135,12 +135,12 @@ pub(crate) fn digest(path: &Path, on: &mut dyn FnMut(u64, u64)) -> io::Result<Fi
     Ok(FileDigest { size, blake3: hasher.finalize().to_hex().to_string() })
 }
 
-/// Where the next bytes are that are stored at all; a sparse image is mostly holes, which need not be read.
+/// The position of the next stored bytes. A sparse image is mostly holes, which need not be read.
 fn next_data(file: &File, at: u64) -> io::Result<u64> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(data) => Ok(data),
         Err(Errno::NXIO) => Ok(u64::MAX),
-        // A file system that does not know holes has none.
+        // The file system does not support holes.
         Err(Errno::INVAL) => Ok(at),
         Err(error) => Err(error.into()),
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_files_holes_count_as_the_zeros_they_read_as() {
+    fn holes_count_as_zeros() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sparse");
         let file = File::create(&path).unwrap();
@@ -198,11 +198,11 @@ mod tests {
     }
 
     #[test]
-    fn a_touched_file_is_read_again_and_an_altered_one_is_found_out() {
+    fn a_touched_file_is_read_again_and_an_altered_one_is_detected() {
         let (_dir, path, stamps) = store_with_file(b"hello");
         let expected = digest(&path, &mut |_, _| ()).unwrap();
         stamps.verify(&path, &expected, Depth::Stamp).unwrap();
-        // The kernel's clock for files is coarse; an hour's difference is seen on any of them.
+        // File times can be coarse, but every file system shows an hour's difference.
         let write_later = |content: &[u8], hours: u64| {
             let mut file = File::create(&path).unwrap();
             file.write_all(content).unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_spares_the_reading_and_full_depth_does_not_believe_it() {
+    fn a_stamp_avoids_a_read_unless_the_check_is_full() {
         let (_dir, path, stamps) = store_with_file(b"hello");
         let other = FileDigest { size: 5, blake3: "not the digest".into() };
         stamps.trust(&path).unwrap();

@@ -47,11 +47,14 @@ pub enum BuildError {
 pub enum LoadError {
     #[error("template `{name}` has not been built; `sandling template build {name}` builds it")]
     NotBuilt { name: TemplateName },
-    #[error("template `{name}` is damaged ({what}); `sandling template build {name} --force` mends it")]
+    #[error("template `{name}` is damaged ({what}); `sandling template build {name} --force` repairs it")]
     Damaged { name: TemplateName, what: String },
     #[error("image {id} is damaged ({what})")]
     DamagedImage { id: ContentId, what: String },
-    #[error("image {id} was written by a newer Sandling (its format is {format})")]
+    #[error(
+        "image {id} was written by a newer Sandling (its format is {format}); upgrade Sandling, or build the template \
+         again with this release"
+    )]
     TooNew { id: ContentId, format: u32 },
     #[error("could not {doing} {}", .path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
@@ -64,7 +67,7 @@ fn does_not_exist(packages: &[String]) -> String {
     }
 }
 
-/// For `map_err`: what was being done, and to which file.
+/// For `map_err`: adds the action and the path to an I/O error.
 pub(crate) fn io_at(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
     move |source| match source.kind() {
         io::ErrorKind::StorageFull => BuildError::DiskFull { doing, path: path.to_owned() },
@@ -77,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_package_is_one_sentence_that_names_it() {
+    fn missing_packages_are_named_in_one_sentence() {
         let one = BuildError::NoSuchPackage { packages: vec!["`foo`".into()], suite: "bookworm".into() };
         assert_eq!(one.to_string(), "package `foo` does not exist in Debian bookworm");
         let two = BuildError::NoSuchPackage { packages: vec!["`a`".into(), "`b`".into()], suite: "bookworm".into() };
@@ -85,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_apart_from_other_failures() {
+    fn a_full_disk_is_a_separate_error() {
         let full = io_at("write", Path::new("/x"))(io::ErrorKind::StorageFull.into());
         assert!(matches!(full, BuildError::DiskFull { .. }));
     }

@@ -1,7 +1,7 @@
-//! The initrd: the guest agent as `/init`, and the modules it loads before it can see a disk.
+//! The initrd: the guest agent as `/init`, and the modules that it loads before it can see a disk.
 //!
-//! Not compressed: it is a few megabytes that QEMU reads from the page cache, while unpacking would run on the
-//! emulated processor. Modules stay as they are, since the kernel inflates those it loads. The same kernel and agent
+//! It is not compressed, because QEMU reads its few megabytes from the page cache, while decompression would run on the
+//! emulated processor. Modules stay compressed; the kernel decompresses those that it loads. The same kernel and agent
 //! give the same bytes.
 
 use std::fs;
@@ -13,7 +13,7 @@ use cpio::newc::{Builder, trailer};
 use crate::error::{BuildError, io_at};
 use crate::kernel::{MODULES, ORDER};
 
-/// Raised when the layout changes in a way that the bytes of its files do not show.
+/// Raise it when the layout changes while the files stay the same.
 pub(crate) const FORMAT: u32 = 1;
 
 const DIRECTORY: u32 = 0o040_755;
@@ -21,7 +21,7 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 const EXECUTABLE: u32 = 0o100_755;
 const FILE: u32 = 0o100_644;
 
-/// The archive for a kernel part and an agent.
+/// Packs the archive for a kernel part and an agent.
 pub(crate) fn pack(kernel: &Path, guest: &[u8]) -> Result<Vec<u8>, BuildError> {
     let modules = kernel.join(MODULES);
     let list = modules.join(ORDER);
@@ -37,7 +37,7 @@ pub(crate) fn pack(kernel: &Path, guest: &[u8]) -> Result<Vec<u8>, BuildError> {
 fn archive(guest: &[u8], files: &[(String, Vec<u8>)]) -> io::Result<Vec<u8>> {
     let mut packer = Packer { out: Vec::new(), inode: 0 };
     packer.add("dev", DIRECTORY, (0, 0), &[])?;
-    // Until the agent has mounted devtmpfs this is what its first words, and its panics, go to.
+    // The agent's messages and panics go here until it has mounted devtmpfs.
     packer.add("dev/console", CHARACTER_DEVICE, (5, 1), &[])?;
     packer.add("init", EXECUTABLE, (0, 0), guest)?;
     for directory in ["proc", "sys", "root", "modules"] {
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_reads_back_and_is_the_same_every_time() {
+    fn an_archive_reads_back_and_is_reproducible() {
         let files = [("modules/order".to_owned(), b"a.ko\n".to_vec()), ("modules/a.ko".to_owned(), vec![7; 4097])];
         let packed = archive(b"#!agent", &files).unwrap();
         assert_eq!(packed, archive(b"#!agent", &files).unwrap());

@@ -1,6 +1,6 @@
-//! A kernel and the modules its guests load: out of Debian's cloud kernel package, or a person's own.
+//! A kernel and the modules that its guests load, from Debian's cloud kernel package or from the user's files.
 //!
-//! The package is downloaded and unpacked, never installed. Of its modules only those that go into an initrd are kept.
+//! The package is downloaded and unpacked, never installed. Only the modules that go into an initrd are kept.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use crate::apt::Apt;
 use crate::error::{BuildError, io_at};
 use crate::modules::Modules;
 use crate::progress::{Progress, Report, Step};
-use crate::root::workspace::Workspace;
 use crate::tool::Tool;
+use crate::workspace::Workspace;
 
 /// The long-term series that the guest is tested with.
 const PACKAGE_PATTERN: &str = r"^linux-image-6\.12\.[0-9.]+\+.*-cloud-amd64$";
 
 pub(crate) const VMLINUZ: &str = "vmlinuz";
 pub(crate) const MODULES: &str = "modules";
-/// Names the files of [`MODULES`] in the order in which they load.
+/// The file in [`MODULES`] that lists the others in load order.
 pub(crate) const ORDER: &str = "order";
 
 /// Where a kernel came from.
@@ -30,11 +30,11 @@ pub enum KernelOrigin {
         package: String,
         version: String,
     },
-    /// Brought by a person.
+    /// The user's own files.
     File,
 }
 
-/// A kernel of one's own. Without modules it must have all it needs built in.
+/// A kernel of the user's own. Without modules, it must have everything built in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnKernel {
     pub vmlinuz: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) fn newest(apt: &Apt, suite: &str) -> Result<(String, String), BuildEr
     Ok((package, version))
 }
 
-/// Takes kernel and modules out of a Debian package into `dest`.
+/// Copies the kernel and the modules of a Debian package into `dest`.
 pub(crate) fn from_debian(
     apt: &Apt,
     package: &str,
@@ -73,7 +73,7 @@ pub(crate) fn from_debian(
     from_files(&OwnKernel { vmlinuz, modules: Some(modules) }, dest)
 }
 
-/// Copies a kernel and the modules its guests need into `dest`.
+/// Copies a kernel and the modules that its guests need into `dest`.
 pub(crate) fn from_files(kernel: &OwnKernel, dest: &Path) -> Result<(), BuildError> {
     let image = fs::read(&kernel.vmlinuz).map_err(io_at("read", &kernel.vmlinuz))?;
     // The boot protocol's magic number, which every bzImage has had since 1995.
@@ -104,7 +104,7 @@ fn only_entry(dir: &Path, prefix: &str) -> Result<PathBuf, BuildError> {
     names.find(starts).ok_or_else(|| BuildError::NotAKernel { path: dir.to_owned() })
 }
 
-/// `linux-image-6.12.115+deb12-cloud-amd64` as numbers, so that 115 is more than 99.
+/// The numbers in `linux-image-6.12.115+deb12-cloud-amd64`, so that 115 compares as more than 99.
 pub(crate) fn numbers(package: &str) -> Vec<u64> {
     package.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
@@ -132,7 +132,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_own_kernel_is_taken_with_the_modules_it_needs_in_order() {
+    fn an_own_kernel_is_copied_with_its_modules_in_load_order() {
         let dir = tempfile::tempdir().unwrap();
         let dest = dir.path().join("dest");
         fs::create_dir(&dest).unwrap();
@@ -146,7 +146,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_kernel_is_refused() {
+    fn a_file_that_is_not_a_kernel_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let vmlinuz = dir.path().join("vmlinuz");
         fs::write(&vmlinuz, "#!/bin/sh\n").unwrap();

@@ -1,9 +1,9 @@
-//! A template's file system, kernel and initrd: from packages of Debian and npm, stored by content, checked when
-//! loaded.
+//! A template's file system, kernel and initrd, built from packages of Debian and npm, stored by content, and verified
+//! when loaded.
 //!
-//! A [`Recipe`] says what a template is made of; an [`ImageStore`] builds it ([`ImageStore::ensure`]) or finds it
-//! ([`ImageStore::load`]) as an [`Image`]. Everything here blocks. Booting an image and baking a warm snapshot of it
-//! is not this crate's job; it only has a place for the result ([`Image::baked_dir`]).
+//! A [`Recipe`] says what a template is made of. An [`ImageStore`] builds it ([`ImageStore::ensure`]) or finds it
+//! ([`ImageStore::load`]) as an [`Image`]. All calls block. The engine, not this crate, boots an image and bakes a warm
+//! snapshot of it; this crate only names the directory for the result ([`Image::baked_dir`]).
 
 mod apt;
 mod builtin;
@@ -25,17 +25,18 @@ mod space;
 mod store;
 mod supply;
 mod tool;
+mod workspace;
 
-pub use builtin::builtin_recipes;
+pub use builtin::{Resolved, builtin_recipes, resolve};
 pub use digest::FileDigest;
 pub use error::{BuildError, LoadError};
 pub use guest::GUEST;
 pub use kernel::{KernelOrigin, OwnKernel};
 pub use manifest::{Manifest, Part};
-pub use name::{BadContentId, ContentId, TemplateName};
+pub use name::{BadContentId, BadTemplateName, ContentId, TemplateName};
 pub use preflight::{Missing, preflight};
 pub use progress::{Progress, Report, Step};
 pub use publish::{Published, publish_dir};
-pub use recipe::{Recipe, RecipeError, Resolved, Warm, resolve};
-pub use store::{BuildOptions, Image, ImageStore, Listed};
+pub use recipe::{Recipe, RecipeError, Warm};
+pub use store::{BuildOptions, Image, ImageStore, TemplateEntry};
 pub use tool::ToolError;

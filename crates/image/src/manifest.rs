@@ -1,4 +1,4 @@
-//! What an image is: the recipe, the parts it was put together from, and the digests of all their files.
+//! An image's manifest: the recipe, the parts, and the digests of all their files.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::kernel::KernelOrigin;
 use crate::name::ContentId;
 use crate::recipe::Recipe;
 
-/// Raised when an older Sandling could misread a manifest.
+/// The version of manifests. Raise it when an older release could misread a new manifest.
 pub(crate) const FORMAT: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,22 +22,22 @@ pub struct Manifest {
     pub kernel: Part,
     pub initrd: Part,
     pub kernel_origin: KernelOrigin,
-    /// What all of this was made from; another digest means that a build would make something else.
+    /// The digest of what the image was built from. If it differs from the recipe's, a build makes a new image.
     pub inputs: ContentId,
-    /// Debian packages in the root, and their versions; those of npm as `npm:NAME`.
+    /// The packages in the root and their versions: Debian's by name, npm's as `npm:NAME`.
     pub packages: BTreeMap<String, String>,
     pub created: Timestamp,
 }
 
-/// A directory of immutable files, named by what they contain.
+/// A directory of immutable files, named by their content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     pub id: ContentId,
-    /// By path within the part.
+    /// The files by path within the part.
     pub files: BTreeMap<String, FileDigest>,
 }
 
-/// Kept beside a part's files: how it was made, so that another image can use it.
+/// How a part was made. It is stored beside the part's files, so that other images can reuse the part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Provenance {
@@ -53,19 +53,19 @@ impl Part {
         Self { id: ContentId::of(listing.as_bytes()), files }
     }
 
-    /// A manifest is read from a disk; this is whether its parts are still what their ids say.
+    /// Whether the id matches the files.
     pub(crate) fn is_consistent(&self) -> bool {
         Self::of(self.files.clone()).id == self.id
     }
 }
 
 impl Manifest {
-    /// The id covers what the image is, not when it was made.
+    /// The id covers the content of the image, not its creation time.
     pub(crate) fn computed_id(&self) -> ContentId {
         let parts = [&self.root.id, &self.kernel.id, &self.initrd.id];
         let essence =
             serde_json::json!({ "format": self.format, "recipe": self.recipe, "parts": parts, "inputs": self.inputs });
-        ContentId::of(essence.to_string().as_bytes())
+        ContentId::of_json(&essence)
     }
 
     pub(crate) fn is_consistent(&self) -> bool {
@@ -73,7 +73,7 @@ impl Manifest {
             && [&self.root, &self.kernel, &self.initrd].iter().all(|part| part.is_consistent())
     }
 
-    /// Bytes of all files as a program sees them; a sparse root takes less on the disk.
+    /// The apparent size of all files; a sparse root takes less space on the disk.
     pub fn size(&self) -> u64 {
         let parts = [&self.root, &self.kernel, &self.initrd];
         parts.iter().flat_map(|part| part.files.values()).map(|file| file.size).sum()
@@ -83,7 +83,7 @@ impl Manifest {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::recipe::resolve;
+    use crate::builtin::resolve;
 
     pub(crate) fn sample() -> Manifest {
         let file = |text: &str| FileDigest { size: 4, blake3: blake3::hash(text.as_bytes()).to_hex().to_string() };
@@ -114,7 +114,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_changed_digest_or_recipe_no_longer_fits_the_id() {
+    fn a_changed_digest_or_recipe_does_not_match_the_id() {
         let mut altered = sample();
         altered.recipe.memory_mib += 1;
         assert!(!altered.is_consistent());

@@ -1,7 +1,7 @@
-//! Which kernel modules a guest needs, and in which order they load.
+//! The kernel modules that a guest needs, and their load order.
 //!
-//! Debian's package has no `modules.dep` (depmod runs when it is installed, which it is not), so each module is asked
-//! for its own `depends=`.
+//! Debian's package has no `modules.dep`, which depmod would write at installation, so the dependencies are read from
+//! each module's own `depends=`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,17 +13,17 @@ use elf::endian::LittleEndian;
 
 use crate::error::{BuildError, io_at};
 
-/// The root disk, plugged-in volumes, the network, memory that can be given back. (Consoles and the control channel's
-/// virtio-serial are built into Debian's kernel, as are ext4 and FUSE.)
+/// For the root disk, volumes, the network and the memory balloon. (Consoles, virtio-serial for the control channel, ext4
+/// and FUSE are built into Debian's kernel.)
 const NEEDED: [&str; 5] = ["virtio_blk", "virtio_scsi", "sd_mod", "virtio_net", "virtio_balloon"];
 
-/// For containers and disk images inside a sandbox. The rest of the modules stays out: a root that carried them would
-/// belong to one kernel.
+/// For containers and disk images inside a sandbox. Other modules are left out, because a root that had them would work
+/// with one kernel only.
 const WELCOME: [&str; 2] = ["overlay", "loop"];
 
 const COMPRESSED: [&str; 4] = ["", ".xz", ".zst", ".gz"];
 
-/// A kernel's modules: those that are files and those that are built in.
+/// A kernel's modules: files, and built-in ones.
 pub(crate) struct Modules {
     files: BTreeMap<String, PathBuf>,
     built_in: BTreeSet<String>,
@@ -41,7 +41,7 @@ impl Modules {
         Ok(Self { files, built_in })
     }
 
-    /// Files to load, each after those it depends on.
+    /// The files to load, each after its dependencies.
     pub(crate) fn load_order(&self) -> Result<Vec<PathBuf>, BuildError> {
         let mut order = Vec::new();
         for module in NEEDED {
@@ -73,7 +73,7 @@ fn collect(dir: &Path, files: &mut BTreeMap<String, PathBuf>) -> std::io::Result
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let path = entry.path();
-        // Links (`build`, `source`) lead out of the tree.
+        // Links (`build`, `source`) point out of the tree.
         if entry.file_type()?.is_dir() {
             collect(&path, files)?;
         } else if let Some(name) = module_name(&path) {
@@ -83,7 +83,7 @@ fn collect(dir: &Path, files: &mut BTreeMap<String, PathBuf>) -> std::io::Result
     Ok(())
 }
 
-/// `virtio-rng.ko.xz` is the module `virtio_rng`.
+/// The module's name: `virtio_rng` for `virtio-rng.ko.xz`.
 fn module_name(path: &Path) -> Option<String> {
     let file = path.file_name()?.to_str()?;
     let stem = COMPRESSED.iter().find_map(|suffix| file.strip_suffix(&format!(".ko{suffix}")))?;
@@ -114,7 +114,7 @@ fn modinfo(object: &[u8]) -> Result<Vec<u8>, elf::ParseError> {
     }
 }
 
-/// `.modinfo` is `key=value` strings, each ended by a zero byte.
+/// Parses `.modinfo`: `key=value` strings, each ended by a zero byte.
 fn depends(info: &[u8]) -> Vec<String> {
     let mut fields = info.split(|byte| *byte == 0).filter_map(|field| std::str::from_utf8(field).ok());
     let list = fields.find_map(|field| field.strip_prefix("depends=")).unwrap_or_default();
@@ -125,7 +125,7 @@ fn depends(info: &[u8]) -> Vec<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The smallest file that is an ELF object with a `.modinfo` section.
+    /// A minimal ELF object with a `.modinfo` section.
     pub(crate) fn fake_module(depends: &str) -> Vec<u8> {
         let info = format!("license=GPL\0depends={depends}\0");
         let names = b"\0.modinfo\0.shstrtab\0";
@@ -154,7 +154,7 @@ pub(crate) mod tests {
         object
     }
 
-    /// A modules directory as a kernel package has it: some built in, some plain, some compressed.
+    /// A modules directory like a kernel package's: some built in, some plain, some compressed.
     pub(crate) fn fake_tree(dir: &Path) {
         let drivers = dir.join("kernel/drivers");
         fs::create_dir_all(&drivers).unwrap();
@@ -176,7 +176,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn dependencies_come_first_and_built_in_modules_not_at_all() {
+    fn dependencies_are_loaded_first_and_built_in_modules_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         fake_tree(dir.path());
         let order = Modules::read(dir.path()).unwrap().load_order().unwrap();
@@ -204,7 +204,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_module_that_is_not_one_is_refused() {
+    fn a_file_that_is_not_a_module_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         fake_tree(dir.path());
         fs::write(dir.path().join("kernel/drivers/virtio_blk.ko"), b"not an object").unwrap();

@@ -1,16 +1,21 @@
-//! The names of templates and the ids of images, parsed once.
+//! The names of templates and the ids of images.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::recipe::RecipeError;
-
-/// A template's name: 1 to 64 characters of `[A-Za-z0-9._-]`, the first one not a dot or a dash.
+/// A template's name: 1 to 64 characters of `[A-Za-z0-9._-]`, not starting with a dot or a dash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TemplateName(String);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` cannot be a template's name: use 1 to 64 letters, digits, dots, dashes or underscores")]
+pub struct BadTemplateName {
+    pub name: String,
+}
 
 impl TemplateName {
     pub fn as_str(&self) -> &str {
@@ -19,20 +24,20 @@ impl TemplateName {
 }
 
 impl FromStr for TemplateName {
-    type Err = RecipeError;
+    type Err = BadTemplateName;
 
-    fn from_str(text: &str) -> Result<Self, RecipeError> {
+    fn from_str(text: &str) -> Result<Self, BadTemplateName> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        // A name is a file's name and an argument: it must be neither hidden, `..`, nor an option.
+        // It becomes a file name and an argument, so it must not be hidden, `..` or an option.
         let good = (1..=64).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with(['.', '-']);
-        if good { Ok(Self(text.to_owned())) } else { Err(RecipeError::BadName { name: text.to_owned() }) }
+        if good { Ok(Self(text.to_owned())) } else { Err(BadTemplateName { name: text.to_owned() }) }
     }
 }
 
 impl TryFrom<String> for TemplateName {
-    type Error = RecipeError;
+    type Error = BadTemplateName;
 
-    fn try_from(text: String) -> Result<Self, RecipeError> {
+    fn try_from(text: String) -> Result<Self, BadTemplateName> {
         text.parse()
     }
 }
@@ -49,7 +54,7 @@ impl fmt::Display for TemplateName {
     }
 }
 
-/// Names content: an image, or one part of it. 32 hexadecimal digits of a BLAKE3 digest.
+/// The id of an image or of a part: the first 32 hexadecimal digits of a BLAKE3 digest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ContentId(String);
@@ -61,15 +66,35 @@ pub struct BadContentId(String);
 impl ContentId {
     const LENGTH: usize = 32;
 
-    /// The id of whatever these bytes describe.
+    /// The id of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         let mut hex = blake3::hash(bytes).to_hex().to_string();
         hex.truncate(Self::LENGTH);
         Self(hex)
     }
 
+    /// The id of a JSON value, over its compact form with the keys of objects sorted.
+    pub(crate) fn of_json(value: &Value) -> Self {
+        Self::of(canonical(value).as_bytes())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Not `Value::to_string`, whose order of keys depends on a feature of serde_json that any dependency can turn on.
+fn canonical(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            let field =
+                |(name, value): (&String, &Value)| format!("{}:{}", Value::from(name.as_str()), canonical(value));
+            format!("{{{}}}", fields.into_iter().map(field).collect::<Vec<_>>().join(","))
+        }
+        Value::Array(values) => format!("[{}]", values.iter().map(canonical).collect::<Vec<_>>().join(",")),
+        plain => plain.to_string(),
     }
 }
 
@@ -114,6 +139,12 @@ mod tests {
         for good in ["base", "ubuntu-24.04", "A_b.c", &"x".repeat(64)] {
             assert_eq!(good.parse::<TemplateName>().unwrap().as_str(), good);
         }
+    }
+
+    #[test]
+    fn json_is_canonical_whatever_the_order_of_its_keys() {
+        let value = serde_json::json!({ "b": [1, null, "x\n"], "a": { "d": true, "c": {} }, "é": [] });
+        assert_eq!(canonical(&value), r#"{"a":{"c":{},"d":true},"b":[1,null,"x\n"],"é":[]}"#);
     }
 
     #[test]

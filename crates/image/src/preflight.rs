@@ -1,7 +1,7 @@
-//! What this host lacks to build templates, and what brings it.
+//! What this host lacks to build templates, and how to get it.
 
-use crate::root::workspace::is_ordinary_user;
 use crate::tool::{TOOLS, find};
+use crate::workspace::is_ordinary_user;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
@@ -10,7 +10,7 @@ pub struct Missing {
     pub fix: String,
 }
 
-/// Empty if a build can start.
+/// What is missing; empty if a build can start.
 pub fn preflight() -> Vec<Missing> {
     let mut missing: Vec<Missing> = TOOLS
         .iter()
@@ -30,7 +30,7 @@ fn lacks(program: &str, package: &str) -> Missing {
     Missing { what: format!("the program `{program}`"), fix: format!("apt-get install {package}") }
 }
 
-/// An ordinary user's build needs more user ids than one, and the administrator hands them out.
+/// A build by an ordinary user needs a range of user ids, which the administrator assigns.
 fn without_subordinate_ids() -> Option<Missing> {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok()?;
     let listed = std::fs::read_to_string("/etc/subuid").unwrap_or_default();
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_comes_with_the_command_that_brings_it() {
+    fn a_missing_program_is_listed_with_the_command_that_installs_it() {
         assert_eq!(
             lacks("mke2fs", "e2fsprogs"),
             Missing { what: "the program `mke2fs`".into(), fix: "apt-get install e2fsprogs".into() }
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn it_names_no_program_that_is_here() {
+    fn installed_programs_are_not_listed() {
         for missing in preflight() {
             let program = missing.what.trim_start_matches("the program `").trim_end_matches('`').to_owned();
             assert!(find(&program).is_none(), "{missing:?}");

@@ -1,24 +1,24 @@
-//! What a build tells the person who waits for it.
+//! Progress reports of a build.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// One update. A build gives at least one every second or so, even if nothing moved, so that a display stays alive.
+/// One report. A build sends at least one every second or so, even without progress, so that a display stays alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     pub step: Step,
     pub done: u64,
-    /// Absent where nobody can know how much there is to do.
+    /// `None` if the amount of work is unknown.
     pub total: Option<u64>,
-    /// What is being worked on just now: a package, a file.
+    /// What the build is working on: a package or a file.
     pub detail: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// Another build holds the store.
+    /// Another build holds the store's lock.
     Waiting,
     PackageLists,
     /// Counted in packages.
@@ -36,7 +36,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// For a person, in the present tense.
+    /// The step for display, in the present tense.
     pub fn title(self) -> &'static str {
         match self {
             Step::Waiting => "another build is running",
@@ -59,7 +59,7 @@ impl Progress {
     }
 }
 
-/// Does something that cannot tell how far it is, and repeats `progress` every second until it is done.
+/// Runs work that cannot report its progress, and repeats `progress` every second until it is done.
 pub(crate) fn while_waiting<T: Send>(progress: &Progress, report: Report<'_>, work: impl FnOnce() -> T + Send) -> T {
     report(progress);
     thread::scope(|scope| {
@@ -76,7 +76,7 @@ pub(crate) fn while_waiting<T: Send>(progress: &Progress, report: Report<'_>, wo
     })
 }
 
-/// Where updates go.
+/// The receiver of reports.
 pub type Report<'a> = &'a mut dyn FnMut(&Progress);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Making things appear whole or not at all, whenever the power goes.
+//! Atomic and durable writes of files and directories.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Published {
     Now,
-    /// Something was there before and was left alone; the new directory is gone.
+    /// The destination existed and was not changed; the new directory was removed.
     AlreadyThere,
 }
 
-/// Puts a finished directory in its final place: everything in it reaches the disk, then it is renamed. Both must be
-/// on one file system. What is in the final place already stays, since names here stand for content.
+/// Moves a finished directory to its destination, on the same file system: syncs everything in it to the disk, then
+/// renames it. An existing destination stays, because its name stands for the same content.
 pub fn publish_dir(temporary: &Path, destination: &Path) -> io::Result<Published> {
     sync_tree(temporary)?;
     let parent = parent_of(destination)?;
@@ -32,7 +32,7 @@ pub fn publish_dir(temporary: &Path, destination: &Path) -> io::Result<Published
     }
 }
 
-/// Writes a file so that a reader, or a reboot, finds the old content or the new.
+/// Writes a file so that a reader, even after a power failure, finds the old content or the new.
 pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let parent = parent_of(path)?;
     let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(parent)?;
@@ -60,7 +60,7 @@ fn parent_of(path: &Path) -> io::Result<&Path> {
     path.parent().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the root directory has no parent"))
 }
 
-/// A directory that is removed unless it is published.
+/// A scratch directory, which is removed unless it is published.
 pub(crate) fn scratch_dir(parent: &Path) -> io::Result<(tempfile::TempDir, PathBuf)> {
     let dir = tempfile::Builder::new().prefix("part-").tempdir_in(parent)?;
     let inner = dir.path().join("content");
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_published_directory_appears_whole_and_is_not_replaced() {
+    fn a_published_directory_is_complete_and_is_not_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("parts/one");
         for (content, expected) in [("first", Published::Now), ("second", Published::AlreadyThere)] {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_and_no_trace_is_left_beside_it() {
+    fn a_file_is_replaced_and_no_temporary_file_is_left() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("value.json");
         write_json(&path, &1).unwrap();

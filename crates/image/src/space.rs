@@ -1,4 +1,4 @@
-//! Is there room? Asked before a build begins, because a full disk hurts everyone on it.
+//! The check for disk space before a build, because a full disk affects everything on it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +8,10 @@ use rustix::fs::statvfs;
 
 use crate::error::{BuildError, io_at};
 
-/// Left free for everything else.
+/// Space that a build leaves free.
 const MARGIN: u64 = 256 << 20;
 
-/// Checks that each directory's file system has room for what will be written there; several directories may share one.
+/// Checks that each directory's file system has room for what will be written. Directories may share a file system.
 pub(crate) fn check(needs: &[(&Path, u64)]) -> Result<(), BuildError> {
     for (at, _) in needs {
         let device = device(at)?;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_there_is_gets_one_sentence_with_both_figures() {
+    fn too_little_space_is_reported_with_both_figures() {
         let dir = tempfile::tempdir().unwrap();
         check(&[(dir.path(), 0)]).unwrap();
         let half = free_bytes(dir.path()).unwrap() / 2 + (1 << 20);

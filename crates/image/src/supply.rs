@@ -1,4 +1,4 @@
-//! Where a build's raw material comes from, as a seam: the store's rules are tested without downloading a system.
+//! The source of a build's packages, as a trait, so that tests of the store download nothing.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use crate::recipe::Recipe;
 
 /// Makes one [`Session`] per build.
 pub(crate) trait Supply: Send + Sync {
-    /// `lock` is the store's, held.
+    /// Begins a build. `lock` is the store's lock, which the caller holds.
     fn begin<'a>(
         &'a self,
         store: &Path,
@@ -20,12 +20,12 @@ pub(crate) trait Supply: Send + Sync {
     ) -> Result<Box<dyn Session + 'a>, BuildError>;
 }
 
-/// One build's access to packages. What it needs for both jobs (package lists) it fetches once, and only if asked.
+/// One build's access to packages. It fetches the package lists once, when it first needs them.
 pub(crate) trait Session {
-    /// Writes the root disk to `image`; returns the installed packages with their versions.
+    /// Writes the root disk to `image`. Returns the installed packages with their versions.
     fn root(&self, image: &Path, report: Report<'_>) -> Result<BTreeMap<String, String>, BuildError>;
 
-    /// Writes the newest kernel into the directory `dest`, unless that is the one `known` says yes to.
+    /// Writes the newest kernel into the directory `dest`, unless `known` returns true for it.
     fn kernel(
         &self,
         dest: &Path,

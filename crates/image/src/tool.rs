@@ -1,4 +1,4 @@
-//! Debian's programs that a build runs: started alike, ended with us, and their failures turned into sentences.
+//! The programs that a build runs. They end with this process, and their failures become readable errors.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// How long a silent program may keep a person waiting for a sign of life.
+/// How long a program may be silent before [`Event::Silence`] is reported.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Lines of a failed program's output that are kept for the error.
+/// How many lines of a failed program's output go into the error.
 const KEPT_LINES: usize = 6;
 
-/// Program and the Debian package that has it.
+/// Programs, and the Debian packages that have them.
 pub(crate) const TOOLS: [(&str, &str); 7] = [
     ("mmdebstrap", "mmdebstrap"),
     ("mke2fs", "e2fsprogs"),
@@ -48,7 +48,7 @@ pub(crate) struct Tool {
     command: Command,
 }
 
-/// What a followed program did: said a line, or nothing for a while.
+/// What a program did: it printed a line, or nothing for a while.
 pub(crate) enum Event<'a> {
     Line(&'a str),
     Silence,
@@ -59,7 +59,7 @@ impl Tool {
         let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
         command.env("PATH", search_path()).env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
         command.env_remove("SOURCE_DATE_EPOCH").stdin(Stdio::null());
-        // In a user namespace the caller's own directory may be closed, and some programs want to return to it.
+        // In a user namespace, the caller's directory may be inaccessible, and some programs return to theirs.
         command.current_dir("/");
         // SAFETY: the closure makes one async-signal-safe system call and allocates nothing.
         unsafe {
@@ -93,7 +93,7 @@ impl Tool {
         self
     }
 
-    /// Runs it and returns what it wrote to its standard output.
+    /// Runs the program and returns its standard output.
     pub(crate) fn capture(mut self) -> Result<String, ToolError> {
         let output = self.command.output().map_err(|error| cannot_run(self.program, error))?;
         let mut said = Said::default();
@@ -102,7 +102,7 @@ impl Tool {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs it and passes on what it says, on either stream, as it says it.
+    /// Runs the program and reports each line of its standard output and error as it is printed.
     pub(crate) fn follow(mut self, mut on: impl FnMut(Event<'_>)) -> Result<(), ToolError> {
         let (mut child, lines) = self.start().map_err(|error| cannot_run(self.program, error))?;
         let mut said = Said::default();
@@ -124,7 +124,7 @@ impl Tool {
         let (reader, writer) = io::pipe()?;
         self.command.stdout(writer.try_clone()?).stderr(writer);
         let child = self.command.spawn()?;
-        // The command keeps its ends of the pipe; as long as they are open the reader sees no end.
+        // Dropped, because the command holds its ends of the pipe open and the reader would see no end.
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
         let (send, lines) = channel();
         thread::spawn(move || {
@@ -142,13 +142,13 @@ impl Tool {
     }
 }
 
-/// Where a program is, with the directories an ordinary user's PATH lacks.
+/// Finds a program, also in directories that an ordinary user's PATH lacks.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&search_path()).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
-/// The system's own directories come first, and `/usr/local` last: what a package of a tree brings along must not stand
-/// for a program that a build runs in that tree.
+/// The search path: the system's directories first, `/usr/local` last. A program that a package installs in the tree must
+/// not replace a program that the build runs in that tree.
 fn search_path() -> String {
     let own = std::env::var("PATH").unwrap_or_default();
     let own: Vec<&str> = own.split(':').filter(|directory| !directory.starts_with("/usr/local")).collect();
@@ -164,11 +164,11 @@ fn cannot_run(program: &str, source: io::Error) -> ToolError {
     }
 }
 
-/// What a program's words come to if it fails.
+/// The output lines that explain a program's failure.
 #[derive(Default)]
 struct Said {
     last: VecDeque<String>,
-    /// apt, dpkg and mmdebstrap mark what matters with `E:`.
+    /// The lines marked with `E:` by apt, dpkg and mmdebstrap.
     marked: Vec<String>,
     disk_full: bool,
 }
@@ -179,7 +179,7 @@ impl Said {
         if let Some(error) = line.strip_prefix("E: ")
             && self.marked.len() < KEPT_LINES
         {
-            // The first mark often only says that a script failed; why, the script itself said just before.
+            // The first mark often only says that a script failed; the script's own output just before says why.
             let cause = self.last.back().filter(|_| self.marked.is_empty()).cloned();
             self.marked.extend(cause);
             self.marked.push(error.to_owned());
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_packages_bring_along_comes_last() {
+    fn usr_local_is_searched_last() {
         let path = search_path();
         let place = |wanted: &str| path.split(':').position(|directory| directory == wanted).unwrap();
         assert!(place("/usr/bin") < 4 && place("/usr/sbin") < 4);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_followed_program_is_heard_on_both_streams_and_its_failure_keeps_the_marked_lines() {
+    fn both_streams_are_reported_and_a_failure_has_the_marked_lines() {
         let mut heard = Vec::new();
         let error = Tool::new("sh")
             .args(["-c", "echo one; echo 'E: bad thing' >&2; exit 3"])
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_program_still_gives_signs_of_life() {
+    fn a_silent_program_is_reported_as_silent() {
         let mut ticks = 0;
         Tool::new("sh")
             .args(["-c", "exec sleep 1.5"])
@@ -241,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_apart() {
+    fn a_full_disk_is_a_separate_error() {
         let script = "echo 'cp: error writing: No space left on device' >&2; exit 1";
         let error = Tool::new("sh").args(["-c", script]).capture().unwrap_err();
         assert!(matches!(error, ToolError::NoSpace { .. }), "{error}");
     }
 
     #[test]
-    fn a_missing_program_names_its_package() {
+    fn a_missing_program_is_reported_with_its_package() {
         let error = cannot_run("mke2fs", io::ErrorKind::NotFound.into());
         assert!(error.to_string().contains("apt-get install e2fsprogs"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Builds a real, small Debian image and looks into it.
+//! Builds a real, small Debian image and checks its content.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use sandling_image::{BuildError, BuildOptions, Image, ImageStore, KernelOrigin, Recipe, Step, resolve};
 
-/// Debian's minimal system and one small package: about a minute.
+/// Debian's minimal system and one small package. The build takes about a minute.
 fn tiny() -> Result<Recipe> {
     let mut recipe = Recipe::custom("tiny", &resolve("base")?.recipe, [])?;
     recipe.packages = ["hello".to_owned()].into();
@@ -31,13 +31,13 @@ fn build(store: &ImageStore, recipe: &Recipe) -> Result<(Image, Vec<Step>, Durat
     Ok((image, steps, longest.max(last.elapsed())))
 }
 
-/// The host's own package lists, which are none of a build's business.
+/// The host's package lists, which a build must not change.
 fn apt_lists() -> Result<BTreeSet<OsString>> {
     let entries = fs::read_dir("/var/lib/apt/lists").context("apt keeps its lists there")?;
     Ok(entries.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<_>>()?)
 }
 
-/// Asks e2fsprogs, which needs neither root nor a mount.
+/// Reads an image with e2fsprogs, which needs neither root nor a mount.
 fn debugfs(image: &Path, request: &str) -> Result<String> {
     let output = Command::new("debugfs")
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
@@ -60,7 +60,7 @@ fn a_real_image_is_built_once_and_has_what_a_sandbox_needs() -> Result<()> {
     for step in [Step::PackageLists, Step::Download, Step::Install, Step::FileSystem, Step::Kernel, Step::Initrd] {
         ensure!(steps.contains(&step), "{step:?} was never reported: {steps:?}");
     }
-    // Two seconds on an idle machine; a busy one gets some grace.
+    // At most two seconds on an idle machine; more is allowed for a busy one.
     ensure!(longest_silence < Duration::from_secs(10), "silent for {longest_silence:?}");
     check_root(&image)?;
     check_kernel(&image)?;
@@ -131,7 +131,7 @@ fn check_missing_package(store: &ImageStore, recipe: &Recipe) -> Result<()> {
 
 fn check_roots_file(store: &ImageStore, image: &Image) -> Result<()> {
     let file = fs::OpenOptions::new().write(true).open(image.root_img());
-    // Only root may write to a file that is protected from its owner.
+    // Only root can write to the read-only file.
     if let Ok(file) = file {
         file.set_len(4096)?;
         let error = store.load(&image.manifest.recipe.name).err().context("a truncated disk was loaded")?;

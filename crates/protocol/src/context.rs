@@ -14,7 +14,7 @@ pub enum Language {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ContextSpec {
-    /// Chosen by the host, as an exec's id is.
+    /// The host chooses it, by the same rule as an exec's id.
     pub id: String,
     pub language: Language,
     #[serde(default)]
@@ -30,12 +30,12 @@ pub struct ContextInfo {
     pub id: String,
     pub language: Language,
     pub pid: u32,
-    /// Cells run so far.
+    /// How many cells it has run.
     pub cells: u64,
     pub busy: bool,
-    /// How often its interpreter had to be started anew (restart, crash, a deadline it would not obey).
+    /// How often its interpreter was replaced: by a restart, a crash, or a deadline that it did not obey.
     pub restarts: u32,
-    /// Where it was started.
+    /// The working directory it was started in.
     #[serde(default)]
     pub cwd: String,
 }
@@ -47,7 +47,7 @@ pub struct CellSpec {
     #[serde(default)]
     pub timeout_ms: Option<u64>,
     pub output_limit: u64,
-    /// Variables that the interpreter has while this cell runs, and not afterwards.
+    /// Environment variables that are set only while this cell runs.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
@@ -55,12 +55,12 @@ pub struct CellSpec {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellReport {
     pub status: CellStatus,
-    /// Counts the cells of this context, from 1.
+    /// The cell's number in its context, from 1.
     pub number: u64,
     pub error: Option<Traceback>,
     pub duration_ms: u64,
     pub dropped_bytes: u64,
-    /// The interpreter did not survive; the context has a new one, without variables.
+    /// The interpreter ended with the cell; the context has a new one, without the variables.
     pub restarted: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct CellReport {
 #[serde(rename_all = "snake_case")]
 pub enum CellStatus {
     Ok,
-    /// The code raised; see the traceback.
+    /// The code raised an exception; see the traceback.
     Error,
     Interrupted,
     Timeout,
@@ -83,6 +83,6 @@ pub enum CellStatus {
 pub struct Traceback {
     pub name: String,
     pub value: String,
-    /// The text a person would have seen, without colours.
+    /// The text that a terminal would show, without colours.
     pub text: String,
 }

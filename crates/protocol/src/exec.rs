@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Language;
 
-/// What to run, and within which limits.
+/// What to run, and its limits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExecSpec {
-    /// Chosen by the host, 1 to 64 characters of `[A-Za-z0-9_-]`.
+    /// The host chooses it: 1 to 64 characters of `[A-Za-z0-9_-]`.
     pub id: String,
     pub program: Program,
     /// Added to the sandbox's own environment.
@@ -23,7 +23,7 @@ pub struct ExecSpec {
     pub user: Option<String>,
     #[serde(default)]
     pub timeout_ms: Option<u64>,
-    /// Bytes of output, all parts together; what then happens is `on_limit`.
+    /// Bytes of output, all parts together; `on_limit` says what happens when there are more.
     pub output_limit: u64,
     #[serde(default)]
     pub on_limit: OnLimit,
@@ -41,7 +41,7 @@ pub enum Program {
     Shell(String),
     /// A program and its arguments, found through `PATH`.
     Argv(Vec<String>),
-    /// A script for an interpreter, warm where one is ready. The code is the frame's body.
+    /// A script for an interpreter, a warm one if one is ready. The code is the frame's body.
     Code { language: Language, args: Vec<String> },
 }
 
@@ -74,14 +74,14 @@ pub struct TerminalSize {
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// As a shell would say it: the exit code, or 128 + the signal's number.
+    /// As a shell reports it: the exit code, or 128 + the signal's number.
     pub code: i32,
     pub signal: Option<i32>,
     pub reason: ExitReason,
     pub duration_ms: u64,
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
-    /// Bytes that were produced and are in no `Data`.
+    /// Bytes of output that were not sent.
     pub dropped_bytes: u64,
 }
 
@@ -90,10 +90,10 @@ pub struct Exit {
 pub enum ExitReason {
     Exited,
     Signalled,
-    /// Ended by us: its time was up.
+    /// The agent ended it at its timeout.
     Timeout,
     OutOfMemory,
-    /// Ended by us: it printed more than it may.
+    /// The agent ended it at its output limit.
     OutputLimit,
 }
 
@@ -113,7 +113,7 @@ impl ExitReason {
 pub struct ExecInfo {
     pub id: String,
     pub pid: u32,
-    /// The command as a person would recognise it, cut to 200 characters.
+    /// The command for display, cut to 200 characters.
     pub command: String,
     pub started_unix_ms: u64,
     /// Bytes of output so far, all parts together.

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WriteMode {
-    /// A new file beside it, renamed over it at the end: a reader sees the old or the new, never half.
+    /// Writes a new file beside the old one and renames it at the end, so that a reader sees the old or the new content.
     Replace,
     Append,
-    /// Refused if the path exists.
+    /// Fails if the path exists.
     CreateNew,
 }
 
@@ -36,10 +36,10 @@ pub enum EntryKind {
     Other,
 }
 
-/// An entry of a tree, with what tells whether it is the same as in another copy of the same disk. Short names: a
-/// machine has tens of thousands.
+/// An entry of a directory tree, with the metadata that tells whether it differs from the same entry in another copy of
+/// the disk. The JSON names are short because a machine has tens of thousands of entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Walked {
+pub struct TreeEntry {
     #[serde(rename = "p")]
     pub path: String,
     #[serde(rename = "k")]
@@ -54,7 +54,7 @@ pub struct Walked {
     pub gid: u32,
     #[serde(rename = "i")]
     pub inode: u64,
-    /// When anything about it last changed, which no program can set.
+    /// The change time (ctime), which no program can set.
     #[serde(rename = "c")]
     pub changed_unix_nanos: i64,
     #[serde(rename = "t")]
@@ -64,7 +64,7 @@ pub struct Walked {
     pub target: Option<String>,
 }
 
-/// Something changed under a watched path.
+/// A change under a watched path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     pub path: String,
@@ -79,6 +79,6 @@ pub enum ChangeKind {
     Removed,
     Renamed,
     Attributes,
-    /// Events came faster than they could be told; look again.
+    /// Events were lost because they came too fast; list the directory again.
     Overflow,
 }

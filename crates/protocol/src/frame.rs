@@ -1,7 +1,7 @@
 //! Frames: a JSON header and a binary body, COBS-encoded between zero bytes.
 //!
-//! COBS leaves no zero byte inside a frame, so a receiver that joined in the middle, or whose peer was cut off in
-//! the middle, is in step again at the next zero. A frame that was cut short is recognised by its lengths.
+//! COBS leaves no zero byte inside a frame, so a receiver that starts in the middle of one, or whose peer was cut off, is
+//! in step again at the next zero. The lengths at the start of a frame reveal one that was cut short.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,7 +48,7 @@ pub fn encode<T: Serialize>(message: &T, body: &[u8]) -> Result<Vec<u8>, FrameEr
     Ok(out)
 }
 
-/// Turns the bytes of a channel back into frames, however they were cut up on the way.
+/// Turns the bytes of a channel back into frames, whatever pieces they arrive in.
 #[derive(Debug, Default)]
 pub struct Decoder {
     pending: Vec<u8>,
@@ -60,10 +60,10 @@ impl Decoder {
         Self::default()
     }
 
-    /// Takes bytes from the channel and returns the frames they complete, in order.
+    /// Takes bytes from the channel and returns the frames that they complete, in order.
     ///
-    /// A bad frame is an `Err` in its place; the decoder goes on with the next one. Never holds more than one
-    /// frame's worth of bytes.
+    /// A bad frame is an `Err` in its place, and the decoder continues with the next one. It never holds more than one
+    /// frame.
     pub fn push<T: DeserializeOwned>(&mut self, mut bytes: &[u8]) -> Vec<Result<Frame<T>, FrameError>> {
         let mut frames = Vec::new();
         while let Some(end) = bytes.iter().position(|&b| b == 0) {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_any_length_is_whole_without_its_successor() {
+    fn a_frame_of_any_length_is_complete_without_its_successor() {
         for length in 0..1100 {
             for byte in [0u8, 7] {
                 let bytes = encode(&data(1), &vec![byte; length]).unwrap();

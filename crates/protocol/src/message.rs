@@ -1,4 +1,4 @@
-//! The messages themselves, in both directions.
+//! The messages, in both directions.
 
 use std::collections::BTreeMap;
 
@@ -6,47 +6,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CellReport, CellSpec, Change, ContextInfo, ContextSpec, Entry, ExecInfo, ExecSpec, Exit, Identity, Language, Proof,
-    TerminalSize, Usage, WriteMode,
+    TerminalSize, Usage, WriteMode, generation,
 };
 
-/// A stream's number, chosen by the host, never used twice in one session.
+/// A stream's number. The host chooses it and does not use it twice in one session.
 pub type StreamId = u32;
 
-/// From the host. The body is named where a message has one.
+/// A message from the host. The comments name the body, if a message has one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToGuest {
-    /// Begins a session: streams of an earlier one are dropped, running commands are not.
-    Hello { nonce: String, version: u32 },
+    /// Begins a session. The guest drops the streams of an earlier one; commands keep running. `generation` is the newest
+    /// that the host speaks.
+    Hello {
+        nonce: String,
+        #[serde(rename = "version", default = "generation::first")]
+        generation: u32,
+    },
     /// Opens a stream. Body: the code, for [`Request::Run`] of code and [`Request::RunCell`].
     Open { stream: StreamId, request: Request },
-    /// Body: bytes for stdin, an upload, or a tunnel.
+    /// Body: bytes for stdin, an upload or a tunnel.
     Data { stream: StreamId },
-    /// No more `Data` will come: end of stdin, of an upload, of this half of a tunnel.
+    /// The host sends no more `Data`: the end of stdin, of an upload, or of this half of a tunnel.
     Finish { stream: StreamId },
-    /// The host has consumed so many bytes of this stream's `Data`.
+    /// The host has consumed this many bytes of the stream's `Data`.
     Credit { stream: StreamId, bytes: u32 },
-    /// The host no longer listens. A command runs on; an upload that was not finished leaves no trace.
+    /// The host no longer reads the stream. A command keeps running; an unfinished upload leaves no trace.
     Cancel { stream: StreamId },
 }
 
-/// From the guest. Every byte of it is hostile to the host.
+/// A message from the guest. The host treats every byte as hostile.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToHost {
-    /// Answers the host's greeting with its nonce.
-    Hello { nonce: String, version: u32 },
-    /// Body: bytes of one part of the stream. `offset` counts this stream's bytes of all parts, replay included.
+    /// Answers the host's greeting with its nonce and with the generation of the session.
+    Hello {
+        nonce: String,
+        #[serde(rename = "version", default = "generation::first")]
+        generation: u32,
+    },
+    /// Body: bytes of one part of the stream. `offset` counts the stream's bytes of all parts, replayed ones included.
     Data { stream: StreamId, part: Part, offset: u64 },
-    /// Something happened before the end.
+    /// Something happened before the stream's end.
     Event { stream: StreamId, event: Event },
-    /// The guest has consumed so many bytes of this stream's `Data`.
+    /// The guest has consumed this many bytes of the stream's `Data`.
     Credit { stream: StreamId, bytes: u32 },
     /// The last message of a stream.
     End { stream: StreamId, outcome: Outcome },
 }
 
-/// Which of a stream's byte sequences a `Data` belongs to.
+/// The part of a stream that a `Data` belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -54,40 +63,40 @@ pub enum Part {
     Stderr,
     /// A terminal's output, in which stdout and stderr are one.
     Terminal,
-    /// Rich results that a cell displays: one JSON object (MIME type to string) per line.
+    /// Rich results that a cell displays: one MIME bundle, a JSON object from MIME type to string, per line.
     Results,
     /// The value of a cell's last expression, in the same form.
     Value,
     /// File contents, or a tunnel's bytes.
     Bytes,
-    /// Directory entries: one [`Entry`] or [`crate::Walked`] as JSON per line.
+    /// Directory entries: one [`Entry`] or [`crate::TreeEntry`] as JSON per line.
     Entries,
 }
 
-/// What a host can ask for. Each opens one stream.
+/// What the host can ask for. Each request opens one stream.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
-    /// Makes a restored guest itself: clock, randomness, names. Nothing of the user runs before it.
+    /// Gives a restored guest its clock, randomness and names. No user code runs before it.
     Identify(Identity),
-    /// Gives everything that starts from now on these variables, too. Ends with `Done`.
+    /// Adds variables to the environment of everything that starts from now on. Ends with `Done`.
     AddVariables {
         variables: BTreeMap<String, String>,
     },
-    /// Starts a warm interpreter for `language` with `imports` done, before a snapshot. Ends with `Done`.
+    /// Starts a warm interpreter for `language` that has done `imports`, before a snapshot. Ends with `Done`.
     Warm {
         language: Language,
         imports: Vec<String>,
     },
 
-    /// Ends with `Done` when an interpreter of `language` waits to be used, if any is kept warm.
+    /// Waits until a warm interpreter of `language` is ready, if the guest keeps any. Ends with `Done`.
     Settle {
         language: Language,
     },
 
-    /// Starts a command and attaches to it. The same id never starts twice: a second `Run` attaches.
+    /// Starts a command and attaches to it. The same id never starts twice: a second `Run` only attaches.
     Run(ExecSpec),
-    /// Attaches to a command, replaying its output from byte `from` on (or the oldest still kept).
+    /// Attaches to a command and replays its output from byte `from` on, or from the oldest byte that is still kept.
     Attach {
         exec: String,
         from: u64,
@@ -103,7 +112,7 @@ pub enum Request {
     },
     /// Lists running commands and the finished ones whose output is still kept.
     ListExecs,
-    /// Drops a finished command's record and output.
+    /// Deletes a finished command's record and output.
     Forget {
         exec: String,
     },
@@ -121,23 +130,24 @@ pub enum Request {
         mode: Option<u32>,
         user: Option<String>,
     },
-    /// Sends the entries of a directory as `Part::Entries`; `depth` 1 is the directory itself.
+    /// Sends the entries of a directory as `Part::Entries`; `depth` 1 lists the directory only. Ends with `Listed`.
     ListDir {
         path: String,
         depth: u32,
     },
-    /// Sends everything below `path` on its file system as `Part::Entries`, one [`crate::Walked`] as JSON per line, in
-    /// no order; without what is at or below a path of `skip`. Ends with `Listed`.
+    /// Sends everything below `path` on its file system as `Part::Entries`, one [`crate::TreeEntry`] as JSON per line,
+    /// unordered. Leaves out the paths in `skip` and everything below them. Ends with `Listed`.
     Walk {
         path: String,
         skip: Vec<String>,
     },
-    /// Stops all of the user's processes for good: the machine is only to be looked at.
-    StandStill,
+    /// Freezes all user processes for good, because the host only wants to read the machine's files.
+    #[serde(rename = "stand_still")]
+    Freeze,
     Stat {
         path: String,
     },
-    /// What is made belongs to `user`; absent: to root.
+    /// The new directories belong to `user`. Absent: to root.
     MakeDir {
         path: String,
         mode: Option<u32>,
@@ -163,15 +173,15 @@ pub enum Request {
         recursive: bool,
     },
 
-    /// Starts a live interpreter. Ends with `Context`.
+    /// Starts a context. Ends with `Context`.
     CreateContext(ContextSpec),
-    /// Runs a cell: `Stdout`, `Stderr`, `Results`, then `Cell`.
+    /// Runs a cell: sends `Stdout`, `Stderr`, `Results` and `Value`. Ends with `Cell`.
     RunCell(CellSpec),
-    /// Interrupts what a context is running.
+    /// Interrupts the cell that a context is running.
     Interrupt {
         context: String,
     },
-    /// Replaces a context's interpreter by a new one; its variables are gone, its id stays.
+    /// Replaces a context's interpreter by a new one. The id stays; the variables are lost.
     RestartContext {
         context: String,
     },
@@ -184,46 +194,57 @@ pub enum Request {
     Connect {
         port: u16,
     },
-    /// TCP ports somebody listens on.
+    /// Lists the TCP ports that have a listener.
     ListPorts,
     Usage,
     /// Writes dirty file data to the disk.
     Sync,
-    /// Grows the root file system to fill its disk, which has so many bytes now or is about to.
+    /// Grows the root file system to fill its disk, as soon as the disk has this many bytes.
     GrowDisk {
         bytes: u64,
     },
 
-    /// Mounts the volume in that slot at a directory, which is made if it is not there. One that is mounted there
-    /// already becomes as it is asked for: `read_only`, or not.
+    /// Mounts the volume in that slot at a directory, which is created if it does not exist. If the volume is mounted
+    /// there already, only `read_only` is applied.
     MountVolume {
         slot: u32,
         path: String,
         read_only: bool,
     },
-    /// Writes out what belongs to the volume in that slot and unmounts it everywhere. A mount that is in use goes for
-    /// all but its users, and the answer is [`FailureKind::Busy`].
+    /// Flushes the volume in that slot and unmounts it everywhere. A mount that is in use is detached, so that only its
+    /// users still see it, and the answer is [`FailureKind::Busy`].
     UnmountVolume {
         slot: u32,
-        /// Nothing can be written to it any more, so nothing is tried.
+        /// The disk is gone, so the guest does not try to flush it.
         lost: bool,
     },
+
+    /// A request of a later generation. The guest answers with [`FailureKind::Unsupported`].
+    #[serde(other)]
+    Unknown,
+}
+
+impl Request {
+    /// The generation that introduced the request, or the newest field of it that a guest must not ignore.
+    pub fn since(&self) -> u32 {
+        1
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The command runs. `existing` if the same id had been started before.
+    /// The command runs. `existing`: it was started by an earlier request.
     Started {
         pid: u32,
         existing: bool,
     },
-    /// So many bytes before the next `Data` are no longer kept.
+    /// This many bytes before the next `Data` are no longer kept.
     Dropped {
         bytes: u64,
     },
     Changed(Change),
-    /// A tunnel is connected, or a watch in place.
+    /// A tunnel is connected, or a watch is in place.
     Connected,
 }
 
@@ -244,7 +265,7 @@ pub enum Response {
     Execs {
         execs: Vec<ExecInfo>,
     },
-    /// `size` is the whole file's at the time it was opened.
+    /// `size` is the size of the whole file when it was opened.
     Read {
         bytes: u64,
         size: u64,
@@ -253,7 +274,7 @@ pub enum Response {
         bytes: u64,
     },
     Entry(Entry),
-    /// A listing's end.
+    /// The end of a listing, with the number of entries sent.
     Listed {
         entries: u64,
     },
@@ -268,12 +289,21 @@ pub enum Response {
     Usage(Usage),
 }
 
-/// Why the guest could not do it, in words a user can be shown.
+/// Why a request failed, in words for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     pub kind: FailureKind,
     pub message: String,
+}
+
+impl Failure {
+    /// The answer to a request that the guest agent does not know.
+    pub fn unknown_request() -> Self {
+        let message =
+            "the sandbox's guest agent is too old for this; create a new sandbox from the template".to_owned();
+        Self { kind: FailureKind::Unsupported, message }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -288,9 +318,9 @@ pub enum FailureKind {
     NoSpace,
     Invalid,
     TooLarge,
-    /// Too many at once, or the thing is in use.
+    /// There are too many at once, or the object is in use.
     Busy,
-    /// The interpreter or program is not in this template.
+    /// The template lacks the interpreter or program, or the guest agent does not know the request.
     Unsupported,
     Refused,
     Other,

@@ -1,4 +1,4 @@
-"""Compares what happened with what a case expects, and fills in what was named before."""
+"""Compares results with the expectations of a case, and replaces references to named results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
 
 def resolve(value: Any, named: Mapping[str, Any]) -> Any:
-    """Puts fields of named things in the place of ``${name.field}``."""
+    """Replaces ``${name.field}`` with fields of named results."""
     if isinstance(value, dict):
         return {key: resolve(item, named) for key, item in value.items()}
     if isinstance(value, list):
@@ -32,7 +32,7 @@ def field(value: Any, key: str) -> Any:
 
 
 def difference(expected: Any, real: Any, where: str = "it") -> str:
-    """What does not fit, in words; empty if all does."""
+    """A description of the first difference; empty if there is none."""
     if isinstance(expected, dict):
         special = [key for key in expected if key.startswith("$")]
         if special:

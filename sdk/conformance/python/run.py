@@ -1,6 +1,6 @@
 """Runs the cases with the Python SDK: ``run.py sync`` or ``run.py async``.
 
-The server is named by ``SANDLING_API`` and ``SANDLING_TOKEN``.
+``SANDLING_API`` and ``SANDLING_TOKEN`` name the server.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SHARED = {"template": "base", "ttl_seconds": 1800}
 
 
 class Unlike(Exception):
-    """Something was not as expected."""
+    """A result differs from the expectation."""
 
 
 class Runner:
-    """Runs cases with one colour of the SDK."""
+    """Runs cases with the blocking or the async SDK."""
 
     def __init__(self, colour: str) -> None:
         prefix = "Async" if colour == "async" else ""
@@ -38,7 +38,7 @@ class Runner:
         self.pool_class = getattr(sandling, f"{prefix}SandboxPool")
         self.context_class = getattr(sandling, f"{prefix}CodeContext")
         self.client = self._client_class()
-        #: The pools that lent machines, and their audits.
+        #: The pools of leased machines, and their audit logs.
         self.lent: Dict[str, Any] = {}
         self._shared: Any = None
 
@@ -46,7 +46,7 @@ class Runner:
         return self._client_class(api_key=api_key)
 
     async def missing(self, case: Dict[str, Any]) -> List[str]:
-        """The paths that the case needs and the server does not have."""
+        """The paths that the case requires and the server lacks."""
         document = await settle(self.client._transport.request("GET", "/openapi.json"))
         return [path for path in case.get("requires", []) if path not in document["paths"]]
 
@@ -111,7 +111,7 @@ class Runner:
 
 
 def shown(given: Any) -> Any:
-    """What a step gave, as plain data; things with an id and no more than that by their own fields."""
+    """The result of a step as plain data. Objects with an ID are shown by their fields."""
     if isinstance(given, list):
         return [shown(item) for item in given]
     data = plain(given)

@@ -1,4 +1,4 @@
-"""The verbs of the cases as calls of the Python SDK, of either colour. Each gives plain data."""
+"""The verbs of the cases as calls of the Python SDK, blocking or async. Each returns plain data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def each(source: Any) -> List[Any]:
 
 
 async def first(source: Any, fits: Callable[[Any], bool]) -> Any:
-    """The first item that fits; the source is closed then."""
+    """The first matching item; closes the source."""
     if hasattr(source, "__aiter__"):
         async for item in source:
             if fits(item):
@@ -63,7 +63,7 @@ def verb(name: str) -> Callable[[Verb], Verb]:
 
 
 def plain(value: Any) -> Any:
-    """Data of the SDK as JSON would have it."""
+    """Data of the SDK as JSON-compatible data."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -76,7 +76,7 @@ def plain(value: Any) -> Any:
 
 
 def simple(name: str, call: Callable[..., Any]) -> None:
-    """A verb that is one call."""
+    """A verb that is a single call."""
 
     async def run(_: Any, thing: Any, /, **arguments: Any) -> Any:
         return await settle(call(thing, **arguments))
@@ -214,7 +214,7 @@ async def follow_network(_: Any, sandbox: Any, name: str) -> Any:
 
 @verb("pool.lend")
 async def lend(runner: Any, client: Any, actor: str) -> Any:
-    """A machine of a pool of its own."""
+    """Leases a machine from a new pool."""
     records: List[AuditRecord] = []
     pool = runner.pool_class(1, "base", ttl_seconds=600, client=client, audit=AuditLog(records.append))
     await settle(pool.start())
@@ -225,7 +225,7 @@ async def lend(runner: Any, client: Any, actor: str) -> Any:
 
 @verb("pool.records")
 async def records_of(runner: Any, sandbox: Any) -> Any:
-    """Gives the machine back, and what is known about it then."""
+    """Gives the machine back and returns its audit records."""
     pool, records = runner.lent.pop(sandbox.id)
     await settle(pool.release(sandbox))
     await settle(pool.close())
@@ -361,7 +361,7 @@ async def walk(_: Any, sandbox: Any, path: str) -> Any:
 
 @verb("files.watch")
 async def watch(_: Any, sandbox: Any, path: str, then: str) -> Any:
-    # The change is made again and again: when the watch begins is not told.
+    # Repeats the change, because the start of the watch is not reported.
     job = await settle(sandbox.start(f"for i in $(seq 100); do rm -f {path}/*; {then}; sleep 0.2; done"))
     change = await first(sandbox.files.watch(path), lambda change: change.kind == "created")
     await settle(job.kill())

@@ -1,6 +1,6 @@
-/** Compares what happened with what a case expects, and fills in what was named before. */
+/** Compares results with the expectations of a case, and replaces references to named results. */
 
-/** Puts fields of named things in the place of `${name.field}`. */
+/** Replaces `${name.field}` with fields of named results. */
 export function resolve(value, named) {
   if (Array.isArray(value)) return value.map((item) => resolve(item, named));
   if (typeof value === "object" && value !== null) {
@@ -10,7 +10,7 @@ export function resolve(value, named) {
   return value.replace(/\$\{([\w.]+)\}/g, (_, path) => String(lookUp(path, named)));
 }
 
-/** Cases say `exit_code`, this SDK `exitCode`. */
+/** Cases use `exit_code`, this SDK uses `exitCode`. */
 export function lookUp(path, named) {
   return path.split(".").reduce((value, key) => value[key] ?? value[camel(key)], named);
 }
@@ -19,7 +19,7 @@ export function camel(name) {
   return name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
 }
 
-/** What does not fit, in words; empty if all does. */
+/** A description of the first difference; empty if there is none. */
 export function difference(expected, real, where = "it") {
   if (Array.isArray(expected)) {
     if (!Array.isArray(real) || real.length !== expected.length) return unlike(where, real, expected);

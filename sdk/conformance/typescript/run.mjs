@@ -1,6 +1,5 @@
 /**
- * Runs the cases (`CASES` names the file) with the TypeScript SDK. The server is named by `SANDLING_API` and
- * `SANDLING_TOKEN`.
+ * Runs the cases with the TypeScript SDK. `CASES` names the file, `SANDLING_API` and `SANDLING_TOKEN` the server.
  */
 
 import { readFile } from "node:fs/promises";

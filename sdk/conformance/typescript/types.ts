@@ -1,4 +1,4 @@
-/** Uses the declarations as a project does that has nothing but the package; install.sh compiles it. */
+/** Uses the declarations in a project without other packages; install.sh compiles it. */
 
 import { type Client, ExecInterrupted, Sandbox, SandboxPool } from "sandling";
 
@@ -17,7 +17,7 @@ export async function use(client: Client): Promise<string> {
     if (error instanceof ExecInterrupted) return error.id;
     throw error;
   }
-  // @ts-expect-error: what is no number is noticed, so the declarations are more than `any`.
+  // @ts-expect-error: a wrong type is an error, so the declarations are not just `any`.
   const wrong: number = await sandbox.files.read("/etc/hostname");
   return `${bytes.length + wrong} ${text} ${(await context.runCode("1")).stdout}`;
 }

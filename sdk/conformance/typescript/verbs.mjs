@@ -1,4 +1,4 @@
-/** The verbs of the cases as calls of the TypeScript SDK. Each gives plain data. */
+/** The verbs of the cases as calls of the TypeScript SDK. Each returns plain data. */
 
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
@@ -13,7 +13,7 @@ import { camel } from "./match.mjs";
 
 const PORT_WITHIN_MS = 60_000;
 
-/** A case's arguments in this SDK's names. */
+/** The arguments of a case with the names of this SDK. */
 function options(given) {
   return Object.fromEntries(Object.entries(given).map(([key, value]) => [camel(key), value]));
 }
@@ -29,7 +29,7 @@ async function collect(source) {
   return items;
 }
 
-/** The first item that fits; leaving the loop closes the source. */
+/** The first matching item; leaving the loop closes the source. */
 async function first(source, fits) {
   for await (const item of source) if (fits(item)) return item;
   throw new Error("the stream ended before it came");
@@ -69,7 +69,7 @@ async function inScratch(work) {
   }
 }
 
-/** The pools that lent machines, and their audits. */
+/** The pools of leased machines, and their audit logs. */
 const lent = new Map();
 
 const otherwise = (client, apiKey) => (apiKey ? new Client({ apiKey }) : client);
@@ -84,7 +84,7 @@ const ofTheServer = {
   block: async (client, given) => {
     const sandbox = await create(client, given);
     assert((await sandbox.exec("true")).ok);
-    // What `await using` does at the end of its block; this file has to run on Node 18 as it is.
+    // Does what `await using` does at the end of its block, because this file runs uncompiled on Node 18.
     await sandbox[Symbol.asyncDispose]();
     return sandbox;
   },
@@ -216,7 +216,7 @@ const ofFiles = {
       return digest(await readFile(local));
     }),
   "files.watch": async (sandbox, { path, then }) => {
-    // The change is made again and again: when the watch begins is not told.
+    // Repeats the change, because the start of the watch is not reported.
     const job = await sandbox.start(`for i in $(seq 100); do rm -f ${path}/*; ${then}; sleep 0.2; done`);
     const change = await first(sandbox.files.watch(path), ({ kind }) => kind === "created");
     await job.kill();

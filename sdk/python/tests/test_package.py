@@ -52,7 +52,7 @@ def test_an_option_that_does_not_exist_is_refused() -> None:
 
 def test_tools_have_the_words_of_the_command_line() -> None:
     source = (ROOT.parent.parent / "crates" / "tools" / "src" / "spec.rs").read_text()
-    listed = source[source.index("pub const SPECS") : source.index("/// A model's call")]
+    listed = source[source.index("pub const SPECS") : source.index("pub struct BadCall")]
     # Rust joins a string's lines without the blanks that begin them.
     words = re.sub(r"\\\n\s+", "", listed)
     found = re.findall(r'name: "(\w+)",\s+description: "(.*?)",\s+arguments: &\[(.*?)\],\s+required', words, re.DOTALL)

@@ -69,7 +69,8 @@ export async function stopLocalServer(): Promise<boolean> {
     process.kill(state.pid, "SIGTERM");
     const deadline = Date.now() + STOP_WITHIN_MS;
     while (isAlive(state)) {
-      if (Date.now() > deadline) throw new ConfigError(`the local server (process ${state.pid}) does not end`);
+      if (Date.now() > deadline)
+        throw new ConfigError(`the local server (process ${state.pid}) did not stop; kill it and try again`);
       await sleep(POLL_MS);
     }
     return true;
@@ -177,11 +178,12 @@ async function address(server: ReturnType<typeof spawn>, log: string): Promise<s
     const printed = readFileSync(log, "utf8");
     const found = /listens on (http:\/\/\S+)\n/.exec(printed);
     if (found?.[1]) return found[1];
-    if (ended) throw new ConfigError(`the local server ended at its start: ${printed.trim() || "it said nothing"}`);
+    if (ended)
+      throw new ConfigError(`the local server exited during its start: ${printed.trim() || "it printed nothing"}`);
     await sleep(POLL_MS);
   }
   server.kill("SIGKILL");
-  throw new ConfigError(`the local server did not say where it listens within ${START_WITHIN_MS / 1000} s; see ${log}`);
+  throw new ConfigError(`the local server did not start within ${START_WITHIN_MS / 1000} s; see ${log}`);
 }
 
 function binary(): string {
@@ -191,7 +193,7 @@ function binary(): string {
   const candidates = named ? [resolve(named)] : directories.map((directory) => resolve(directory, "sandling"));
   const found = candidates.find(isExecutable);
   if (found) return found;
-  if (named) throw new ConfigError(`SANDLING_BINARY names ${named}, which cannot be run`);
+  if (named) throw new ConfigError(`SANDLING_BINARY names ${named}, which is not an executable file`);
   throw new ConfigError(
     "there is no server: set SANDLING_API to one, put `sandling` on the PATH or beside this Node so that one can be " +
       "started, or name it in SANDLING_BINARY",

@@ -158,7 +158,7 @@ export class Terminal implements AsyncIterable<Buffer> {
   #news(deadline: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const wait = Math.max(0, deadline - Date.now());
-      const late = () => reject(new RequestTimeout("the terminal did not show it in time"));
+      const late = () => reject(new RequestTimeout("the terminal did not show the text in time"));
       const timer = deadlineTimer(wait, late);
       this.#waiting.push(() => {
         clearTimeout(timer);

@@ -134,7 +134,7 @@ async fn from_dockerfile(
 
 /// Refuses a name that the template could not have in the end.
 fn free_name(app: &App, workspace: &str, name: &str, replaces: bool) -> Result<(), ApiError> {
-    let name: TemplateName = name.parse()?;
+    let name: TemplateName = name.parse().map_err(RecipeError::from)?;
     if sandling_image::resolve(name.as_str()).is_ok() {
         return Err(TemplateError::Exists(name.to_string()).into());
     }
@@ -235,7 +235,7 @@ fn form(bytes: &[u8]) -> Result<BuildRequest, ApiError> {
 
 fn recipe(workspace: &str, wish: BuildRequest) -> Result<Recipe, ApiError> {
     let from = sandling_image::resolve(wish.from.as_deref().unwrap_or("base"))?.recipe;
-    let name: TemplateName = wish.name.parse()?;
+    let name: TemplateName = wish.name.parse().map_err(RecipeError::from)?;
     let stored = stored_name(workspace, name.as_str())?;
     let recipe = Recipe::custom(stored.as_str(), &from, wish.packages.iter().map(String::as_str))?;
     let mut recipe = recipe.with_npm(wish.npm.iter().map(String::as_str))?;

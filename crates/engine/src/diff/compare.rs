@@ -1,6 +1,6 @@
 //! Two manifests side by side.
 
-use sandling_protocol::{EntryKind, Walked};
+use sandling_protocol::{EntryKind, TreeEntry};
 
 use super::manifest::Manifest;
 
@@ -58,8 +58,8 @@ impl FileState {
     }
 }
 
-impl From<&Walked> for FileState {
-    fn from(walked: &Walked) -> Self {
+impl From<&TreeEntry> for FileState {
+    fn from(walked: &TreeEntry) -> Self {
         Self {
             kind: walked.kind,
             size: if walked.kind == EntryKind::File { walked.size } else { 0 },
@@ -75,7 +75,7 @@ impl From<&Walked> for FileState {
 /// Everything that may differ, in the order of the paths.
 pub(super) fn compare(from: &Manifest, to: &Manifest) -> Vec<FileChange> {
     let mut changes = Vec::new();
-    let change = |path: &String, before: Option<&Walked>, after: Option<&Walked>| FileChange {
+    let change = |path: &String, before: Option<&TreeEntry>, after: Option<&TreeEntry>| FileChange {
         path: path.clone(),
         before: before.map(FileState::from),
         after: after.map(FileState::from),
@@ -95,7 +95,7 @@ pub(super) fn compare(from: &Manifest, to: &Manifest) -> Vec<FileChange> {
 
 /// Copies of one disk have a file in common exactly if nothing has happened to it since they parted. Of directories
 /// and links, what they are says it all.
-fn same(before: &Walked, after: &Walked) -> bool {
+fn same(before: &TreeEntry, after: &TreeEntry) -> bool {
     let untouched = || {
         (before.inode, before.changed_unix_nanos, before.size) == (after.inode, after.changed_unix_nanos, after.size)
     };
@@ -107,8 +107,8 @@ fn same(before: &Walked, after: &Walked) -> bool {
 mod tests {
     use super::*;
 
-    fn entry(kind: EntryKind, inode: u64, changed: i64, size: u64) -> Walked {
-        Walked {
+    fn entry(kind: EntryKind, inode: u64, changed: i64, size: u64) -> TreeEntry {
+        TreeEntry {
             path: String::new(),
             kind,
             size,
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    fn manifest(entries: &[(&str, Walked)]) -> Manifest {
+    fn manifest(entries: &[(&str, TreeEntry)]) -> Manifest {
         Manifest { entries: entries.iter().map(|(path, walked)| ((*path).to_owned(), walked.clone())).collect() }
     }
 

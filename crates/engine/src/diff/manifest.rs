@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sandling_protocol::{EntryKind, Request, Walked};
+use sandling_protocol::{EntryKind, Request, TreeEntry};
 
 use super::DiffError;
 use crate::link::{Link, LinkError};
@@ -16,7 +16,7 @@ const WITHIN: Duration = Duration::from_secs(120);
 /// By path, relative to the directory. A path is a plain one, and what it is in is a directory.
 #[derive(Debug, Default)]
 pub(super) struct Manifest {
-    pub(super) entries: BTreeMap<String, Walked>,
+    pub(super) entries: BTreeMap<String, TreeEntry>,
 }
 
 impl Manifest {
@@ -42,7 +42,7 @@ impl Manifest {
     fn read(lines: &[u8], root: &str) -> Result<Self, DiffError> {
         let mut entries = BTreeMap::new();
         for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-            let mut walked: Walked = serde_json::from_slice(line).map_err(|_| LinkError::Unexpected)?;
+            let mut walked: TreeEntry = serde_json::from_slice(line).map_err(|_| LinkError::Unexpected)?;
             let Some(path) = below(root, &walked.path).map(str::to_owned) else { continue };
             // The key has it.
             walked.path.clear();
@@ -58,7 +58,7 @@ impl Manifest {
 
     /// What is not in a directory that is told, too, would be written through a link when it is unpacked.
     fn drop_orphans(&mut self) {
-        let mut kept: BTreeMap<String, Walked> = BTreeMap::new();
+        let mut kept: BTreeMap<String, TreeEntry> = BTreeMap::new();
         // A directory sorts before what is in it.
         for (path, walked) in std::mem::take(&mut self.entries) {
             let housed = match path.rsplit_once('/') {

@@ -74,6 +74,6 @@ async fn restored(engine: &Arc<Engine>, snapshot: &SnapshotInfo) -> Result<Looke
     let source = snapshot.source(engine).await.map_err(CreateError::from)?;
     let made = engine.maker.restore(&source).await.map_err(CreateError::from)?;
     // It is nobody: it gets no name and no randomness, nothing of the user's runs in it, and nobody hears of it.
-    made.link().call(Request::StandStill).await?;
+    made.link().call(Request::Freeze).await?;
     Ok(Looked::Restored { made: Box::new(made), _held: held })
 }

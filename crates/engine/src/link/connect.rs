@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_protocol::frame::{self, Decoder};
-use sandling_protocol::{Request, Response, ToGuest, ToHost, VERSION};
+use sandling_protocol::{Failure, Request, Response, ToGuest, ToHost, generation};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -33,6 +33,8 @@ pub struct Link {
 pub(super) struct Inner {
     pub(super) table: Table,
     outgoing: Outgoing,
+    /// The generation of the protocol that the guest speaks.
+    generation: u32,
 }
 
 /// Closes the link when the last [`Link`] goes, so that its tasks end.
@@ -72,6 +74,9 @@ impl Link {
 
     /// Opens a stream.
     pub fn open(&self, request: Request, body: &[u8]) -> Result<Stream, LinkError> {
+        if request.since() > self.inner.generation {
+            return Err(Failure::unknown_request().into());
+        }
         let (id, incoming, send_window) = self.inner.table.open().map_err(LinkError::Closed)?;
         let stream = Stream { id, link: self.inner.clone(), incoming, send_window, owed: 0, ended: false };
         self.inner.post(&ToGuest::Open { stream: id, request }, body)?;
@@ -114,7 +119,7 @@ impl Greeting {
     /// Greets, under another name each time: an answer to an earlier greeting is none to this one.
     async fn say(&mut self) -> std::io::Result<()> {
         self.nonce = uuid::Uuid::new_v4().simple().to_string();
-        let hello = ToGuest::Hello { nonce: self.nonce.clone(), version: VERSION };
+        let hello = ToGuest::Hello { nonce: self.nonce.clone(), generation: generation::CURRENT };
         let bytes = frame::encode(&hello, &[]).map_err(std::io::Error::other)?;
         self.writer.write_all(&bytes).await
     }
@@ -122,10 +127,10 @@ impl Greeting {
     /// Waits for the guest's answer; whatever comes before it belongs to an earlier session.
     pub async fn answered(mut self, limit: Duration) -> Result<Link, LinkError> {
         let mut decoder = Decoder::new();
-        let rest = tokio::time::timeout(limit, self.insist(&mut decoder));
-        rest.await.map_err(|_| LinkError::NoAnswer)??;
+        let answer = tokio::time::timeout(limit, self.insist(&mut decoder));
+        let generation = answer.await.map_err(|_| LinkError::NoAnswer)??;
         let (outgoing, queue) = outgoing::queue();
-        let inner = Arc::new(Inner { table: Table::new(), outgoing });
+        let inner = Arc::new(Inner { table: Table::new(), outgoing, generation });
         let link = Link { inner: inner.clone(), _guard: Arc::new(Guard(inner.clone())) };
         tokio::spawn(read(self.reader, decoder, inner.clone()));
         tokio::spawn(write(self.writer, queue, inner.clone()));
@@ -135,7 +140,7 @@ impl Greeting {
 
     /// Greets until there is an answer. A guest may read a greeting before it has noticed that somebody is at the
     /// other end again; when it then finds nobody there, it forgets the greeting and its answer.
-    async fn insist(&mut self, decoder: &mut Decoder) -> Result<(), LinkError> {
+    async fn insist(&mut self, decoder: &mut Decoder) -> Result<u32, LinkError> {
         let mut stale = 0;
         let mut patience = GREET_AGAIN_AFTER;
         // Only the last greeting's answer counts, or the guest would begin a session anew that we are in the middle
@@ -149,7 +154,7 @@ impl Greeting {
         }
     }
 
-    async fn find_answer(&mut self, decoder: &mut Decoder, stale: &mut usize) -> Result<(), LinkError> {
+    async fn find_answer(&mut self, decoder: &mut Decoder, stale: &mut usize) -> Result<u32, LinkError> {
         let mut buffer = vec![0; 64 * 1024];
         while *stale < MAX_STALE {
             let read = self.reader.read(&mut buffer).await.map_err(|e| LinkError::Closed(e.to_string()))?;
@@ -160,8 +165,8 @@ impl Greeting {
             // Nothing follows the answer before we ask for something, so the rest of these bytes can be dropped.
             for frame in decoder.push::<ToHost>(&buffer[..read]).into_iter().flatten() {
                 match frame.message {
-                    ToHost::Hello { nonce, version } if nonce == self.nonce => {
-                        return if version == VERSION { Ok(()) } else { Err(LinkError::Unexpected) };
+                    ToHost::Hello { nonce, generation } if nonce == self.nonce => {
+                        return Ok(generation::check(generation)?);
                     }
                     _ => {}
                 }
@@ -241,7 +246,15 @@ mod tests {
     use super::*;
 
     /// Reads greetings and answers as it is told: each with the nonces to repeat.
-    async fn guest(mut connection: UnixStream, mut answers: impl FnMut(usize, &str) -> Option<String>) {
+    async fn guest(connection: UnixStream, answers: impl FnMut(usize, &str) -> Option<String>) {
+        guest_of(generation::CURRENT, connection, answers).await;
+    }
+
+    async fn guest_of(
+        generation: u32,
+        mut connection: UnixStream,
+        mut answers: impl FnMut(usize, &str) -> Option<String>,
+    ) {
         let (mut decoder, mut buffer, mut heard) = (Decoder::new(), vec![0; 4096], 0);
         loop {
             let count = connection.read(&mut buffer).await.unwrap_or_default();
@@ -251,7 +264,7 @@ mod tests {
             for frame in decoder.push::<ToGuest>(&buffer[..count]).into_iter().flatten() {
                 let ToGuest::Hello { nonce, .. } = frame.message else { continue };
                 if let Some(nonce) = answers(heard, &nonce) {
-                    let hello = frame::encode(&ToHost::Hello { nonce, version: VERSION }, &[]).unwrap();
+                    let hello = frame::encode(&ToHost::Hello { nonce, generation }, &[]).unwrap();
                     connection.write_all(&hello).await.unwrap();
                 }
                 heard += 1;
@@ -265,6 +278,26 @@ mod tests {
         tokio::spawn(guest(other, |number, nonce| (number > 1).then(|| nonce.to_owned())));
         let greeting = Link::greet(host).await.unwrap();
         assert!(greeting.answered(Duration::from_secs(30)).await.is_ok());
+    }
+
+    async fn connect_to(generation: u32) -> Result<Link, LinkError> {
+        let (host, other) = UnixStream::pair().unwrap();
+        tokio::spawn(guest_of(generation, other, |_, nonce| Some(nonce.to_owned())));
+        Link::greet(host).await.unwrap().answered(Duration::from_secs(30)).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_link_uses_the_generation_that_the_guest_answers() {
+        for generation in [generation::OLDEST, generation::CURRENT] {
+            assert_eq!(connect_to(generation).await.unwrap().inner.generation, generation);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_of_an_unknown_generation_is_refused_with_advice() {
+        let error = connect_to(generation::CURRENT + 1).await.err().unwrap().to_string();
+        assert!(error.contains("upgrade Sandling"), "{error}");
+        assert!(connect_to(0).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

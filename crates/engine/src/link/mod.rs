@@ -13,6 +13,7 @@ pub use connect::Link;
 pub use stream::{Incoming, Stream, StreamSender};
 
 use sandling_protocol::Failure;
+use sandling_protocol::generation::GenerationError;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LinkError {
@@ -22,6 +23,8 @@ pub enum LinkError {
     Closed(String),
     #[error("the guest could not do it")]
     Failed(#[from] Failure),
+    #[error(transparent)]
+    Generation(#[from] GenerationError),
     #[error("the guest gave an answer that does not fit the question")]
     Unexpected,
     #[error("the request is too large for one message")]

@@ -1,8 +1,8 @@
-//! What a restored clone is to a process, without a virtual machine: another process in the same state.
+//! Imitates a restored clone of a machine without a virtual machine: another process in the same state.
 //!
-//! `fork()` makes one. OpenSSL would notice it by the process id, which a clone of a machine does not change either, so
-//! this library, preloaded, gives every process the same id. Compiled as `node_reseed.rs` is; with `--cfg node` it is
-//! an addon too, and offers `fork()` to JavaScript.
+//! `fork()` makes such a process. OpenSSL would notice the fork by the process id, which stays the same in a clone of a
+//! machine, so this preloaded library gives every process the same id. It is compiled like `node_reseed.rs`. With `--cfg
+//! node`, it is also an addon that offers `fork()` to JavaScript.
 
 #![no_std]
 
@@ -21,7 +21,7 @@ pub extern "C" fn getpid() -> c_int {
     4242
 }
 
-/// V8 keeps its compiled code from forked children, which a machine's clone has.
+/// Keeps V8 from hiding its compiled code from forked children, because a machine's clone has that code.
 ///
 /// # Safety
 /// As the system call's.

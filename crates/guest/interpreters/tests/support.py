@@ -1,4 +1,4 @@
-"""Starts the real interpreters as the guest agent does, and waits for what they say, always with a deadline."""
+"""Starts the real interpreters as the guest agent does, and waits for their messages, always with a deadline."""
 
 import ctypes
 import json
@@ -14,21 +14,21 @@ import time
 import unittest
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# A virtual environment's own interpreter does not know where its library is once it is started by another path.
+# The interpreter of a virtual environment does not find its library when it is started by another path.
 PYTHON = os.environ.get("SANDLING_TEST_PYTHON", getattr(sys, "_base_executable", sys.executable))
 NODE = shutil.which("node")
 DEADLINE_S = 60
 ENVIRONMENT = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": os.environ.get("HOME", "/")}
 PR_SET_CHILD_SUBREAPER = 36
 
-# What the tests were started with is not the agent's to pass on.
+# Variables that the agent would not pass on.
 for inherited in map(int, os.listdir("/proc/self/fd")):
     if inherited > 2 and os.path.exists(f"/proc/self/fd/{inherited}"):
         os.set_inheritable(inherited, False)
-# A shell starts what it puts into the background with interrupts ignored.
+# A shell starts background jobs with interrupts ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A spare's parent is whoever reaps orphans; in the tests that is the test.
+# Makes the test the reaper of orphans, and so the parent of spares.
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -62,7 +62,7 @@ class Process:
         self.control.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self):
-        """The next message, taking in what is printed meanwhile."""
+        """The next message; also reads output that arrives meanwhile."""
         end = time.monotonic() + DEADLINE_S
         while not self.messages:
             fds = [self.control.fileno(), self.out, self.err]
@@ -80,7 +80,7 @@ class Process:
         return self.messages.pop(0)
 
     def drain(self):
-        """Takes in what is in the pipes now."""
+        """Reads what is in the pipes now."""
         for name, fd in (("stdout", self.out), ("stderr", self.err)):
             while select.select([fd], [], [], 0)[0]:
                 data = os.read(fd, 1 << 20)
@@ -91,11 +91,11 @@ class Process:
     def activate(self, become, **fields):
         message = {"become": become, "env": ENVIRONMENT, "cwd": "/", "uid": os.getuid(), "gid": os.getgid()}
         self.send({**message, "groups": [], "entropy": os.urandom(32).hex(), **fields})
-        # Who will say how it ends does not say that it has begun.
+        # A script that reports its end does not report its activation.
         return {"activated": True} if fields.get("report_end") else self.receive()
 
     def run_script(self, code, args=(), stdin=b"", **fields):
-        """Runs to the end and answers the exit status, negative for a signal."""
+        """Runs to the end and returns the exit status, negative for a signal."""
         os.write(self.stdin, stdin)
         self.close_stdin()
         answer = self.activate("script", code=code, args=list(args), **fields)
@@ -138,7 +138,7 @@ class Process:
         return self.status
 
     def close(self):
-        """Goes away, as an agent that has no more use for the process."""
+        """Closes the socket, like an agent that no longer needs the process."""
         self.control.close()
         self.close_stdin()
         if self.status is None:
@@ -179,7 +179,7 @@ class Zygote(Process):
 
 
 class InterpreterTest(unittest.TestCase):
-    """Closes what it opens."""
+    """Closes everything that it opens."""
 
     def python(self, become):
         return self.opened(Process([PYTHON, os.path.join(FOLDER, "python.py"), become]))
@@ -223,7 +223,7 @@ class InterpreterTest(unittest.TestCase):
 
 
 def reference(command, code, stdin=b""):
-    """What the interpreter itself does with the code."""
+    """The output and exit status of the code in a plain interpreter."""
     done = subprocess.run(
         [*command, code], input=stdin, capture_output=True, env=ENVIRONMENT, cwd="/", timeout=DEADLINE_S
     )

@@ -15,7 +15,7 @@ class ContextTest(InterpreterTest):
         self.assertEqual((cell.status, cell.error), ("ok", None))
         return cell
 
-    def test_variables_last_and_may_be_declared_anew(self):
+    def test_variables_last_and_can_be_declared_again(self):
         self.run_ok("const a = 1; let b = 2; class C { x() { return a } }; function f() { return a + b }")
         self.assertEqual(self.run_ok("f()").text, "3")
         self.assertEqual(self.run_ok("const a = 10; class C {}; let b = 20; f()").text, "30")
@@ -45,7 +45,7 @@ class ContextTest(InterpreterTest):
             with self.subTest(code):
                 self.assertEqual(list(self.run_ok(code).results[0]), ["text/plain"])
 
-    def test_display_shows_and_objects_may_say_how(self):
+    def test_display_shows_values_in_their_own_form(self):
         cell = self.run_ok(
             "display(1, 'é'); "
             "({ [Symbol.for('Jupyter.display')]() { return { 'text/html': '<b>', 'image/png': Buffer.from('x') } } })"
@@ -60,7 +60,7 @@ class ContextTest(InterpreterTest):
         )
         self.assertEqual((cell.stdout, len(cell.stderr), cell.text), ("é\nchild\n", 300001, "5"))
 
-    def test_await_works_at_the_top_and_time_goes_on_between_cells(self):
+    def test_top_level_await_works_and_timers_run_between_cells(self):
         self.assertEqual(self.run_ok("const x = await new Promise((r) => setTimeout(r, 10, 7)); x").text, "7")
         self.run_ok("let ticks = 0; const timer = setInterval(() => ticks++, 1)")
         self.wait_until(lambda: int(self.run_ok("ticks").text) > 5)
@@ -88,7 +88,7 @@ class ContextTest(InterpreterTest):
         error = context.cell("import {\n  a,\n} from './beside.mjs';\nnull.x", number=7).error
         self.assertIn("[cell-7]:4:", error["text"])
 
-    def test_an_error_is_data_with_the_users_frames_only(self):
+    def test_an_error_has_only_the_users_frames(self):
         self.run_ok("function f(x) {\n  return x.y.z;\n}")
         cell = self.context.cell("\nf({})", number=2)
         self.assertEqual((cell.status, cell.error["name"]), ("error", "TypeError"))
@@ -129,7 +129,7 @@ class ContextTest(InterpreterTest):
         self.assertEqual((cell.status, cell.error["name"]), ("error", "ProcessExit"))
         self.assertEqual(self.run_ok("kept").text, "5")
 
-    def test_what_fails_between_cells_is_told_on_stderr(self):
+    def test_a_failure_between_cells_goes_to_stderr(self):
         self.context.cell("setTimeout(() => { throw new Error('late') }, 1); Promise.reject(new Error('refused')); 0")
         self.wait_until(
             lambda: self.context.drain() or b"late" in self.context.stderr and b"refused" in self.context.stderr
@@ -140,7 +140,7 @@ class ContextTest(InterpreterTest):
         for code in (
             "console.log('begun'); while (true) {}",
             "function f() { console.log('begun'); for (;;) {} }; f()",
-            # From a timer, and so surely while the cell waits.
+            # Sent by a timer, so that it arrives while the cell waits.
             "setTimeout(() => console.log('begun'), 5); await new Promise(() => {})",
         ):
             with self.subTest(code):
@@ -153,18 +153,18 @@ class ContextTest(InterpreterTest):
     def test_an_interrupt_between_cells_is_ignored(self):
         self.run_ok("let kept = 5")
         os.kill(self.context.pid, signal.SIGINT)
-        # One that arrives only when the next cell has begun is for that cell.
+        # A signal that arrives after the next cell has begun interrupts that cell.
         self.assertIn(self.context.cell("await new Promise((r) => setTimeout(r, 50))").status, ("ok", "interrupted"))
         self.assertEqual(self.run_ok("kept").text, "5")
 
-    def test_a_result_that_is_too_large_says_what_was_cut(self):
+    def test_a_result_that_is_too_large_is_replaced_by_a_note(self):
         for code in ("'x'.repeat(9 << 20)", "[0, '\\u0000'.repeat(3 << 20)]"):
             text = self.run_ok(code).text
             self.assertLess(len(text), 100_000)
             self.assertTrue(text.endswith(" bytes; a result may have 8387584 bytes]"), text[-200:])
         self.assertEqual(len(self.run_ok("'x'.repeat(8 << 19)").text), (8 << 19) + 2)
 
-    def test_half_a_surrogate_pair_breaks_no_line(self):
+    def test_a_lone_surrogate_breaks_no_line(self):
         error = self.context.cell("throw new Error('\\ud800x')").error
         self.assertEqual(error["value"], "\ufffdx")
 
@@ -179,7 +179,7 @@ class ContextTest(InterpreterTest):
             self.context.send({"cell": number, "code": f"await new Promise((r) => setTimeout(r, 20, {number} * 10))"})
         self.assertEqual([self.context.end_cell().text for _ in range(3)], ["10", "20", "30"])
 
-    def test_a_context_ends_when_the_agent_goes_away(self):
+    def test_a_context_ends_when_the_agent_closes_the_socket(self):
         self.run_ok("setInterval(() => {}, 1000); 0")
         self.context.control.close()
         self.assertEqual(self.context.wait(), 0)

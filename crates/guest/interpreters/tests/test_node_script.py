@@ -33,7 +33,7 @@ AS_NODE_ITSELF = {
 
 
 class ScriptTest(InterpreterTest):
-    def test_everything_is_as_in_node_itself(self):
+    def test_scripts_behave_as_in_plain_node(self):
         for name, code in AS_NODE_ITSELF.items():
             with self.subTest(name):
                 spare = self.node()
@@ -43,7 +43,7 @@ class ScriptTest(InterpreterTest):
                 self.assertEqual((status, spare.stdout), expected[:2], spare.stderr)
                 self.assertEqual(bool(spare.stderr), bool(expected[2]), spare.stderr)
 
-    def test_one_that_did_not_warm_up_is_a_script_or_a_context_all_the_same(self):
+    def test_a_cold_interpreter_can_become_a_script_or_a_context(self):
         script = self.node(mode="cold")
         self.assertEqual((script.run_script("console.log(require('path').sep)"), script.stdout), (0, b"/\n"))
         context = self.node(mode="cold")
@@ -51,7 +51,7 @@ class ScriptTest(InterpreterTest):
         self.assertEqual(context.cell("const a = await 20; a + 1").text, "21")
         self.assertEqual(context.cell("a").text, "20")
 
-    def test_authorities_that_the_environment_names_are_trusted(self):
+    def test_certificate_authorities_of_the_environment_are_trusted(self):
         folder = self.temporary_folder()
         made = subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
@@ -91,7 +91,7 @@ class ScriptTest(InterpreterTest):
         main = f"{folder}/main.js"
         self.assertEqual(spare.stdout.decode(), f'[["{main}","a","ü"],"{main}",true,"{folder}/beside.js"]\n')
 
-    def test_an_error_shows_the_users_lines_and_none_of_ours(self):
+    def test_an_error_has_no_lines_of_the_driver(self):
         spare = self.node()
         self.assertEqual(spare.run_script("function f() {\n  null.x;\n}\nf();"), 1)
         text = spare.stderr.decode()
@@ -134,12 +134,12 @@ class ScriptTest(InterpreterTest):
                 self.assertIn(word, spare.stderr.decode())
                 self.assertEqual(os.listdir(folder), [])
 
-    def test_the_word_import_alone_makes_no_module(self):
+    def test_the_word_import_alone_does_not_make_a_module(self):
         spare = self.node()
         spare.run_script("console.log(typeof require, 'import x from y', /* await */ this === module.exports)")
         self.assertEqual(spare.stdout, b"function import x from y true\n")
 
-    def test_environment_and_folder_are_those_asked_for(self):
+    def test_environment_and_folder_are_set(self):
         environment = {**ENVIRONMENT, "A": "ä=1", "TZ": "Asia/Kathmandu"}
         spare = self.node()
         code = "console.log(JSON.stringify([{ ...process.env }, process.cwd(), new Date(0).getTimezoneOffset()]))"
@@ -166,7 +166,7 @@ class ScriptTest(InterpreterTest):
         os.kill(spare.pid, signal.SIGINT)
         self.assertEqual(spare.wait(), -signal.SIGINT)
 
-    def test_it_ends_when_the_agent_goes_away(self):
+    def test_it_ends_when_the_agent_closes_the_socket(self):
         spare = self.node()
         spare.control.close()
         self.assertEqual(spare.wait(), 0)

@@ -25,10 +25,10 @@ class ContextTest(InterpreterTest):
         self.assertEqual(self.run_ok("").results, [])
         self.assertEqual(self.run_ok("if x: x").results, [])
 
-    def test_the_number_of_a_cell_comes_back(self):
+    def test_a_cell_reports_its_number(self):
         self.assertEqual(self.context.cell("1", number=77).number, 77)
 
-    def test_a_semicolon_silences_the_value(self):
+    def test_a_semicolon_hides_the_value(self):
         for code in ("1;", "1 ; ", "1;  # why", "(1) ;", "'é'; # ;", "(\n1\n) ;\n"):
             with self.subTest(code):
                 self.assertEqual(self.run_ok(code).results, [])
@@ -48,7 +48,7 @@ class ContextTest(InterpreterTest):
         self.context.begin_cell("import time\nprint('begun')\nwhile True: time.sleep(1)")
         self.wait_until(lambda: self.context.drain() or self.context.stdout == b"begun\n")
 
-    def test_an_error_is_data_with_the_users_lines_only(self):
+    def test_an_error_has_only_the_users_lines(self):
         self.run_ok("def f(d):\n    return d['é']")
         cell = self.context.cell("\nf({})", number=2)
         self.assertEqual((cell.status, cell.error["name"], cell.error["value"]), ("error", "KeyError", "'é'"))
@@ -76,7 +76,7 @@ class ContextTest(InterpreterTest):
         self.assertEqual(cell.error["text"].count("File"), cell.error["text"].count("<cell 1>"))
         self.assertEqual(cell.error["name"], "ZeroDivisionError")
 
-    def test_errors_that_cannot_be_shown_are_errors_still(self):
+    def test_errors_that_cannot_be_printed_are_reported(self):
         code = "class E(Exception):\n    def __str__(self): 1 / 0\nraise E"
         self.assertEqual(self.context.cell(code).error["name"], "E")
         cell = self.context.cell("raise ValueError('x' * 5_000_000)")
@@ -94,10 +94,10 @@ class ContextTest(InterpreterTest):
         self.assertEqual((cell.status, cell.error["name"], cell.error["value"]), ("error", "SystemExit", "3"))
         self.assertEqual(self.run_ok("x").text, "5")
 
-    def test_input_finds_nothing(self):
+    def test_input_finds_the_end(self):
         self.assertEqual(self.context.cell("input('name?')").error["name"], "EOFError")
 
-    def test_await_works_at_the_top_in_one_event_loop(self):
+    def test_top_level_await_works_in_one_event_loop(self):
         self.run_ok("import asyncio\nasync def put(): await asyncio.sleep(0.01); await queue.put(7)")
         self.run_ok(
             "queue = asyncio.Queue(); task = asyncio.get_running_loop().create_task(put()); await asyncio.sleep(0)"
@@ -107,18 +107,18 @@ class ContextTest(InterpreterTest):
         self.assertEqual(self.run_ok("asyncio.run(asyncio.sleep(0, 9))").text, "9")
         self.assertEqual(self.run_ok("await asyncio.sleep(0, 10)").text, "10")
 
-    def test_futures_hold_for_later_cells(self):
+    def test_future_imports_apply_to_later_cells(self):
         self.run_ok("from __future__ import annotations")
         self.assertEqual(self.run_ok("def f(x: nothing): pass\nf.__annotations__").text, "{'x': 'nothing'}")
 
-    def test_main_is_the_users(self):
+    def test_main_belongs_to_the_user(self):
         self.run_ok("import pickle, sys\nclass A: pass")
         self.assertEqual(self.run_ok("type(pickle.loads(pickle.dumps(A()))) is A").text, "True")
         self.assertEqual(
             self.run_ok("import inspect\ndef f(): return 1\ninspect.getsource(f)").text, repr("def f(): return 1\n")
         )
 
-    def test_a_context_ends_when_the_agent_goes_away(self):
+    def test_a_context_ends_when_the_agent_closes_the_socket(self):
         folder = self.temporary_folder()
         self.run_ok(f"import atexit, os\natexit.register(os.mkdir, {folder!r} + '/left')")
         self.context.control.close()
@@ -159,7 +159,7 @@ class InterruptTest(InterpreterTest):
         for _ in range(20):
             os.kill(self.context.pid, signal.SIGINT)
             cell = self.context.cell("1 + 1")
-            # One that comes just as the cell begins is for the cell.
+            # A signal that arrives as the cell begins interrupts the cell.
             self.assertIn(cell.status, ("ok", "interrupted"))
         os.kill(self.context.pid, signal.SIGINT)
         self.wait_until(lambda: not int(self.pending_signals(), 16) & 1 << signal.SIGINT - 1)
@@ -169,7 +169,7 @@ class InterruptTest(InterpreterTest):
         with open(f"/proc/{self.context.pid}/status") as status:
             return next(line.split()[1] for line in status if line.startswith("ShdPnd"))
 
-    def test_interrupts_in_a_storm_lose_no_cell(self):
+    def test_many_interrupts_lose_no_cell(self):
         for number in range(300):
             self.context.send({"cell": number, "code": "x = 1\nx"})
             for _ in range(number % 5):
@@ -196,7 +196,7 @@ class InterruptTest(InterpreterTest):
 
 
 class HostileTest(InterpreterTest):
-    """What user code does to its own process stays there."""
+    """User code that breaks its own process affects nothing else."""
 
     def setUp(self):
         self.context = self.python_context()
@@ -236,7 +236,7 @@ class HostileTest(InterpreterTest):
         cell = self.context.cell("import ctypes, os\npid = ctypes.CDLL(None).fork()\nif pid: os.wait()\n5")
         self.assertEqual([cell.text, len(cell.results)], ["5", 1])
 
-    def test_processes_started_from_here_do_not_have_the_control_socket(self):
+    def test_child_processes_do_not_have_the_control_socket(self):
         started = """
 import subprocess
 subprocess.run('ls -l /proc/self/fd', shell=True, close_fds=False, capture_output=True, text=True).stdout
@@ -263,13 +263,13 @@ links
         )
         self.assertEqual(cell.text, "[1, 4, 9]", cell.error)
 
-    def test_threads_go_on(self):
+    def test_threads_keep_running_between_cells(self):
         self.survives(
             "import threading, time\ndef f():\n    while True: time.sleep(0.001)\n"
             "threading.Thread(target=f, daemon=True).start()"
         )
 
-    def test_a_process_that_ends_itself_says_nothing(self):
+    def test_a_process_that_exits_sends_no_message(self):
         self.context.begin_cell("import os; os._exit(3)")
         with self.assertRaises(Ended):
             self.context.end_cell()
@@ -313,7 +313,7 @@ Rich()
         self.assertEqual(found, expected)
         self.assertEqual(self.value("Rich"), {"text/plain": "<class '__main__.Rich'>"})
 
-    def test_a_representation_that_fails_loses_only_itself(self):
+    def test_a_representation_that_fails_does_not_affect_others(self):
         cell = self.context.cell(
             "class A:\n    def _repr_html_(self): 1 / 0\n    def _repr_svg_(self): return 's'\n"
             "    def __repr__(self): return 'A'\nA()"
@@ -343,17 +343,17 @@ Rich()
         self.assertEqual(done["done"], 1)
         self.assertEqual(self.context.cell("'A' in os.environ", 2).results[-1]["text/plain"], "False")
 
-    def test_lines_for_the_shell_are_understood_and_strings_are_left_alone(self):
+    def test_shell_lines_run_and_strings_are_not_changed(self):
         cell = self.context.cell("if True:\n    !echo one; echo two >&2\n!exit 3\n_exit_code")
         self.assertEqual((cell.stdout, cell.stderr, cell.text), ("one\n", "two\n", "3"))
         self.assertEqual(self.context.cell("x = '''\n!echo no\n'''; x", 2).text, repr("\n!echo no\n"))
 
-    def test_only_what_json_has_is_json(self):
+    def test_only_values_that_json_can_represent_are_json(self):
         self.assertEqual(self.value("{'a': [1, None]}")["application/json"], '{"a": [1, null]}')
         for code in ("[float('nan')]", "[object()]", "x = []; x.append(x); x", "{(1, 2): 3}"):
             self.assertNotIn("application/json", self.value(code))
 
-    def test_a_result_that_is_too_large_says_what_was_cut(self):
+    def test_a_result_that_is_too_large_is_replaced_by_a_note(self):
         for code in ("'x' * (9 << 20)", "chr(0) * (3 << 20)", "'é' * (5 << 20)"):
             found = self.value(code)
             self.assertLess(len(json.dumps(found)), 100_000)
@@ -368,7 +368,7 @@ Rich()
         self.assertIn("a", found["text/plain"])
 
     def test_figures_are_pictures(self):
-        # In the cell that imports it, too.
+        # Also in the cell that imports it.
         cell = self.context.cell(
             "import matplotlib.pyplot as plt\n"
             "for i in range(2):\n    plt.plot([1, i]); plt.show()\nlen(plt.get_fignums())"

@@ -64,7 +64,7 @@ class ScriptTest(InterpreterTest):
     def spare(self):
         return self.python("script")
 
-    def test_everything_is_as_in_python_itself(self):
+    def test_scripts_behave_as_in_plain_python(self):
         for name, code in AS_PYTHON_ITSELF.items():
             with self.subTest(name):
                 spare = self.spare()
@@ -82,7 +82,7 @@ class ScriptTest(InterpreterTest):
             spare.drain()
         self.assertEqual(spare.stdout, b"begun\n")
 
-    def test_a_traceback_shows_the_users_lines_and_none_of_ours(self):
+    def test_a_traceback_has_no_lines_of_the_driver(self):
         spare = self.spare()
         status = spare.run_script("def f():\n    {}['a']\n\nf()")
         lines = [line for line in spare.stderr.decode().splitlines() if set(line.strip()) - set("~^")]
@@ -105,7 +105,7 @@ class ScriptTest(InterpreterTest):
         self.assertIn('File "<main>", line 2\n    y = = 2\n', spare.stderr.decode())
         self.assertNotIn("Traceback", spare.stderr.decode())
 
-    def test_arguments_and_environment_and_folder_are_those_asked_for(self):
+    def test_arguments_environment_and_folder_are_set(self):
         spare = self.spare()
         folder = self.temporary_folder()
         environment = {**ENVIRONMENT, "A": "ä=1", "TZ": "Asia/Kathmandu", "PYTHONPATH": folder}
@@ -127,10 +127,10 @@ class ScriptTest(InterpreterTest):
     def test_the_driver_leaves_no_file_open(self):
         spare = self.spare()
         spare.run_script("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))")
-        # The last is the listing itself.
+        # The last one belongs to the listing itself.
         self.assertEqual(spare.stdout, b"[0, 1, 2, 3]\n")
 
-    def test_it_leads_a_session_of_its_own(self):
+    def test_it_leads_its_own_session(self):
         spare = self.spare()
         spare.run_script("import os; print(os.getsid(0) == os.getpgrp() == os.getpid())")
         self.assertEqual(spare.stdout, b"True\n")
@@ -166,7 +166,7 @@ class ScriptTest(InterpreterTest):
         self.assertEqual(spare.wait(), -signal.SIGINT)
         self.assertTrue(spare.stderr.decode().endswith("KeyboardInterrupt\n"), spare.stderr)
 
-    def test_the_end_is_reported_when_asked_and_by_the_script_alone(self):
+    def test_the_end_is_reported_on_request_and_only_by_the_script(self):
         for code, status in (
             ("print('x')", 0),
             ("import sys; print('x'); sys.exit(3)", 3),
@@ -188,19 +188,19 @@ class ScriptTest(InterpreterTest):
                 with self.assertRaises(Ended):
                     spare.receive()
 
-    def test_a_long_script_arrives_whole(self):
+    def test_a_long_script_arrives_complete(self):
         spare = self.spare()
         self.assertEqual(spare.run_script("x = '%s'\nprint(len(x))" % ("é" * 2_000_000)), 0)
         self.assertEqual(spare.stdout, b"2000000\n")
 
-    def test_it_ends_when_the_agent_goes_away(self):
+    def test_it_ends_when_the_agent_closes_the_socket(self):
         spare = self.spare()
         spare.control.close()
         self.assertEqual(spare.wait(), 0)
 
 
 class WarmScriptTest(ScriptTest):
-    """The same from a zygote."""
+    """The same scripts, in a spare of a zygote."""
 
     @classmethod
     def setUpClass(cls):

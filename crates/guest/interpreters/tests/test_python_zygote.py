@@ -16,7 +16,7 @@ class ZygoteTest(InterpreterTest):
         spare.run_script("import sys; print([name in sys.modules for name in ('colorsys', 'xml.dom.minidom')])")
         self.assertEqual(spare.stdout, b"[True, True]\n")
 
-    def test_a_spare_is_an_orphan_with_streams_of_its_own(self):
+    def test_a_spare_is_an_orphan_with_its_own_streams(self):
         zygote = self.zygote()
         spares = [self.opened(zygote.fork()) for _ in range(3)]
         for number, spare in enumerate(spares):
@@ -33,7 +33,7 @@ class ZygoteTest(InterpreterTest):
             spare.cell("import os; sorted(map(int, os.listdir('/proc/self/fd')))").text, "[0, 1, 2, 3, 100]"
         )
 
-    def test_what_a_spare_does_does_not_reach_the_next(self):
+    def test_spares_do_not_affect_each_other(self):
         zygote = self.zygote()
         self.opened(zygote.fork()).run_script("import builtins, json; builtins.print = json.dumps = None")
         spare = self.opened(zygote.fork())
@@ -42,7 +42,7 @@ class ZygoteTest(InterpreterTest):
     def test_it_survives_a_fork_that_fails(self):
         zygote = self.zygote()
         before = resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE)
-        # With room for 3 descriptors those of the spare do not arrive; with room for 8, there is none for a pipe.
+        # With room for 3 descriptors, the spare's do not arrive; with room for 8, there is no room for a pipe.
         for room in (3, 8):
             resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE, (room, before[1]))
             spare = self.opened(Process())
@@ -53,13 +53,13 @@ class ZygoteTest(InterpreterTest):
         resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE, before)
         self.assertEqual(self.opened(zygote.fork()).run_script("pass"), 0)
 
-    def test_a_spare_that_did_not_rehearse_is_like_any_other(self):
+    def test_a_spare_without_a_rehearsal_works(self):
         spare = self.opened(self.zygote().fork(rehearse=None))
         self.assertEqual(spare.run_script("import os\nprint(os.environ['LANG'])"), 0)
         spare.drain()
         self.assertEqual(spare.stdout, b"C.UTF-8\n")
 
-    def test_what_a_script_registers_for_its_end_is_done(self):
+    def test_exit_functions_of_a_script_run(self):
         for rehearse in (ENVIRONMENT, None):
             spare = self.opened(self.zygote().fork(rehearse))
             code = "import atexit, threading, time, weakref\natexit.register(print, 'exit')\n" \
@@ -69,7 +69,7 @@ class ZygoteTest(InterpreterTest):
             spare.drain()
             self.assertEqual(sorted(spare.stdout.split()), [b"exit", b"finalized", b"thread"])
 
-    def test_what_is_installed_later_is_found_and_replaces_what_was_loaded(self):
+    def test_packages_installed_later_are_found_and_replace_loaded_ones(self):
         environment = {**ENVIRONMENT, "HOME": self.temporary_folder()}
         packages = os.path.join(environment["HOME"], ".local/lib/python%d.%d/site-packages" % sys.version_info[:2])
 
@@ -92,13 +92,13 @@ class ZygoteTest(InterpreterTest):
         self.assertEqual(printed("0"), "True 1 0")
         install("later", 7)
         self.assertEqual(printed("__import__('later').VERSION"), "True 1 7")
-        install("loaded", 200)  # Another size: within one second, nothing else tells compiled files apart.
+        install("loaded", 200)  # Another size, because within one second only the size identifies a compiled file.
         self.assertEqual(printed("__import__('later').VERSION"), "False 200 7")
         context = self.opened(zygote.fork(environment))
         self.assertEqual(context.activate("context", env=environment), {"activated": True})
         self.assertEqual(context.cell("import loaded; loaded.VERSION").text, "200")
 
-    def test_it_keeps_no_descriptor_and_no_child(self):
+    def test_it_leaks_no_descriptor_and_no_child(self):
         zygote = self.zygote()
         count = lambda: len(os.listdir(f"/proc/{zygote.pid}/fd"))  # noqa: E731
         before = count()
@@ -108,7 +108,7 @@ class ZygoteTest(InterpreterTest):
         with open(f"/proc/{zygote.pid}/task/{zygote.pid}/children") as children:
             self.assertEqual(children.read(), "")
 
-    def test_it_ends_when_the_agent_goes_away_and_its_spares_live_on(self):
+    def test_it_ends_when_the_agent_closes_the_socket_and_its_spares_keep_running(self):
         zygote = self.zygote()
         spare = self.opened(zygote.fork())
         zygote.control.close()

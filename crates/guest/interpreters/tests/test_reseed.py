@@ -1,4 +1,4 @@
-"""No clone repeats another's randomness. Processes in the same state stand for clones of one machine."""
+"""Clones do not repeat each other's randomness. Processes in the same state stand for clones of one machine."""
 
 import json
 import os
@@ -27,7 +27,7 @@ class PythonReseedTest(InterpreterTest):
                 drawn.add(spare.stdout)
             self.assertEqual(len(drawn), 3)
 
-    def test_a_context_leaves_the_sequence_it_was_in(self):
+    def test_a_reseeded_context_draws_other_numbers(self):
         contexts = [self.python_context() for _ in range(2)]
         for context in contexts:
             context.cell("import random, tempfile, uuid\nrandom.seed(5)\ntempfile._get_candidate_names()")
@@ -49,7 +49,7 @@ class PythonReseedTest(InterpreterTest):
                 context.send({"reseed": ENTROPY})
                 self.assertEqual(context.end_cell().text, "'left'")
 
-    def test_a_reseed_storm_disturbs_no_cell(self):
+    def test_many_reseeds_do_not_disturb_a_cell(self):
         context = self.python_context()
         context.cell("import random")
         for number in range(100):
@@ -60,8 +60,8 @@ class PythonReseedTest(InterpreterTest):
             cell = context.end_cell()
             self.assertEqual((cell.number, cell.text), (number, "2000"))
 
-    def test_two_generators_of_one_kind_do_not_draw_the_same(self):
-        # numpy's legacy generator is `random`'s, and makes the same of the same words.
+    def test_generators_of_one_kind_draw_different_numbers(self):
+        # numpy's legacy generator is the same as `random`'s, so the same seed gives the same numbers.
         code = """
 from types import SimpleNamespace
 import _thread, python_reseed
@@ -76,27 +76,27 @@ print(given[0] == [number >> 32 * at & 0xFFFFFFFF for at in range(16)])
         ran = subprocess.run([PYTHON, "-c", code], cwd=FOLDER, capture_output=True, text=True, check=True)
         self.assertEqual(ran.stdout, "False\n")
 
-    def test_nothing_is_imported_to_be_reseeded(self):
+    def test_a_reseed_imports_nothing(self):
         context = self.python_context()
         before = context.cell("import sys; before = set(sys.modules)")
         self.assertEqual(before.status, "ok")
         context.send({"reseed": ENTROPY})
         self.assertEqual(context.cell("set(sys.modules) - before").text, "set()")
 
-    def test_a_module_of_the_users_with_the_same_name_does_no_harm(self):
+    def test_a_users_module_of_the_same_name_is_ignored(self):
         context = self.python_context()
         context.cell("import sys, types\nsys.modules['random'] = sys.modules['uuid'] = types.ModuleType('random')")
         context.send({"reseed": ENTROPY})
         self.assertEqual(context.cell("1").text, "1")
 
-    def test_openssl_is_told(self):
+    def test_openssl_is_reseeded(self):
         context = self.python_context()
         context.cell("import _ssl\ntold = []\n_ssl.RAND_add = lambda data, entropy: told.append(data)")
         context.send({"reseed": ENTROPY})
         self.assertIn(repr(bytes.fromhex(ENTROPY))[2:-1], context.cell("told[0]").text)
 
-    def test_openssl_of_a_clone_leaves_its_sequence(self):
-        # As clone.rs does it for Node: a child that OpenSSL takes for its parent.
+    def test_openssl_of_a_clone_draws_other_numbers(self):
+        # As in clone.rs: a child that OpenSSL cannot tell from its parent.
         code = (
             """
 import ctypes, os, ssl, sys
@@ -124,7 +124,7 @@ print(drawn, os.read(r, 100).decode())
         self.assertEqual(*drawn["repeat"], "the clone is none: this test shows nothing")
         self.assertNotEqual(*drawn["reseed"])
 
-    def test_numpy_leaves_its_sequence(self):
+    def test_numpy_draws_other_numbers(self):
         contexts = [self.python_context() for _ in range(2)]
         for context in contexts:
             if context.cell("import numpy\nnumpy.random.seed(5)").status != "ok":
@@ -134,7 +134,7 @@ print(drawn, os.read(r, 100).decode())
             context.send({"reseed": ENTROPY})
         self.assertNotEqual(*[context.cell("numpy.random.rand(3)").text for context in contexts])
 
-    def test_a_reseed_inside_a_draw_of_numpy_does_not_wait_for_itself(self):
+    def test_a_reseed_during_a_draw_of_numpy_does_not_deadlock(self):
         context = self.python_context()
         code = """
 import numpy, time
@@ -157,7 +157,7 @@ numpy.random.rand()
 
 
 def compiled(test, source, *options):
-    """The library that the command at the top of node_reseed.rs makes of a source, or a skipped test."""
+    """Compiles a library with the command at the top of node_reseed.rs, or skips the test."""
     if shutil.which("rustc") is None:
         test.skipTest("NOT TESTED: there is no rustc on this machine")
     target = tempfile.mkdtemp(prefix="sandling-test-")
@@ -184,7 +184,7 @@ class NodeReseedTest(InterpreterTest):
         shutil.copy(compiled(self, "node_reseed.rs"), os.path.join(folder, "node_reseed.node"))
         return folder
 
-    def test_a_clone_leaves_the_sequence_of_openssl_and_its_caches(self):
+    def test_openssl_and_the_caches_of_a_clone_draw_other_numbers(self):
         folder = self.folder_with_addon()
         library = compiled(self, "tests/clone.rs", "--cfg", "node")
         code = """
@@ -210,7 +210,7 @@ if (child) process.kill(Number(fs.readlinkSync('/proc/self')), 'SIGKILL');
         for one, other in zip(*drawn["reseed"]):
             self.assertNotEqual(one, other)
 
-    def test_the_spare_says_whether_openssl_is_reseeded(self):
+    def test_the_spare_reports_whether_openssl_is_reseeded(self):
         self.assertTrue(self.node(self.folder_with_addon()).ready["openssl_reseed"])
         self.assertFalse(self.node().ready["openssl_reseed"])
 
@@ -253,7 +253,7 @@ console.log(seen.size, Math.min(...boxes) > 9500, Math.max(...boxes) < 10500);
         self.assertEqual(outputs[0][0], "160000 true true")
         self.assertNotEqual(outputs[0][1], outputs[1][1])
 
-    def test_a_context_takes_a_reseed(self):
+    def test_a_context_handles_a_reseed(self):
         context = self.node_context(self.folder_with_addon())
         context.send({"reseed": ENTROPY})
         self.assertEqual(context.cell("Math.random() < 1").text, "true")

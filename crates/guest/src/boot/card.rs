@@ -1,6 +1,7 @@
-//! The network card, set up once before the machine is saved: every sandbox has the same address, alone with a gateway.
+//! The network card. It is set up once, before the machine is saved: every sandbox has the same address, on a network
+//! that it shares with its gateway only.
 //!
-//! Whether anything can be reached is the gateway's decision, so a card that is up gives nothing away.
+//! The gateway decides what the sandbox can reach, so a configured card grants no access by itself.
 
 use std::fs;
 use std::io;
@@ -10,12 +11,12 @@ use std::path::Path;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-/// What the kernel calls the first card.
+/// The kernel's name for the first card.
 const CARD: &str = "eth0";
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 76, 2);
 const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 83, 76, 1);
-/// As large as the gateway takes: the fewer packets, the less there is to emulate.
+/// The largest that the gateway accepts: fewer packets mean less emulation.
 const MTU: i32 = 16_000;
 
 const RESOLVERS: &str = "/etc/resolv.conf";
@@ -27,14 +28,14 @@ pub fn bring_up() -> io::Result<()> {
     if !Path::new("/sys/class/net").join(CARD).exists() {
         return Ok(());
     }
-    // No router will ever answer: without this every restore would begin with asking for one.
+    // No router will ever answer. Without this, every restore would begin with a router solicitation.
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{CARD}/disable_ipv6"), "1");
     change(&socket, libc::SIOCSIFMTU, CARD, |request| request.ifr_ifru.ifru_mtu = MTU)?;
     change(&socket, libc::SIOCSIFADDR, CARD, |request| request.ifr_ifru.ifru_addr = plain(ADDRESS))?;
     change(&socket, libc::SIOCSIFNETMASK, CARD, |request| request.ifr_ifru.ifru_netmask = plain(MASK))?;
     raise(&socket, CARD)?;
     route(&socket)?;
-    // It may be a link to something that is made by nobody here.
+    // It may be a link to the file of a service that does not run here.
     let _ = fs::remove_file(RESOLVERS);
     fs::write(RESOLVERS, format!("nameserver {GATEWAY}\n"))
 }
@@ -55,7 +56,7 @@ fn change(socket: &OwnedFd, what: libc::Ioctl, name: &str, set: impl FnOnce(&mut
     done(unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) })
 }
 
-/// Everything goes to the gateway.
+/// Makes the gateway the default route.
 fn route(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: all bytes zero is a valid `rtentry`.
     let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
@@ -69,7 +70,7 @@ fn route(socket: &OwnedFd) -> io::Result<()> {
 
 fn plain(address: Ipv4Addr) -> libc::sockaddr {
     let mut bytes = [0; 14];
-    // After the port.
+    // The address follows the port.
     for (to, from) in bytes[2..6].iter_mut().zip(address.octets()) {
         *to = from as libc::c_char;
     }

@@ -1,7 +1,8 @@
-//! From the kernel's first program to a machine that serves.
+//! The boot: from the kernel's first program to an agent that serves.
 //!
-//! In the initial ramdisk: the modules for the disk, then the disk, then everything moves onto it. There: the
-//! file systems every program expects, a loopback interface and a network card, and names that can be changed after a restore.
+//! In the initial ramdisk, the agent loads the modules for the disk, mounts the disk and makes it the root. Then it
+//! mounts the file systems that programs expect, brings up the loopback interface and the network card, and makes the
+//! machine's names changeable.
 
 mod card;
 mod machine;

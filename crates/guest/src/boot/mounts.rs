@@ -1,4 +1,4 @@
-//! The file systems every program expects.
+//! The file systems that programs expect.
 
 use std::ffi::CString;
 use std::fs;
@@ -10,10 +10,10 @@ use rustix::mount::{MountFlags, mount};
 use super::sequence::{BootError, During};
 use crate::cgroup;
 
-/// `favordynmods`: moving a process between groups costs microseconds instead of a grace period of the kernel.
+/// `favordynmods`: moving a process between groups then takes microseconds instead of an RCU grace period.
 const CGROUP_OPTIONS: &str = "favordynmods";
 
-/// The kernel's own: what even a ramdisk needs.
+/// Mounts the kernel's own file systems, which even the ramdisk needs.
 pub fn mount_kernels() -> Result<(), BootError> {
     let strict = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
     mount_one("proc", "/proc", strict, "")?;
@@ -28,7 +28,7 @@ pub fn mount_all() -> Result<(), BootError> {
     mount_one("devpts", "/dev/pts", MountFlags::NOSUID | MountFlags::NOEXEC, "mode=0620,gid=5,ptmxmode=0666")?;
     mount_one("tmpfs", "/dev/shm", shared, "mode=1777")?;
     mount_one("tmpfs", "/run", shared, "mode=0755")?;
-    // A kernel that does not know the option still has control groups; one without them is served all the same.
+    // A kernel may lack the option, or control groups altogether; the agent works without either.
     if mount_one("cgroup2", cgroup::ROOT, strict, CGROUP_OPTIONS).is_err() {
         let _ = mount_one("cgroup2", cgroup::ROOT, strict, "");
     }
@@ -36,7 +36,7 @@ pub fn mount_all() -> Result<(), BootError> {
     Ok(())
 }
 
-/// Mounts a file system on a directory, unless one is there already: some were moved over from the ramdisk.
+/// Mounts a file system on a directory, unless one is mounted there: some were moved over from the ramdisk.
 pub fn mount_one(kind: &str, target: &str, flags: MountFlags, options: &str) -> Result<(), BootError> {
     let step = || format!("mount {kind} on {target}");
     fs::create_dir_all(target).during(step)?;
@@ -53,7 +53,7 @@ fn is_mounted(target: &str) -> bool {
     device(target) != target.parent().and_then(device)
 }
 
-/// What udev would make.
+/// Makes the links that udev would make.
 fn make_links() {
     let links = [
         ("/proc/self/fd", "/dev/fd"),

@@ -1,4 +1,4 @@
-//! The initial ramdisk: just enough to reach the disk.
+//! The initial ramdisk, which holds just enough to mount the disk.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,20 +11,20 @@ use super::mounts::mount_kernels;
 use super::sequence::{BootError, During};
 use crate::console;
 
-/// The modules to load, and the file that says in which order.
+/// The folder with the modules to load, and with the file that lists their order.
 pub const MODULES: &str = "/modules";
 
 const DISK: &str = "/dev/vda";
 const NEW_ROOT: &str = "/newroot";
 
-/// For the first disk of a machine whose host is busy.
+/// Long, because the host may be busy.
 const DISK_DEADLINE: Duration = Duration::from_secs(30);
 const DISK_POLL: Duration = Duration::from_millis(5);
 
-/// The kernel unpacks the module itself.
+/// The kernel decompresses the module itself.
 const MODULE_INIT_COMPRESSED_FILE: i32 = 4;
 
-/// Loads modules, mounts the disk, and makes it the root.
+/// Loads the modules, mounts the disk and makes it the root.
 pub fn move_to_disk() -> Result<(), BootError> {
     mount_kernels()?;
     console::use_kernel_log();
@@ -52,7 +52,7 @@ fn load_modules() -> Result<(), BootError> {
         let module = File::open(&path).during(|| format!("open {}", path.display()))?;
         let flags = if name.ends_with(".ko") { 0 } else { MODULE_INIT_COMPRESSED_FILE };
         match rustix::system::finit_module(&module, c"", flags) {
-            // A module that is built in is as good as loaded.
+            // The module is built in.
             Err(rustix::io::Errno::EXIST) => {}
             result => result.during(|| format!("load the module {name}"))?,
         }
@@ -66,13 +66,13 @@ fn wait_for_disk() -> Result<(), BootError> {
         if Instant::now() > deadline {
             return Err(BootError::NoDisk(DISK));
         }
-        // There is nothing yet that could tell: no bus events are listened to for one device, once.
+        // Polls, because listening to bus events is not worth it for one device.
         std::thread::sleep(DISK_POLL);
     }
     Ok(())
 }
 
-/// The ramdisk's files would stay in memory, and so in every snapshot, for ever. We are open already.
+/// Removes the ramdisk's files, which would stay in memory and in every snapshot. The agent's own file stays open.
 fn remove_ramdisk() {
     let _ = fs::remove_dir_all(MODULES);
     let _ = fs::remove_file("/init");

@@ -1,4 +1,4 @@
-//! The order of things.
+//! The order of the boot.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::cgroup::{self, Cgroups};
 use crate::console;
 use crate::usage;
 
-/// Our own files, on a file system in memory.
+/// The agent's own files, in memory.
 const FOLDER: &str = "/run/sandling";
 
-/// Why a machine cannot serve.
+/// Why the machine could not boot.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error("cannot {step}: {source}")]
@@ -21,7 +21,7 @@ pub enum BootError {
     NoDisk(&'static str),
 }
 
-/// An error together with what was being done.
+/// Adds the step that failed to an error.
 pub trait During<T> {
     fn during(self, step: impl FnOnce() -> String) -> Result<T, BootError>;
 }
@@ -32,12 +32,12 @@ impl<T, E: Into<std::io::Error>> During<T> for Result<T, E> {
     }
 }
 
-/// Boots and serves. If it cannot, it says why and waits: the host sees the console and ends the machine.
+/// Boots and serves. If the boot fails, prints the reason on the console and waits for the host to end the machine.
 pub fn boot_and_serve() -> ! {
     match boot() {
         Ok(agent) => agent.serve(),
         Err(error) => loop {
-            console::say(&format!("the sandbox cannot start: {error}"));
+            console::log(&format!("the sandbox cannot start: {error}"));
             std::thread::sleep(Duration::from_secs(10));
         },
     }
@@ -52,9 +52,9 @@ fn boot() -> Result<Agent, BootError> {
     machine::settle()?;
     machine::make_names_changeable(Path::new(FOLDER))?;
     let cgroups = Cgroups::new(Path::new(cgroup::ROOT), usage::memory_available_bytes());
-    // A machine without them still runs commands; it only limits them less well.
+    // Without control groups, the machine still runs commands, with weaker limits.
     let cgroups = cgroups.unwrap_or_else(|error| {
-        console::say(&format!("no control groups: {error}"));
+        console::log(&format!("cannot set up control groups: {error}"));
         Cgroups::default()
     });
     Agent::new(Setup::machine(Path::new(FOLDER), cgroups)).during(|| "start the agent".to_owned())

@@ -1,17 +1,14 @@
-//! Commands: started once, watched by any number of streams, remembered after their end.
+//! The parts of a command: its plan, its descriptors, its output, its record, and the table of all records.
 
-mod attach;
-mod finish;
-mod flow;
+mod ends;
 pub mod output;
 mod plan;
 mod record;
-mod start;
 mod stdin;
 mod table;
 
-pub use plan::{Plan, Setting, check_id};
-pub use record::{Pipe, Pipes};
-pub use start::{Ends, Started};
+pub use ends::{AgentEnds, Started, pipe_ends, terminal_ends};
+pub use plan::{Plan, Setting, check_id, describe};
+pub use record::{Exec, Pipe, Pipes};
 pub use stdin::Stdin;
 pub use table::Execs;

@@ -1,26 +1,26 @@
-//! A command's output: kept for whoever attaches later, counted, and bounded.
+//! A command's output: counted, bounded, and kept for streams that attach later.
 
 use std::collections::VecDeque;
 
 use sandling_protocol::{OnLimit, Part};
 
-/// The most that is kept of one command's output, for later.
+/// How much of one command's output is kept.
 const KEPT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The same for a command whose older output may go.
+/// How much is kept of a command that keeps only its newest output.
 const KEPT_TAIL_BYTES: u64 = 1024 * 1024;
 
-/// The same for everybody when the agent holds too much.
+/// How much is kept of each command when the agent uses too much memory.
 const KEPT_IN_NEED_BYTES: u64 = 1024 * 1024;
 
-/// The newest bytes of several parts in the order they came, addressed by position since the beginning.
+/// The newest bytes of several parts, in order of arrival. A position counts from the first byte ever.
 pub struct Log {
     bytes: VecDeque<u8>,
     runs: VecDeque<Run>,
     start: u64,
 }
 
-/// Where a stretch of one part begins; it ends where the next begins.
+/// The start of a run of bytes of one part. It ends where the next run starts.
 struct Run {
     part: Part,
     start: u64,
@@ -31,7 +31,7 @@ impl Log {
         Self { bytes: VecDeque::new(), runs: VecDeque::new(), start: 0 }
     }
 
-    /// The oldest position still kept.
+    /// The oldest position that is kept.
     pub fn start(&self) -> u64 {
         self.start
     }
@@ -40,7 +40,7 @@ impl Log {
         self.start + self.bytes.len() as u64
     }
 
-    /// Memory in use; many short runs weigh more than their bytes.
+    /// Memory in use, which for many short runs is more than their bytes.
     pub fn weight(&self) -> usize {
         self.bytes.len() + self.runs.len() * size_of::<Run>()
     }
@@ -55,7 +55,7 @@ impl Log {
         self.bytes.extend(bytes);
     }
 
-    /// Drops the oldest until at most `keep` bytes are left.
+    /// Drops the oldest bytes until at most `keep` are left.
     pub fn trim(&mut self, keep: u64) {
         let excess = (self.bytes.len() as u64).saturating_sub(keep);
         if excess == 0 {
@@ -71,14 +71,14 @@ impl Log {
         }
     }
 
-    /// Forgets everything and gives the memory back.
+    /// Drops everything and frees the memory.
     pub fn clear(&mut self) {
         self.start = self.end();
         self.bytes = VecDeque::new();
         self.runs = VecDeque::new();
     }
 
-    /// Up to `most` bytes of one part from a position on.
+    /// Up to `most` bytes of one part, from a position on.
     pub fn read(&self, position: u64, most: usize) -> Option<(Part, Vec<u8>)> {
         if position < self.start || position >= self.end() {
             return None;
@@ -104,28 +104,28 @@ pub struct Output {
     pub log: Log,
     limit: u64,
     on_limit: OnLimit,
-    /// Accepted so far, all counted parts together.
+    /// Accepted bytes of all counted parts.
     accepted: u64,
-    /// How far somebody has been sent it.
+    /// How far it has been sent to a stream.
     pub sent: u64,
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
     pub dropped_bytes: u64,
 }
 
-/// Whether a command may go on printing.
+/// Whether a command is within its output limit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Within,
     OverLimit,
 }
 
-/// Whether the agent holds more output than it should.
+/// Whether the agent has memory for more output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     Enough,
     Short,
-    /// However that may be, this is the last of it and must not push out what nobody was sent.
+    /// This is the end of the output: it is kept in any case, and must not displace bytes that were not sent.
     LastBytes,
 }
 
@@ -135,7 +135,7 @@ impl Output {
         Self { log, limit, on_limit, accepted: 0, sent: 0, stdout_bytes: 0, stderr_bytes: 0, dropped_bytes: 0 }
     }
 
-    /// Takes what was printed. What exceeds the limit is counted and dropped.
+    /// Adds output. Bytes beyond the limit are counted and dropped.
     pub fn take(&mut self, part: Part, bytes: &[u8], memory: Memory) -> Verdict {
         match part {
             Part::Stderr => self.stderr_bytes += bytes.len() as u64,
@@ -153,13 +153,13 @@ impl Output {
         if fits < bytes.len() { Verdict::OverLimit } else { Verdict::Within }
     }
 
-    /// Takes what does not count against the limit.
+    /// Adds output that does not count against the limit.
     pub fn take_uncounted(&mut self, part: Part, bytes: &[u8]) {
         self.log.append(part, bytes);
     }
 
-    /// Whether reading more would drop what a stream at `position` has not been sent. Never so where the newest
-    /// bytes are what matters.
+    /// Whether reading more would drop bytes that a stream at `position` has not been sent. Never true for a command that
+    /// keeps only its newest output.
     pub fn should_wait_for(&self, position: u64, memory: Memory, more: u64) -> bool {
         let kept = self.keeps(memory);
         let oldest_then = (self.log.end() + more).saturating_sub(kept);
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_gives_back_parts_in_their_order() {
+    fn a_log_returns_parts_in_order() {
         let mut log = Log::new();
         log.append(Part::Stdout, b"one");
         log.append(Part::Stdout, b"two");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_limit_is_dropped_and_counted() {
+    fn output_beyond_the_limit_is_dropped_and_counted() {
         let mut output = Output::new(5, OnLimit::Kill);
         assert_eq!(output.take(Part::Stdout, b"1234", Memory::Enough), Verdict::Within);
         assert_eq!(output.take(Part::Stderr, b"5678", Memory::Enough), Verdict::OverLimit);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_counts_as_dropped_only_what_nobody_was_sent() {
+    fn a_tail_counts_only_unsent_bytes_as_dropped() {
         let mut output = Output::new(4, OnLimit::KeepTail);
         output.take(Part::Stdout, b"abcd", Memory::Enough);
         output.sent = 3;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_stream_holds_up_only_output_that_must_not_be_lost() {
+    fn a_slow_stream_pauses_only_output_that_must_not_be_lost() {
         let bulk = vec![b'x'; KEPT_BYTES as usize];
         let mut output = Output::new(u64::MAX, OnLimit::Kill);
         output.take(Part::Stdout, &bulk, Memory::Enough);

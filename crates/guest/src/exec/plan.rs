@@ -1,4 +1,4 @@
-//! From what the host asked for to what the kernel is asked for.
+//! From the host's request to the arguments of `execve`.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -13,17 +13,17 @@ use crate::failure::{failure, io_failure};
 use crate::sys::launch::Launch;
 use crate::users::User;
 
-/// The longest single argument the kernel takes, less some room.
+/// The longest argument that the kernel takes, minus some room.
 const LONGEST_ARGUMENT: usize = 96 * 1024;
 
 const LONGEST_DESCRIPTION: usize = 200;
 
-/// Who runs something, where, and with which variables.
+/// The user, the working directory and the environment of a process.
 pub struct Setting {
     pub user: User,
     pub variables: Variables,
     pub directory: String,
-    /// It has been seen to be there.
+    /// The directory was checked, or needs no check.
     seen: bool,
 }
 
@@ -43,19 +43,19 @@ impl Setting {
                 return Err(failure(FailureKind::Invalid, message));
             }
             Some(directory) => directory.to_owned(),
-            // A user may have no home; that is no reason not to run.
+            // A user without a home directory can run commands, too.
             None if Path::new(&user.home).is_dir() => user.home.clone(),
             None => "/".to_owned(),
         };
         Ok(Self { user, variables, directory, seen })
     }
 
-    /// Our own user, for a driver that takes on its user's later.
+    /// The agent's own user, for a driver that switches to its user later.
     pub fn ours(variables: Variables) -> Self {
         Self { user: User::ourselves(), variables, directory: "/".to_owned(), seen: true }
     }
 
-    /// For an interpreter that changes directory by itself, long after we could say what is wrong.
+    /// Checks the directory now, because an interpreter changes to it later, when it is too late for a clear error.
     pub fn check_directory(&self) -> Result<(), Failure> {
         if self.seen {
             return Ok(());
@@ -81,7 +81,7 @@ impl Plan {
 
     pub fn argv(argv: &[String], variables: &Variables) -> Result<Self, Failure> {
         let program = argv.first().filter(|program| !program.is_empty());
-        let program = program.ok_or_else(|| failure(FailureKind::Invalid, "there is no program to run"))?;
+        let program = program.ok_or_else(|| failure(FailureKind::Invalid, "the command is empty"))?;
         Ok(Self { programs: environment::candidates(program, variables), arguments: argv.to_vec(), extra: None })
     }
 
@@ -107,7 +107,7 @@ impl Plan {
         Ok(Self { programs, arguments, extra })
     }
 
-    /// Fills in all but the descriptors.
+    /// Fills in everything except the descriptors.
     pub fn launch<'a>(
         &self,
         setting: &Setting,
@@ -144,10 +144,11 @@ fn in_memory(code: &str) -> std::io::Result<OwnedFd> {
 
 pub fn check_id(id: &str) -> Result<(), Failure> {
     let fine = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
-    if fine { Ok(()) } else { Err(failure(FailureKind::Invalid, format!("{id:?} cannot be an id"))) }
+    let message = || format!("{id:?} is not a valid id: use 1 to 64 letters, digits, dashes or underscores");
+    if fine { Ok(()) } else { Err(failure(FailureKind::Invalid, message())) }
 }
 
-/// The command as a person would recognise it.
+/// The command for display.
 pub fn describe(spec: &ExecSpec, code: &[u8]) -> String {
     let text = match &spec.program {
         Program::Shell(line) => line.clone(),
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn code_too_long_for_an_argument_goes_by_descriptor() {
+    fn code_too_long_for_an_argument_is_passed_by_descriptor() {
         let long = "x".repeat(LONGEST_ARGUMENT + 1);
         let plan = Plan::bash_code(long.as_bytes(), &["one".to_owned()]).unwrap();
         assert!(plan.extra.is_some());

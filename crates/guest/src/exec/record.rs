@@ -1,4 +1,4 @@
-//! One command: what runs, or what is remembered of it.
+//! The record of one command, running or finished.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -11,14 +11,14 @@ use crate::cgroup::Cgroup;
 use crate::sys::children::Ending;
 use crate::sys::fds;
 
-/// What a process can make a pipe hold.
+/// The largest size that a process can give a pipe.
 const LARGEST_PIPE_BYTES: usize = 1024 * 1024;
 
 pub struct Exec {
     pub key: u64,
     pub id: String,
     pub command: String,
-    /// Absent while an interpreter is being made for it.
+    /// `None` while its interpreter is being forked.
     pub pid: Option<u32>,
     pub started_unix_ms: u64,
     pub started: Instant,
@@ -26,23 +26,23 @@ pub struct Exec {
     pub pipes: Pipes,
     pub stdin: Stdin,
     pub cgroup: Option<Cgroup>,
-    /// Why we have ended it, if we have.
+    /// Why the agent killed it, if it did.
     pub ended_by_us: Option<ExitReason>,
-    /// How its process ended, until its output has been gathered.
+    /// How its process ended, until its output has been read.
     pub ending: Option<Ending>,
     pub exit: Option<Exit>,
-    /// Where its own output ended; what came later was printed by processes it left behind.
+    /// Where its output ended. Later bytes come from its background processes.
     pub output_end: u64,
     pub viewers: Vec<StreamId>,
-    /// It is a script that has only begun: its output is not looked for yet, unless it ends.
-    pub unheard: bool,
-    /// Nobody reads its pipes, because a stream must catch up first.
-    pub held_up: bool,
-    /// The interpreter that runs its code, while it can still refuse to.
+    /// It is a script that has just begun: its output is read when it ends or after [`Timer::ListenToExec`].
+    pub unread: bool,
+    /// Its pipes are not read, because a stream must catch up first.
+    pub paused: bool,
+    /// The interpreter that runs its code, while it can still refuse the activation.
     pub interpreter: Option<u64>,
 }
 
-/// Where a command's output comes from. Each is open until its last writer has gone.
+/// The sources of a command's output. Each is open until its last writer has closed it.
 pub enum Pipes {
     Apart { stdout: Option<OwnedFd>, stderr: Option<OwnedFd> },
     Terminal(Option<OwnedFd>),
@@ -86,7 +86,7 @@ impl Exec {
         }
     }
 
-    /// Reads everything its pipes hold, but not for ever: whoever still writes must not keep us here.
+    /// Reads everything that its pipes hold, with a limit, because a process may still be writing.
     pub fn drain(&mut self, buffer: &mut [u8]) {
         for pipe in [Pipe::First, Pipe::Second] {
             let mut left = LARGEST_PIPE_BYTES;
@@ -94,12 +94,12 @@ impl Exec {
                 && left > 0
             {
                 match fds::read(fd, buffer) {
-                    fds::Got::Bytes(length) => {
+                    fds::ReadResult::Bytes(length) => {
                         self.output.take(part, &buffer[..length], Memory::LastBytes);
                         left = left.saturating_sub(length);
                     }
-                    fds::Got::NothingYet => break,
-                    fds::Got::End => drop(self.pipes.close(pipe)),
+                    fds::ReadResult::NothingYet => break,
+                    fds::ReadResult::End => drop(self.pipes.close(pipe)),
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What waits to be written to a process: bounded by the credits of the streams it came from.
+//! Bytes that wait to be written to a process. The credits of their streams bound them.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -12,22 +12,22 @@ use crate::sys::poller::{Interest, Poller, Source};
 const END_OF_FILE: u8 = 4;
 
 pub struct Stdin {
-    /// Absent once closed: further bytes are swallowed.
+    /// `None` once closed: further bytes are dropped.
     fd: Option<OwnedFd>,
-    /// Whose credit the bytes are, as long as that stream is there.
+    /// Bytes, and the stream that gets credit for them as long as it is open.
     queue: VecDeque<(Option<StreamId>, Vec<u8>)>,
     finished: bool,
     is_terminal: bool,
-    /// Epoll tells when the pipe takes more.
+    /// Epoll is registered to report when the pipe takes more.
     waiting: bool,
 }
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes used up, per stream.
+    /// Consumed bytes, per stream.
     pub consumed: Vec<(StreamId, usize)>,
-    /// Something is left and the pipe is full.
+    /// The pipe is full and bytes are left.
     pub blocked: bool,
 }
 
@@ -44,7 +44,7 @@ impl Stdin {
         Self { fd: None, queue: VecDeque::new(), finished: true, is_terminal: false, waiting: false }
     }
 
-    /// Waits for room only while there is none: epoll would tell for ever of a reader that has gone.
+    /// Waits for room only while there is none, because epoll reports a closed pipe without end.
     pub fn wait(&mut self, poller: &Poller, source: Source, blocked: bool) {
         let Some(fd) = &self.fd else {
             return;
@@ -63,7 +63,7 @@ impl Stdin {
         self.queue.push_back((Some(stream), bytes));
     }
 
-    /// No more will come. A terminal is told so by a character and stays open.
+    /// Ends the input. A terminal gets an end-of-file character and stays open.
     pub fn finish(&mut self) {
         if self.is_terminal {
             self.queue.push_back((None, vec![END_OF_FILE]));
@@ -72,7 +72,7 @@ impl Stdin {
         }
     }
 
-    /// A stream has gone: its bytes stay, its number may come to mean another.
+    /// A stream has ended: its bytes stay, but get no credit, because another stream may get its number.
     pub fn disown(&mut self, gone: StreamId) {
         for (stream, _) in self.queue.iter_mut().filter(|(stream, _)| *stream == Some(gone)) {
             *stream = None;
@@ -93,7 +93,7 @@ impl Stdin {
                     return written;
                 }
                 Some(Ok(length)) => length,
-                // Nobody reads any more: the bytes are used up, as they are for a program that ignores its stdin.
+                // The pipe has no reader: the bytes count as consumed, as for a program that ignores its stdin.
                 Some(Err(_)) | None => {
                     self.fd = None;
                     bytes.len()
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_pipe_blocks_and_a_broken_one_swallows() {
+    fn a_full_pipe_blocks_and_a_broken_one_drops_bytes() {
         let (read, write) = fds::pipe().unwrap();
         fds::set_nonblocking(&write).unwrap();
         let mut stdin = Stdin::pipe(write);

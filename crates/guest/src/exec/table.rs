@@ -1,17 +1,17 @@
-//! All commands, running and remembered.
+//! The table of all commands, running and finished.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::output::Memory;
 use super::record::Exec;
 
-/// Finished commands that are remembered.
+/// How many finished commands are remembered.
 const REMEMBERED: usize = 256;
 
-/// Output kept of all commands together.
+/// The limit for the output kept of all commands together.
 const BUDGET_BYTES: usize = 32 * 1024 * 1024;
 
-/// Keys grow, so their order is the order of starting.
+/// Keys increase, so their order is the order of starting.
 #[derive(Default)]
 pub struct Execs {
     by_key: BTreeMap<u64, Exec>,
@@ -48,7 +48,7 @@ impl Execs {
         self.by_key.values()
     }
 
-    /// Whether the commands that run hold more than all may.
+    /// Whether the commands together use more than the limit.
     pub fn memory(&self) -> Memory {
         if self.weight() > BUDGET_BYTES { Memory::Short } else { Memory::Enough }
     }
@@ -57,7 +57,7 @@ impl Execs {
         self.iter().map(|exec| exec.output.log.weight()).sum()
     }
 
-    /// Forgets the oldest finished output while too much is held. Streams that still read it keep it.
+    /// Drops the output of the oldest finished commands while too much is kept, unless a stream still reads it.
     pub fn stay_within_budget(&mut self) {
         let mut weight = self.weight();
         for exec in self.by_key.values_mut() {
@@ -71,7 +71,7 @@ impl Execs {
         }
     }
 
-    /// Finished commands beyond the number that is remembered, oldest first.
+    /// The finished commands beyond the number to remember, oldest first.
     pub fn too_old(&self) -> Vec<u64> {
         let finished: Vec<u64> =
             self.iter().filter(|e| e.exit.is_some() && e.viewers.is_empty()).map(|e| e.key).collect();

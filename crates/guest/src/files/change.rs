@@ -1,4 +1,4 @@
-//! Directories made, files moved, removed and given other permissions.
+//! Making directories; moving, removing and changing the mode of files.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -25,7 +25,7 @@ pub fn make_dir(path: &Path, mode: Option<u32>, parents: bool, user: Option<&str
                 chown(path, Some(owner.ids.uid), Some(owner.ids.gid)).map_err(about(path))?;
             }
         }
-        // Whoever asks for the parents too asks that it be there, not that it be new.
+        // With `parents`, as with `mkdir -p`, an existing directory is fine.
         Err(error) if parents && error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         Err(error) => return Err(about(path)(error)),
     }
@@ -35,7 +35,7 @@ pub fn make_dir(path: &Path, mode: Option<u32>, parents: bool, user: Option<&str
     }
 }
 
-/// Renames; between file systems, copies and removes.
+/// Renames a file; between file systems, copies and removes it.
 pub fn rename(from: &Path, to: &Path) -> Result<Response, Failure> {
     fs::symlink_metadata(from).map_err(about(from))?;
     make_parents(to, None).map_err(about(to))?;

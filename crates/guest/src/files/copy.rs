@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::path::Path;
 
-/// Copies a file, a link, or a directory with all below it. What already exists is replaced, as a rename would.
+/// Copies a file, a link or a directory tree. Replaces what exists at the target, as a rename does.
 pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(from)?;
     if metadata.is_symlink() {

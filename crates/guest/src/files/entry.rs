@@ -1,4 +1,4 @@
-//! What there is to say about a file.
+//! A file's metadata.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,7 +8,7 @@ use sandling_protocol::{Entry, EntryKind, Failure};
 
 use super::path::about;
 
-/// A link is followed, and told; a link to nothing is itself.
+/// Follows a link and reports its target; a broken link is reported as the link itself.
 pub fn stat(path: &Path) -> Result<Entry, Failure> {
     let own = fs::symlink_metadata(path).map_err(about(path))?;
     let followed = if own.is_symlink() { fs::metadata(path).ok() } else { None };

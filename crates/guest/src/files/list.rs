@@ -1,4 +1,4 @@
-//! Directory listings, however long.
+//! Directory listings of any length.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::serve::Stopped;
 use crate::failure::failure;
 use crate::worker::WorkerStream;
 
-/// Sends the entries below `path`, `depth` levels deep, each directory's in the order of their names.
+/// Sends the entries below `path`, `depth` levels deep, each directory's sorted by name.
 pub fn list(path: &Path, depth: u32, work: &mut WorkerStream) -> Result<Response, Stopped> {
     if depth == 0 {
-        return Err(failure(FailureKind::Invalid, "a listing is at least 1 level deep").into());
+        return Err(failure(FailureKind::Invalid, "the depth of a listing must be at least 1").into());
     }
     let mut listing = Listing { work, lines: Vec::with_capacity(CHUNK), entries: 0 };
     listing.directory(path, depth, Top::Yes)?;
@@ -38,7 +38,7 @@ impl Listing<'_> {
     fn directory(&mut self, path: &Path, depth: u32, top: Top) -> Result<(), Stopped> {
         let names = match fs::read_dir(path) {
             Ok(found) => found.flatten().map(|entry| entry.file_name()),
-            // Below the directory that was asked for, what cannot be read is left out.
+            // Unreadable directories below `path` are left out.
             Err(_) if top == Top::No => return Ok(()),
             Err(error) => return Err(about(path)(error).into()),
         };
@@ -46,7 +46,7 @@ impl Listing<'_> {
         names.sort();
         for name in names {
             let path = path.join(name);
-            // Gone since the directory was read.
+            // It was removed after the directory was read.
             let Ok(metadata) = fs::symlink_metadata(&path) else {
                 continue;
             };

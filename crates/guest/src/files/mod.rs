@@ -1,4 +1,4 @@
-//! Files: every request about them, on worker threads.
+//! Requests about files, which run on worker threads.
 
 mod change;
 mod copy;

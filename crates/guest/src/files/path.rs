@@ -1,4 +1,4 @@
-//! Paths as the host gives them.
+//! Checks of paths that the host sends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use sandling_protocol::{Failure, FailureKind};
 
 use crate::failure::{failure, io_failure};
 
-/// As many links as the kernel follows.
+/// The number of links that the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// A path must say where it starts, and nothing that the kernel would cut off.
+/// A path must be absolute and have no NUL byte, where the kernel would cut it off.
 pub fn check(path: &str) -> Result<&Path, Failure> {
     if !path.starts_with('/') {
         return Err(failure(FailureKind::Invalid, format!("{path:?} is not an absolute path")));
@@ -21,12 +21,12 @@ pub fn check(path: &str) -> Result<&Path, Failure> {
     Ok(Path::new(path))
 }
 
-/// An error about a path, in words.
+/// Turns an error into a failure about a path.
 pub fn about(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
     move |error| io_failure(path.display(), &error)
 }
 
-/// Where writing to `path` ends up: the end of a chain of links, whether or not something is there.
+/// The file that a write to `path` reaches: the end of a chain of links, whether or not it exists.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_links_is_followed_to_its_end_and_a_circle_is_not() {
+    fn a_chain_of_links_is_followed_to_its_end_and_a_loop_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         symlink("two", dir.path().join("one")).unwrap();
         symlink("three", dir.path().join("two")).unwrap();

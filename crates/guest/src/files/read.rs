@@ -13,7 +13,7 @@ use crate::worker::WorkerStream;
 
 /// Sends the bytes of a file from `offset` on, at most `length` of them.
 pub fn read(path: &Path, offset: u64, length: Option<u64>, work: &mut WorkerStream) -> Result<Response, Stopped> {
-    // A pipe without a writer would otherwise hold up the open.
+    // Opening a pipe without a writer would block otherwise.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(about(path))?;
     let size = file.metadata().map_err(about(path))?.len();
     let mut file = file;

@@ -1,7 +1,7 @@
-//! Removing a directory with all below it.
+//! Removing a directory tree.
 //!
-//! By hand, because the standard library does it by recursion without a bound, and a tree can be made deep enough
-//! to overflow any stack: in PID 1, that would be the end of the machine.
+//! Not with the standard library, which recurses without a bound: a deep enough tree would overflow the stack, and the
+//! end of PID 1 is the end of the machine.
 
 use std::ffi::CString;
 use std::io;
@@ -11,10 +11,10 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
-/// Each level takes a descriptor. No path can say more.
+/// Each level takes a descriptor. No path can be deeper.
 const DEEPEST: usize = 2048;
 
-/// A directory that is being emptied, and its name in the one above.
+/// A directory that is being emptied, and its name in its parent.
 struct Level {
     fd: OwnedFd,
     name: CString,
@@ -44,7 +44,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
-/// Removes what can be removed at once; returns a directory that must be emptied first.
+/// Removes entries until it finds a directory that must be emptied first, and returns that.
 fn remove_entries(fd: &OwnedFd) -> io::Result<Option<CString>> {
     for entry in Dir::read_from(fd)? {
         let entry = entry?;
@@ -63,7 +63,7 @@ fn remove_entries(fd: &OwnedFd) -> io::Result<Option<CString>> {
     Ok(None)
 }
 
-/// Somebody else may have been faster.
+/// Another process may have removed it already.
 fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Err(Errno::NOENT) => Ok(()),
@@ -78,7 +78,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_tree_goes_with_its_links_and_what_they_point_to_stays() {
+    fn a_tree_is_removed_with_its_links_but_not_their_targets() {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("tree");
         std::fs::create_dir_all(tree.join("a/b/c")).unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_too_deep_to_hold_open_is_an_error_and_not_the_end() {
+    fn a_tree_that_is_too_deep_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut level = openat(CWD, dir.path(), flags, Mode::empty()).unwrap();

@@ -1,15 +1,14 @@
-//! From a request to the function that answers it.
+//! Dispatches requests about files.
 
-use sandling_protocol::{Failure, FailureKind, Request, Response};
+use sandling_protocol::{Failure, Request, Response};
 
 use super::{change, entry, list, path, read, walk, watch, write};
-use crate::failure::failure;
 use crate::worker::{Cancelled, WorkerStream};
 
 /// Why an operation has no result.
 pub enum Stopped {
     Failed(Failure),
-    /// Nobody waits for a result.
+    /// The host no longer waits for the result.
     Cancelled,
 }
 
@@ -50,6 +49,6 @@ fn answer(request: Request, work: &mut WorkerStream) -> Result<Response, Stopped
         Request::Remove { path, recursive } => change::remove(path::check(&path)?, recursive)?,
         Request::Chmod { path, mode } => change::chmod(path::check(&path)?, mode)?,
         Request::Watch { path, recursive } => watch::watch(path::check(&path)?, recursive, work)?,
-        _ => return Err(failure(FailureKind::Unsupported, "this agent does not know the request").into()),
+        _ => return Err(Failure::unknown_request().into()),
     })
 }

@@ -1,10 +1,10 @@
-//! A whole tree at once, to be compared with another copy of it.
+//! A whole tree in one listing, which the host compares with another copy of it.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use sandling_protocol::{CHUNK, FailureKind, Part, Response, Walked};
+use sandling_protocol::{CHUNK, FailureKind, Part, Response, TreeEntry};
 
 use super::entry::kind_of;
 use super::path::about;
@@ -12,7 +12,7 @@ use super::serve::Stopped;
 use crate::failure::failure;
 use crate::worker::WorkerStream;
 
-/// Sends what is below `path` on the same file system. What cannot be read, or has gone meanwhile, is left out.
+/// Sends everything below `path` on its file system. Leaves out what is unreadable or was removed meanwhile.
 pub fn walk(path: &Path, skip: &[String], work: &mut WorkerStream) -> Result<Response, Stopped> {
     let top = fs::metadata(path).map_err(about(path))?;
     if !top.is_dir() {
@@ -35,7 +35,7 @@ pub fn walk(path: &Path, skip: &[String], work: &mut WorkerStream) -> Result<Res
                 work.send(Part::Entries, &lines)?;
                 lines.clear();
             }
-            // What is mounted there is no part of this disk.
+            // Another file system is mounted there.
             if metadata.is_dir() && metadata.dev() == top.dev() {
                 directories.push(path);
             }
@@ -50,9 +50,9 @@ fn children(directory: &Path) -> impl Iterator<Item = (PathBuf, Metadata)> {
     found.filter_map(|entry| entry.metadata().ok().map(|metadata| (entry.path(), metadata)))
 }
 
-fn walked(path: &Path, metadata: &Metadata) -> Walked {
+fn walked(path: &Path, metadata: &Metadata) -> TreeEntry {
     let link = if metadata.is_symlink() { path.read_link().ok() } else { None };
-    Walked {
+    TreeEntry {
         path: path.to_string_lossy().into_owned(),
         kind: kind_of(metadata),
         size: metadata.len(),

@@ -1,4 +1,4 @@
-//! Watching a directory, or a tree.
+//! Watching a directory or a tree.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,10 +17,10 @@ use super::path::about;
 use super::serve::Stopped;
 use crate::worker::WorkerStream;
 
-/// One read's worth of events.
+/// The size of one read of events.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// What is reported: everything that changes what a reader would see.
+/// The events to report: everything that changes what a reader would see.
 fn interesting() -> WatchFlags {
     WatchFlags::CREATE
         | WatchFlags::MODIFY
@@ -33,7 +33,7 @@ fn interesting() -> WatchFlags {
 
 /// Reports changes until the host cancels or the watched path is gone.
 ///
-/// `Connected` is sent when the watch stands: whatever changes after it is reported.
+/// Sends `Connected` when the watch is in place: every later change is reported.
 pub fn watch(path: &Path, recursive: bool, work: &mut WorkerStream) -> Result<Response, Stopped> {
     let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|e| about(path)(e.into()))?;
     let mut watch = Watch { fd, top: path.to_owned(), recursive, paths: HashMap::new() };
@@ -54,7 +54,7 @@ pub fn watch(path: &Path, recursive: bool, work: &mut WorkerStream) -> Result<Re
     }
 }
 
-/// Whether there are events; otherwise the host has cancelled.
+/// Waits for events. False if the host cancelled.
 fn wait(fd: &OwnedFd, work: &WorkerStream) -> io::Result<bool> {
     let cancelled = work.cancelled_fd();
     let mut fds = [PollFd::new(fd, PollFlags::IN), PollFd::from_borrowed_fd(cancelled, PollFlags::IN)];
@@ -83,12 +83,12 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches the directories below; `found` gets what was in them before they were watched.
+    /// Watches the directories below `path`; adds to `found` the entries that were there before the watch.
     fn add_below(&mut self, path: &Path, found: &mut Vec<PathBuf>) {
         if !self.recursive {
             return;
         }
-        // What has gone meanwhile, or may not be read, cannot be watched.
+        // A directory that was removed meanwhile, or is unreadable, cannot be watched.
         let Ok(entries) = std::fs::read_dir(path) else {
             return;
         };
@@ -100,7 +100,7 @@ impl Watch {
         }
     }
 
-    /// What has changed, and whether the watched path itself is gone.
+    /// The changes, and whether the watched path itself was removed.
     fn read(&mut self) -> io::Result<(Vec<Change>, bool)> {
         let mut events = Vec::new();
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
@@ -126,7 +126,7 @@ impl Watch {
         Ok((changes, gone))
     }
 
-    /// Turns one event into changes; true if the watched path itself is gone.
+    /// Turns one event into changes. True if the watched path itself was removed.
     fn interpret(&mut self, number: i32, flags: ReadFlags, name: Option<&OsStr>, changes: &mut Vec<Change>) -> bool {
         let mut tell = |path: &Path, kind| changes.push(Change { path: path.to_string_lossy().into_owned(), kind });
         if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
@@ -143,7 +143,7 @@ impl Watch {
         let path = name.map_or_else(|| parent.clone(), |name| parent.join(name));
         let is_top = name.is_none() && path == self.top;
         if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF) {
-            // A directory below is reported by the one it was in.
+            // The parent's watch reports a directory below.
             if is_top {
                 tell(&path, ChangeKind::Removed);
             }
@@ -162,7 +162,7 @@ impl Watch {
     }
 }
 
-/// A move is told of both names: the old one as renamed, the new one as created.
+/// A move is reported for both names: the old one as renamed, the new one as created.
 fn kind_of(flags: ReadFlags) -> Option<ChangeKind> {
     let kinds = [
         (ReadFlags::CREATE | ReadFlags::MOVED_TO, ChangeKind::Created),

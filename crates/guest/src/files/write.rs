@@ -1,7 +1,7 @@
 //! Writing a file.
 //!
-//! Every upload goes to a new file beside its target first, and takes effect at its end: one that is broken off
-//! leaves no trace, whatever its mode.
+//! An upload goes to a new file beside its target and takes effect at its end. In every mode, an upload that breaks off
+//! leaves no trace.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Seek, Write};
@@ -69,14 +69,14 @@ fn receive(file: &mut impl Write, path: &Path, work: &mut WorkerStream) -> Resul
     Ok(total)
 }
 
-/// A device or a pipe takes bytes; it is not to be replaced by a file.
+/// Writes to a device or a pipe directly, which must not be replaced by a file.
 fn write_through(target: &Path, work: &mut WorkerStream) -> Result<Response, Stopped> {
     let mut device = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(target).map_err(about(target))?;
     let bytes = receive(&mut device, target, work)?;
     Ok(Response::Written { bytes })
 }
 
-/// Makes the directories above `target`, as the owner's.
+/// Makes the missing directories above `target` and gives them to the owner.
 pub fn make_parents(target: &Path, owner: Option<&User>) -> io::Result<()> {
     let missing: Vec<&Path> = target.ancestors().skip(1).take_while(|dir| !dir.exists()).collect();
     for dir in missing.into_iter().rev() {
@@ -91,7 +91,7 @@ pub fn make_parents(target: &Path, owner: Option<&User>) -> io::Result<()> {
     Ok(())
 }
 
-/// A file that is not yet anybody's, and is removed if it never becomes so.
+/// The new file of an upload. It is removed unless the upload is completed.
 struct Upload {
     file: File,
     path: PathBuf,
@@ -100,15 +100,15 @@ struct Upload {
 impl Upload {
     fn new(target: &Path) -> io::Result<Self> {
         let name = target.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // A name of the longest length would be too long with something added.
+        // Shortened, because a name of the maximum length leaves no room for the suffix.
         let name: String = name.to_string_lossy().chars().take(40).collect();
-        let unique = &crate::identify::fresh_entropy()[..12];
+        let unique = &crate::identity::fresh_entropy()[..12];
         let path = target.with_file_name(format!(".{name}.{unique}.part"));
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         Ok(Self { file, path })
     }
 
-    /// As asked for, else as the file was before, else as new files are.
+    /// Sets mode and owner: those of the request, else those of the existing file, else the defaults.
     fn set_attributes(&self, mode: Option<u32>, owner: Option<&User>, existing: Option<&Metadata>) -> io::Result<()> {
         let ids = match (owner, existing) {
             (Some(owner), _) => Some((owner.ids.uid, owner.ids.gid)),
@@ -118,7 +118,7 @@ impl Upload {
         if let Some((uid, gid)) = ids {
             std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))?;
         }
-        // After the owner: changing that takes set-user-id bits away.
+        // After the owner, because changing the owner clears set-user-id bits.
         let before = existing.map(|existing| existing.permissions().mode());
         let mode = mode.or(before).unwrap_or(NEW_FILE_MODE) & 0o7777;
         self.file.set_permissions(fs::Permissions::from_mode(mode))
@@ -141,7 +141,7 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // After a rename there is nothing of this name.
+        // Fails after a rename, when the name no longer exists.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! The line that makes a spare interpreter somebody's.
+//! The line that activates an interpreter as a script or a context.
 
 use sandling_protocol::{Failure, FailureKind, Language};
 use serde::Serialize;
@@ -7,16 +7,16 @@ use crate::environment::Variables;
 use crate::exec::Setting;
 use crate::failure::failure;
 
-/// What an interpreter reads at its start and cannot be told later.
+/// Variables that an interpreter reads only at startup.
 const READ_AT_START: [&str; 2] = ["NODE_OPTIONS", "NODE_PATH"];
 const PYTHON_TOLD_LATER: [&str; 3] = ["PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"];
 
-/// What a spare need not be told.
+/// What an interpreter already has, so that its activation can leave it out.
 #[derive(Default)]
-pub struct Knows {
-    /// The environment that it has taken on already.
+pub struct Prepared {
+    /// The environment that it has set already.
     pub environment: Option<Variables>,
-    /// Nothing was installed since its zygote looked.
+    /// No package was installed since its zygote started.
     pub packages: bool,
 }
 
@@ -33,9 +33,9 @@ impl Script {
         Ok(Self { language, code: code.to_owned(), args: args.to_vec() })
     }
 
-    pub fn activation(&self, setting: &Setting, knows: &Knows) -> Vec<u8> {
+    pub fn activation(&self, setting: &Setting, prepared: &Prepared) -> Vec<u8> {
         let script = Some((self.code.as_str(), self.args.as_slice()));
-        line(setting, knows, "script", script)
+        line(setting, prepared, "script", script)
     }
 }
 
@@ -43,11 +43,11 @@ pub fn text_of(code: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(code).map_err(|_| failure(FailureKind::Invalid, "the code is not UTF-8"))
 }
 
-pub fn context_activation(setting: &Setting, knows: &Knows) -> Vec<u8> {
-    line(setting, knows, "context", None)
+pub fn context_activation(setting: &Setting, prepared: &Prepared) -> Vec<u8> {
+    line(setting, prepared, "context", None)
 }
 
-/// Whether these variables only work for an interpreter that is started with them.
+/// Whether some of these variables only work for an interpreter that is started with them.
 pub fn needs_fresh_start(variables: &Variables) -> bool {
     variables.keys().any(|name| {
         let python = name.starts_with("PYTHON") && !PYTHON_TOLD_LATER.contains(&name.as_str());
@@ -62,9 +62,9 @@ struct Activation<'a> {
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     args: Option<&'a [String]>,
-    /// A script's end is told before its process has been taken down, which takes longer than many scripts.
+    /// A script reports its end before its process exits, because the exit takes longer than many scripts run.
     report_end: bool,
-    /// Absent: it has it, but for what follows.
+    /// `None`: the interpreter has the environment, except for `more_env`.
     env: Option<&'a Variables>,
     #[serde(skip_serializing_if = "Variables::is_empty")]
     more_env: Variables,
@@ -73,13 +73,13 @@ struct Activation<'a> {
     uid: u32,
     gid: u32,
     groups: &'a [u32],
-    /// Never given here: a reseed is a line of its own, sent to every live interpreter before this one.
+    /// Always `None`: every live interpreter gets a reseed line before this one.
     entropy: Option<&'a str>,
 }
 
-fn line(setting: &Setting, knows: &Knows, r#become: &str, script: Option<(&str, &[String])>) -> Vec<u8> {
+fn line(setting: &Setting, prepared: &Prepared, r#become: &str, script: Option<(&str, &[String])>) -> Vec<u8> {
     let ids = &setting.user.ids;
-    let more = knows.environment.as_ref().and_then(|known| additions(known, &setting.variables));
+    let more = prepared.environment.as_ref().and_then(|known| additions(known, &setting.variables));
     let activation = Activation {
         r#become,
         code: script.map(|(code, _)| code),
@@ -87,7 +87,7 @@ fn line(setting: &Setting, knows: &Knows, r#become: &str, script: Option<(&str, 
         report_end: script.is_some(),
         env: Some(&setting.variables).filter(|_| more.is_none()),
         more_env: more.unwrap_or_default(),
-        packages_changed: !knows.packages,
+        packages_changed: !prepared.packages,
         cwd: &setting.directory,
         uid: ids.uid,
         gid: ids.gid,
@@ -97,8 +97,8 @@ fn line(setting: &Setting, knows: &Knows, r#become: &str, script: Option<(&str, 
     serde_json::to_vec(&activation).expect("strings and numbers are always valid JSON")
 }
 
-/// What to add to the `known` variables so that they are the `wanted` ones. There is no such thing if any is to go away,
-/// or if an interpreter has to do more with it than to have it.
+/// The variables to add to the `known` ones to get the `wanted` ones. `None` if one must be removed, or if the interpreter
+/// has to do more than set it.
 fn additions(known: &Variables, wanted: &Variables) -> Option<Variables> {
     let more = wanted.iter().filter(|(name, value)| known.get(*name) != Some(value));
     let more: Variables = more.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn only_new_variables_are_sent() {
         let of = |pairs: &[(&str, &str)]| -> Variables {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_variables_read_at_the_start_call_for_a_fresh_one() {
+    fn only_variables_read_at_startup_need_a_new_interpreter() {
         let with = |name: &str| Variables::from([(name.to_owned(), "1".to_owned())]);
         assert!(needs_fresh_start(&with("PYTHONHASHSEED")));
         assert!(needs_fresh_start(&with("NODE_OPTIONS")));
@@ -137,7 +137,7 @@ mod tests {
     fn an_activation_is_one_line() {
         let setting = Setting::ours(Variables::from([("A".into(), "b\nc".into())]));
         let script = Script::new(Language::Python, b"print('\n')", &["x".into()]).unwrap();
-        let line = script.activation(&setting, &Knows::default());
+        let line = script.activation(&setting, &Prepared::default());
         assert!(!line.contains(&b'\n'));
         let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(

@@ -1,29 +1,29 @@
-//! An interpreter's control socket: lines out, in order and without waiting; lines in, bounded.
+//! An interpreter's control socket. It sends lines in order without blocking, and bounds the lines it receives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::sys::fds::{self, Got};
+use crate::sys::fds::{self, ReadResult};
 use crate::sys::socket;
 
-/// A driver keeps its lines below 8 MiB; a longer one is no driver's.
+/// A driver keeps its lines below 8 MiB, so a longer one does not come from a driver.
 const LONGEST_LINE: usize = 9 * 1024 * 1024;
 
 pub struct Control {
     fd: OwnedFd,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
-    /// A line that need not wake anybody, but goes before the next one that does.
+    /// A line that is not worth waking the interpreter for; it is sent before the next line.
     owed: Vec<u8>,
-    /// Lines wait until the process is known and in its place.
+    /// Lines are held until the process is known and in its control group.
     held: bool,
 }
 
-/// What a read came to.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// Whole lines, and whether more may follow.
+    /// Complete lines; more may follow.
     Some(Vec<Vec<u8>>),
-    /// The other end has closed, or talks nonsense.
+    /// Complete lines, after which the interpreter closed the socket or broke the protocol.
     Closed(Vec<Vec<u8>>),
 }
 
@@ -32,7 +32,7 @@ impl Control {
         Self { fd, incoming: Vec::new(), outgoing: Vec::new(), owed: Vec::new(), held: false }
     }
 
-    /// Keeps everything that is sent until [`Control::release`].
+    /// Makes a socket that holds all lines until [`Control::release`].
     pub fn held(fd: OwnedFd) -> Self {
         Self { held: true, ..Self::new(fd) }
     }
@@ -41,7 +41,7 @@ impl Control {
         self.fd.as_fd()
     }
 
-    /// Sends this before whatever is sent next. A later one takes its place.
+    /// Sends a line before the next one. Replaces an earlier line of this kind.
     pub fn owe(&mut self, line: &[u8]) {
         self.owed = [line, b"\n"].concat();
     }
@@ -58,7 +58,7 @@ impl Control {
         self.flush();
     }
 
-    /// Sends a line with descriptors. Only while nothing else waits: it must not overtake.
+    /// Sends a line with descriptors. Fails if other lines wait, because it must not overtake them.
     pub fn send_with_fds(&mut self, line: &[u8], fds: [BorrowedFd<'_>; 4]) -> std::io::Result<()> {
         self.pay();
         self.flush();
@@ -77,12 +77,12 @@ impl Control {
         !self.held && !self.outgoing.is_empty()
     }
 
-    /// Whether the other end has read everything that was ever sent.
+    /// Whether the interpreter has read everything.
     pub fn is_read(&self) -> bool {
         self.outgoing.is_empty() && socket::unread(&self.fd) == 0
     }
 
-    /// Sends what fits. A broken socket shows when it is read.
+    /// Sends what fits. A later read reports a broken socket.
     pub fn flush(&mut self) {
         while self.has_unsent() {
             match socket::send(&self.fd, &self.outgoing) {
@@ -95,11 +95,15 @@ impl Control {
 
     pub fn read(&mut self, buffer: &mut [u8]) -> Lines {
         let got = fds::read(&self.fd, buffer);
-        if let Got::Bytes(length) = got {
+        if let ReadResult::Bytes(length) = got {
             self.incoming.extend_from_slice(&buffer[..length]);
         }
         let lines = self.take_lines();
-        if got == Got::End || self.incoming.len() > LONGEST_LINE { Lines::Closed(lines) } else { Lines::Some(lines) }
+        if got == ReadResult::End || self.incoming.len() > LONGEST_LINE {
+            Lines::Closed(lines)
+        } else {
+            Lines::Some(lines)
+        }
     }
 
     fn take_lines(&mut self) -> Vec<Vec<u8>> {
@@ -117,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_and_a_close_is_told() {
+    fn lines_are_complete_and_a_close_is_reported() {
         let (ours, theirs) = socket::pair().unwrap();
         let mut control = Control::new(ours);
         let mut buffer = [0; 64];
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_goes_before_the_next_line_and_once() {
+    fn an_owed_line_is_sent_once_before_the_next_line() {
         let (ours, theirs) = socket::pair().unwrap();
         let mut control = Control::new(ours);
         control.owe(b"forgotten");
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_waits_for_its_turn() {
+    fn lines_that_do_not_fit_are_sent_later() {
         let (ours, theirs) = socket::pair().unwrap();
         let mut control = Control::new(ours);
         control.send(&vec![b'x'; 4 << 20]);

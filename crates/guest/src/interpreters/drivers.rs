@@ -1,4 +1,4 @@
-//! The drivers, written to disk where interpreters find them.
+//! The drivers' files, written to the disk.
 
 use std::fs;
 use std::io;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use sandling_protocol::Language;
 
-/// Names and contents, gathered at build time.
+/// Names and contents, from the build script.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/drivers.rs"));
 
 pub struct Drivers {
     folder: PathBuf,
 }
 
-/// What a driver is started as.
+/// The mode to start a driver in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Zygote,
@@ -35,7 +35,7 @@ impl Drivers {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// The command that starts a driver. Node's waits to be told in any case, and is warm by then only if it is a spare.
+    /// The command that starts a driver. Node's driver always waits for its activation; only a spare warms up first.
     pub fn command(&self, language: Language, mode: Mode) -> Vec<String> {
         let (interpreter, file) = match language {
             Language::Node => ("node", "node.js"),

@@ -1,4 +1,4 @@
-//! What drivers say, one line each.
+//! Messages from drivers, one line each.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use sandling_protocol::Traceback;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The words of all messages; a line has those of one.
+/// The fields of all messages; a line has the fields of one.
 #[derive(Debug, Default, Deserialize)]
 pub struct Message<'a> {
     /// A zygote or spare is ready.
@@ -14,13 +14,13 @@ pub struct Message<'a> {
     pub ready: bool,
     #[serde(default)]
     pub failed_imports: Vec<String>,
-    /// Where packages are that a zygote may have loaded, and when each folder was last changed, in nanoseconds.
+    /// The folders of packages that a zygote may have loaded, and their modification times in nanoseconds.
     #[serde(default)]
     pub folders: Vec<(PathBuf, Option<i64>)>,
-    /// Where a user has packages of his own, below his home.
+    /// The folder of a user's own packages, relative to the home directory.
     #[serde(default)]
     pub own_folder: Option<PathBuf>,
-    /// A zygote has forked a spare, or a spare says who it is.
+    /// The process of a spare that a zygote has forked, or of the sender.
     #[serde(default)]
     pub pid: Option<u32>,
     /// A context is ready for cells, or a script is about to run.
@@ -28,13 +28,13 @@ pub struct Message<'a> {
     pub activated: bool,
     #[serde(default)]
     pub failed: Option<String>,
-    /// A script is over, with this status, or by the signal of this number below zero; its process soon will be.
+    /// A script has ended with this exit status, or by a signal, whose number is then negative. Its process ends soon.
     #[serde(default)]
     pub ended: Option<i32>,
-    /// A rich result: MIME type to string.
+    /// A rich result: a map from MIME type to string.
     #[serde(default, borrow)]
     pub result: Option<&'a RawValue>,
-    /// The result is the value of the cell itself, not something that it displayed.
+    /// The result is the value of the cell, not something that it displayed.
     #[serde(default)]
     pub value: bool,
     /// The cell with this number has ended.

@@ -1,22 +1,24 @@
-//! Interpreters: warm spares, scripts that run in them, and contexts whose variables last.
+//! Interpreters: their processes, control sockets and warm pools, and the contexts that use them.
 //!
-//! Each is a driver of ours (`interpreters/` beside this crate's sources, with the contract in its README) that
-//! talks JSON lines over a socket of its own, so that nothing the user prints can be taken for an answer.
+//! Each interpreter runs a driver (`interpreters/` beside this crate's sources; its README has the contract). A driver
+//! talks JSON lines over a socket of its own, so the agent never takes the user's output for an answer.
 
 mod activation;
 mod cell;
-mod cell_end;
 mod context;
 mod control;
 mod drivers;
-mod lane;
 mod message;
 mod packages;
-mod script;
+mod pool;
 mod table;
-mod watch;
 
-pub use activation::Script;
-pub use context::Contexts;
-pub use drivers::Drivers;
-pub use table::{Interpreters, Role};
+pub use activation::{Prepared, Script, context_activation, needs_fresh_start, text_of};
+pub use cell::Cell;
+pub use context::{Context, Contexts};
+pub use control::{Control, Lines};
+pub use drivers::{Drivers, Mode};
+pub use message::{Message, Status};
+pub use packages::Packages;
+pub use pool::Pool;
+pub use table::{Interpreter, Interpreters, Role, Streams};

@@ -1,5 +1,5 @@
-//! Whether anything was installed since a zygote loaded its packages. Looked at from here, because the interpreter
-//! would need ten times as long for it.
+//! Whether a package was installed since a zygote loaded its own. The agent checks this, because the interpreter would
+//! need ten times as long.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,9 +10,9 @@ use crate::exec::Setting;
 
 #[derive(Default)]
 pub struct Packages {
-    /// Each with the time of its last change, if it was there.
+    /// Each with its modification time, if it existed.
     folders: Vec<(PathBuf, Option<i64>)>,
-    /// Below the home of whoever runs code.
+    /// Relative to the user's home directory.
     own_folder: Option<PathBuf>,
 }
 
@@ -21,7 +21,7 @@ impl Packages {
         Self { folders: message.folders.clone(), own_folder: message.own_folder.clone() }
     }
 
-    /// False also if it is not known: whoever was not forked finds what there is by itself.
+    /// False also if unknown: an interpreter that was not forked finds new packages itself.
     pub fn are_as_noted(&self, setting: &Setting) -> bool {
         let Some(own) = &self.own_folder else {
             return false;
@@ -44,7 +44,7 @@ mod tests {
     use crate::environment::Variables;
 
     #[test]
-    fn a_package_of_anybodys_is_noticed() {
+    fn new_packages_are_noticed() {
         let place = std::env::temp_dir().join(format!("packages-{}", std::process::id()));
         let (shared, home) = (place.join("shared"), place.join("home"));
         fs::create_dir_all(&shared).unwrap();

@@ -1,4 +1,4 @@
-//! All interpreters that have a control socket, whatever they are for.
+//! The table of all interpreters that have a control socket.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -6,14 +6,14 @@ use std::os::fd::OwnedFd;
 use sandling_protocol::{Language, StreamId};
 
 use super::control::Control;
-use super::lane::Lane;
+use super::pool::Pool;
 use crate::cgroup::Cgroup;
 use crate::environment::Variables;
 
 #[derive(Default)]
 pub struct Interpreters {
     all: HashMap<u64, Interpreter>,
-    pub lanes: HashMap<Language, Lane>,
+    pub pools: HashMap<Language, Pool>,
     last_key: u64,
 }
 
@@ -21,13 +21,13 @@ pub struct Interpreter {
     pub key: u64,
     pub language: Language,
     pub role: Role,
-    /// Absent while a zygote is forking it.
+    /// `None` while a zygote is forking it.
     pub pid: Option<u32>,
     pub control: Control,
-    /// Our ends of its standard streams, until somebody takes them.
+    /// The agent's ends of its standard streams, until a script or a context takes them.
     pub streams: Option<Streams>,
     pub cgroup: Option<Cgroup>,
-    /// The environment that it has taken on ahead.
+    /// The environment that it has set in advance.
     pub rehearsed: Option<Variables>,
 }
 
@@ -46,7 +46,7 @@ pub struct Streams {
 }
 
 impl Interpreter {
-    /// Whether it reads what it is told, whenever that is.
+    /// Whether it reads its control socket at all times.
     pub fn listens(&self) -> bool {
         !matches!(self.role, Role::Script { .. })
     }
@@ -74,10 +74,10 @@ impl Interpreters {
         self.all.values_mut()
     }
 
-    /// Nobody listens for this any more.
+    /// The host has closed a stream that waited.
     pub fn forget_waiting(&mut self, stream: StreamId) {
-        for lane in self.lanes.values_mut() {
-            lane.forget_waiting(stream);
+        for pool in self.pools.values_mut() {
+            pool.forget_waiting(stream);
         }
     }
 }

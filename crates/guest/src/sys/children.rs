@@ -1,4 +1,4 @@
-//! Children: when they end, and how.
+//! Child processes, and how they end.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -12,7 +12,7 @@ pub enum Ending {
     Signal(i32),
 }
 
-/// A descriptor that becomes readable when a child ends. SIGCHLD is blocked from now on, for threads yet to come too.
+/// A descriptor that becomes readable when a child ends. Blocks SIGCHLD from now on, also in threads started later.
 pub fn watch() -> io::Result<OwnedFd> {
     // SAFETY: `set` is initialised by sigemptyset before any other use, and outlives the calls that read it.
     let fd = unsafe {
@@ -31,7 +31,7 @@ pub fn watch() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The next child that has ended, reaped.
+/// Reaps and returns the next child that has ended.
 pub fn next_ended() -> Option<(u32, Ending)> {
     loop {
         let (pid, status) = rustix::process::wait(WaitOptions::NOHANG).ok()??;
@@ -44,16 +44,16 @@ pub fn next_ended() -> Option<(u32, Ending)> {
     }
 }
 
-/// Signals a process group by its leader, or the leader alone where it has not yet made its group.
+/// Signals a process group by its leader, or the leader alone if it has not made its group yet.
 ///
-/// Only for a child that has not been reaped: until then its number cannot belong to anybody else.
+/// Call it only for a child that has not been reaped: until then, no other process can get its number.
 pub fn signal_group(pid: u32, signal: i32) -> io::Result<()> {
     let (Some(pid), Some(signal)) = (Pid::from_raw(pid as i32), signal_of(signal)) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     };
     match rustix::process::kill_process_group(pid, signal) {
         Err(rustix::io::Errno::SRCH) => Ok(rustix::process::kill_process(pid, signal)?),
-        // A leader that has left its own group is still ours to end.
+        // The leader may have left its group, but must still get the signal.
         Ok(()) if signal == Signal::KILL => {
             let _ = rustix::process::kill_process(pid, signal);
             Ok(())

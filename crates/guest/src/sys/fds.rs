@@ -1,4 +1,4 @@
-//! Descriptors: pipes, terminals, and reading without waiting.
+//! Descriptors: pipes, terminals, and non-blocking reads and writes.
 
 use std::fs::File;
 use std::io;
@@ -11,23 +11,22 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use sandling_protocol::TerminalSize;
 
-/// What a read that does not wait came to.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Got {
+pub enum ReadResult {
     Bytes(usize),
     NothingYet,
     End,
 }
 
-/// Reads what is there. A terminal whose last user has gone says EIO: that is its end.
-pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> Got {
+/// Reads what is available. A terminal that its last user has closed returns EIO, which is its end.
+pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> ReadResult {
     loop {
         return match rustix::io::read(&fd, &mut *buffer) {
-            Ok(0) => Got::End,
-            Ok(length) => Got::Bytes(length),
+            Ok(0) => ReadResult::End,
+            Ok(length) => ReadResult::Bytes(length),
             Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => Got::NothingYet,
-            Err(_) => Got::End,
+            Err(Errno::AGAIN) => ReadResult::NothingYet,
+            Err(_) => ReadResult::End,
         };
     }
 }
@@ -43,7 +42,7 @@ pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// A pipe, closed in children, whose two ends block.
+/// A pipe whose ends block, and are closed in children.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
 }
@@ -56,7 +55,7 @@ pub fn dev_null() -> io::Result<OwnedFd> {
     Ok(File::options().read(true).write(true).open("/dev/null")?.into())
 }
 
-/// Occupies the numbers 0 to 3, which children get anew, so that nothing of ours ever has one of them.
+/// Occupies the descriptors 0 to 3, which are replaced in children, so that no descriptor of the agent gets one.
 pub fn reserve_low_numbers() -> io::Result<()> {
     loop {
         let fd = dev_null()?;
@@ -67,7 +66,7 @@ pub fn reserve_low_numbers() -> io::Result<()> {
     }
 }
 
-/// A pseudo-terminal: our end and the command's.
+/// A pseudo-terminal: the agent's end and the command's.
 pub fn terminal(size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
     let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&ours)?;
@@ -84,7 +83,7 @@ pub fn resize(terminal: impl AsFd, size: TerminalSize) -> io::Result<()> {
     Ok(rustix::termios::tcsetwinsize(terminal, size)?)
 }
 
-/// How many bytes could be read right now.
+/// How many bytes can be read without blocking.
 pub fn waiting(fd: impl AsFd) -> usize {
     rustix::io::ioctl_fionread(fd).unwrap_or(0) as usize
 }

@@ -1,10 +1,10 @@
 //! Starting a program.
 //!
-//! By hand, because neither `posix_spawn` nor `std::process` can change user and enter a cgroup without a full
-//! fork: the child shares our memory until it execs (as vfork's does), so nothing is copied, however much output we
-//! hold. Between the two it does nothing but system calls.
+//! Not with `posix_spawn` or `std::process`, which cannot change the user and enter a cgroup without a full fork. Here, as
+//! with vfork, the child shares the agent's memory until it calls exec, so nothing is copied, however much output the
+//! agent holds. Until then, the child makes system calls only.
 //!
-//! The caller waits until the program runs or could not; a program on a file system that hangs holds it up.
+//! The caller blocks until the program runs or has failed to start. A program on a hanging file system blocks it, too.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
@@ -12,19 +12,19 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 /// Everything the child needs, prepared before it exists.
 pub struct Launch<'a> {
-    /// Where the program may be, tried in order.
+    /// The paths to try for the program, in order.
     pub programs: Vec<CString>,
     pub arguments: Vec<CString>,
     pub environment: Vec<CString>,
     pub directory: CString,
-    /// Absent: our own.
+    /// `None`: the agent's own.
     pub user: Option<Ids>,
     pub stdio: [BorrowedFd<'a>; 3],
     /// Becomes descriptor 3.
     pub extra: Option<BorrowedFd<'a>>,
-    /// Stdin is a terminal, to be the controlling one.
+    /// Stdin is a terminal, which becomes the controlling one.
     pub controls_terminal: bool,
-    /// A `cgroup.procs` file to enter by.
+    /// The `cgroup.procs` file of the group to enter.
     pub cgroup: Option<BorrowedFd<'a>>,
     pub niceness: i32,
 }
@@ -61,7 +61,7 @@ enum Step {
     Execute,
 }
 
-/// The child's view: plain pointers and numbers, and where it reports its failure.
+/// The child's view: plain pointers and numbers, and a place to report a failure.
 struct Child {
     programs: Vec<*const c_char>,
     arguments: Vec<*const c_char>,
@@ -76,7 +76,7 @@ struct Child {
     failure: Option<(Step, c_int)>,
 }
 
-/// Starts the program as the leader of a session of its own and returns its process id.
+/// Starts the program as the leader of a new session and returns its process id.
 pub fn launch(plan: &Launch<'_>) -> Result<u32, LaunchError> {
     let mut child = Child {
         programs: pointers(&plan.programs),
@@ -150,13 +150,13 @@ impl Child {
             {
                 return Err(Step::Prepare);
             }
-            self.leave_our_ways();
+            self.reset_process_settings();
         }
         Ok(())
     }
 
-    /// Undoes what holds for the agent and would surprise a program. Best effort: none of it is worth not starting.
-    unsafe fn leave_our_ways(&self) {
+    /// Resets settings of the agent that a program does not expect. Best effort: the program starts in any case.
+    unsafe fn reset_process_settings(&self) {
         // SAFETY: system calls with constants; the signal set is initialised by sigemptyset before it is read.
         unsafe {
             if self.niceness != 0 {
@@ -173,7 +173,7 @@ impl Child {
         let Some((uid, gid, groups, count)) = self.user else {
             return Ok(());
         };
-        // The raw calls: glibc's wrappers would change every thread of the parent, whose memory we share.
+        // Raw system calls, because glibc's wrappers would change every thread of the parent, whose memory is shared.
         // SAFETY: `groups` points to `count` numbers that outlive the child's use of them.
         let failed = unsafe {
             libc::syscall(libc::SYS_setgroups, count, groups) < 0
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_said_to_be_missing() {
+    fn a_missing_program_is_reported_as_not_found() {
         let null = crate::sys::fds::dev_null().unwrap();
         let fd = null.as_fd();
         match launch(&plan("/nonexistent/y", [fd, fd, fd])) {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_place_is_tried_after_the_first() {
+    fn the_second_path_is_tried_after_the_first() {
         let null = crate::sys::fds::dev_null().unwrap();
         let fd = null.as_fd();
         let pid = launch(&plan("/bin/true", [fd, fd, fd])).unwrap();

@@ -1,4 +1,4 @@
-//! The kernel, in the few shapes the agent needs it.
+//! Wrappers for the system calls that the agent needs.
 
 pub mod children;
 pub mod fds;

@@ -1,7 +1,7 @@
 //! One epoll for everything the agent waits on.
 //!
-//! What an event is about travels in the event itself, so there is no table to keep in step. A closed descriptor
-//! leaves epoll by itself; an event of one that was closed in the same batch names a key that no longer exists.
+//! Each event carries its source, so no table has to be kept in step. A closed descriptor leaves epoll by itself. An event
+//! of a descriptor that was closed in the same batch names a key that no longer exists.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 
-/// What has become ready.
+/// What is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The channel to the host.
@@ -79,8 +79,8 @@ pub enum Interest {
     Read,
     Write,
     Both,
-    /// Told once per change. The virtio port reports "hung up" for as long as no host is connected;
-    /// level-triggered, that would be a busy loop.
+    /// Edge-triggered. The virtio port reports a hang-up for as long as no host is connected; level-triggered, that would
+    /// be a busy loop.
     ReadEdges,
     BothEdges,
 }
@@ -127,11 +127,11 @@ impl Poller {
 
     /// Stops waiting on a descriptor that stays open.
     pub fn remove(&self, fd: impl AsFd) {
-        // It fails only for a descriptor that was not there, which is what is wanted.
+        // Fails only for a descriptor that is not registered.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits until something is ready or the time is up.
+    /// Waits until something is ready or the timeout is over.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Vec<Source> {
         let timeout = timeout.map(round_up_to_ms).and_then(|t| Timespec::try_from(t).ok());
         self.events.clear();
@@ -142,7 +142,7 @@ impl Poller {
     }
 }
 
-/// Waking before a timer is due would only mean waiting again.
+/// Rounds up, because waking before a timer is due would only mean waiting again.
 fn round_up_to_ms(timeout: Duration) -> Duration {
     Duration::from_millis(timeout.as_micros().div_ceil(1000) as u64)
 }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_survives_its_packing() {
+    fn a_source_can_be_packed_and_unpacked() {
         for source in [Source::Link, Source::Children, Source::ExecStderr(7), Source::Tunnel(u64::MAX >> 8)] {
             assert_eq!(Source::unpack(source.pack()), Some(source));
         }

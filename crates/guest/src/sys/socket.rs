@@ -1,4 +1,4 @@
-//! Unix sockets to interpreters, with descriptors passed over them.
+//! Unix sockets to interpreters, and passing descriptors over them.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
 };
 
-/// A connected pair, closed in children. The first end never waits.
+/// A connected pair, closed in children. The first end does not block.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -25,7 +25,7 @@ pub fn send_with_fds(socket: impl AsFd, line: &[u8], fds: [BorrowedFd<'_>; 4]) -
     if sent == line.len() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::WriteZero)) }
 }
 
-/// How much of what was sent the other end has not yet read, as the kernel counts it.
+/// How much of what was sent the peer has not read yet, as the kernel counts it.
 pub fn unread(socket: impl AsFd) -> usize {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes one int, which outlives the call.

@@ -21,7 +21,7 @@ fn create(host: &mut Host, id: &str, language: Language) -> Heard {
     host.ask(Request::CreateContext(spec))
 }
 
-/// Interpreters of the machine that tests run on may be elsewhere than a sandbox's.
+/// The test machine's interpreters may be in other directories than a sandbox's.
 fn path_of_tests() -> std::collections::BTreeMap<String, String> {
     [("PATH".to_owned(), std::env::var("PATH").unwrap())].into()
 }
@@ -146,7 +146,7 @@ fn a_cell_is_interrupted_by_request_and_by_its_deadline() {
 }
 
 #[test]
-fn a_cell_that_will_not_stop_is_killed_and_the_context_starts_anew() {
+fn a_cell_that_does_not_stop_is_killed_and_the_context_restarts() {
     if !available(Language::Python) {
         return;
     }
@@ -164,7 +164,7 @@ fn a_cell_that_will_not_stop_is_killed_and_the_context_starts_anew() {
 }
 
 #[test]
-fn a_cell_whose_interpreter_dies_says_so_and_the_next_one_runs() {
+fn a_cell_whose_interpreter_dies_reports_it_and_the_next_one_runs() {
     if !available(Language::Python) {
         return;
     }
@@ -212,7 +212,7 @@ fn output_between_cells_comes_with_the_next() {
 }
 
 #[test]
-fn contexts_are_apart_restarted_and_closed() {
+fn contexts_are_separate_and_can_be_restarted_and_closed() {
     if !available(Language::Python) {
         return;
     }
@@ -237,7 +237,7 @@ fn contexts_are_apart_restarted_and_closed() {
 }
 
 #[test]
-fn what_cannot_be_a_context_is_refused() {
+fn an_invalid_context_is_refused() {
     let agent = Agent::start();
     let mut host = agent.connect();
     assert_eq!(create(&mut host, "b", Language::Bash).failure().kind, FailureKind::Unsupported);
@@ -335,7 +335,7 @@ fn many_warm_scripts_at_once_all_run() {
 }
 
 #[test]
-fn every_live_interpreter_is_told_to_reseed() {
+fn every_live_interpreter_reseeds() {
     if !available(Language::Python) {
         return;
     }
@@ -358,7 +358,7 @@ fn every_live_interpreter_is_told_to_reseed() {
 }
 
 #[test]
-fn an_import_that_cannot_be_is_told_at_warming() {
+fn a_failed_import_is_reported_when_warming() {
     if !available(Language::Python) {
         return;
     }

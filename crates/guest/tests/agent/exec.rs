@@ -7,7 +7,7 @@ use sandling_protocol::{
 use crate::harness::{Agent, argv, children_of, is_alive, shell, skip, spec, wait_for};
 
 #[test]
-fn stdout_stderr_and_the_exit_code_come_apart() {
+fn stdout_stderr_and_the_exit_code_are_separate() {
     let agent = Agent::start();
     let heard = agent.connect().shell("echo out; echo err >&2; exit 7");
     assert_eq!((heard.out().as_str(), heard.err().as_str()), ("out\n", "err\n"));
@@ -24,7 +24,7 @@ fn any_bytes_come_through() {
 }
 
 #[test]
-fn a_missing_program_and_a_missing_directory_are_told_apart() {
+fn a_missing_program_and_a_missing_directory_are_different_failures() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let failure = host.run(argv(&["no-such-program-here"])).failure();
@@ -61,7 +61,7 @@ fn bash_code_has_arguments_and_may_be_long() {
 }
 
 #[test]
-fn another_user_is_taken_on_with_all_groups() {
+fn a_command_runs_as_another_user_with_all_groups() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mut who = shell("id -u; id -g; id -G; echo $HOME $USER");
@@ -82,7 +82,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn stdin_is_streamed_with_credit_and_its_end_is_seen() {
+fn stdin_is_streamed_with_credit_to_its_end() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mut count = shell("wc -c");
@@ -100,7 +100,7 @@ fn stdin_is_streamed_with_credit_and_its_end_is_seen() {
 }
 
 #[test]
-fn a_command_that_closes_its_stdin_keeps_nobody_busy() {
+fn a_command_that_closes_its_stdin_does_not_keep_the_agent_busy() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mut deaf = shell("exec 0<&-; sleep 0.5");
@@ -112,7 +112,7 @@ fn a_command_that_closes_its_stdin_keeps_nobody_busy() {
     assert!(cpu_ticks(agent.pid()) - before < 20, "the agent was busy");
 }
 
-/// Hundredths of a second of processor time a process has used.
+/// The processor time of a process, in hundredths of a second.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let times: Vec<u64> =
@@ -154,7 +154,7 @@ fn a_deadline_kills_the_whole_group_and_keeps_the_output() {
 }
 
 #[test]
-fn too_much_output_ends_the_command_and_says_what_was_cut() {
+fn too_much_output_ends_the_command_and_reports_what_was_dropped() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mut endless = shell("yes");
@@ -171,7 +171,7 @@ fn too_much_output_ends_the_command_and_says_what_was_cut() {
 }
 
 #[test]
-fn a_tail_is_kept_while_the_command_runs_on() {
+fn a_tail_is_kept_while_the_command_keeps_running() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mut long = shell("for i in $(seq 20000); do echo line $i; done");
@@ -187,7 +187,7 @@ fn a_tail_is_kept_while_the_command_runs_on() {
 }
 
 #[test]
-fn large_output_is_whole_under_flow_control() {
+fn large_output_is_complete_under_flow_control() {
     let agent = Agent::start();
     let mut big = shell("head -c 40000000 /dev/zero | tr '\\0' x");
     big.output_limit = 100 << 20;
@@ -197,7 +197,7 @@ fn large_output_is_whole_under_flow_control() {
 }
 
 #[test]
-fn a_stream_without_credit_gets_no_more_than_its_window_and_blocks_nobody() {
+fn a_stream_without_credit_gets_no_more_than_its_window_and_blocks_no_other() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mut big = shell("head -c 5000000 /dev/zero");
@@ -213,7 +213,7 @@ fn a_stream_without_credit_gets_no_more_than_its_window_and_blocks_nobody() {
 }
 
 #[test]
-fn a_background_process_neither_holds_the_end_back_nor_dies_with_it() {
+fn a_background_process_neither_delays_the_end_nor_dies_with_the_command() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mark = agent.path("mark");
@@ -223,12 +223,12 @@ fn a_background_process_neither_holds_the_end_back_nor_dies_with_it() {
     assert_eq!(host.run(command).out(), "now\n");
     assert!(started.elapsed() < Duration::from_millis(290), "the end was held back");
     wait_for(|| std::path::Path::new(&mark).exists());
-    // What it printed after the end is kept for whoever looks again.
+    // Output after the end is kept for streams that attach later.
     wait_for(|| host.ask(Request::Attach { exec: id.clone(), from: 0 }).out() == "now\nlate\n");
 }
 
 #[test]
-fn output_of_a_forgotten_commands_children_goes_nowhere_and_harms_nobody() {
+fn output_of_a_forgotten_commands_children_is_dropped() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mark = agent.path("mark");
@@ -254,7 +254,7 @@ fn the_same_id_never_starts_twice() {
 }
 
 #[test]
-fn a_signal_reaches_the_group_and_is_told() {
+fn a_signal_reaches_the_group_and_is_reported() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let command = shell("sleep 1000 & echo $!; wait");
@@ -313,7 +313,7 @@ fn orphans_and_zombies_are_reaped() {
 }
 
 #[test]
-fn nonsense_is_refused_one_request_at_a_time() {
+fn invalid_requests_fail_one_by_one() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mut bad = shell("true");

@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use sandling_protocol::{Entry, EntryKind, FailureKind, Request, Response, ToGuest, WINDOW, Walked, WriteMode};
+use sandling_protocol::{Entry, EntryKind, FailureKind, Request, Response, ToGuest, TreeEntry, WINDOW, WriteMode};
 
 use crate::harness::{Agent, Heard, Host, wait_for};
 
@@ -40,7 +40,7 @@ fn large_files_of_any_bytes_go_both_ways() {
 }
 
 #[test]
-fn replacing_keeps_mode_and_link_and_leaves_nothing_beside() {
+fn replacing_keeps_mode_and_link_and_leaves_no_temporary_file() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let dir = agent.dir().join("d");
@@ -90,7 +90,7 @@ fn an_upload_that_is_broken_off_leaves_no_trace() {
 }
 
 #[test]
-fn an_upload_dies_with_its_session() {
+fn an_upload_ends_with_its_session() {
     let agent = Agent::start();
     let dir = agent.dir().join("d");
     fs::create_dir(&dir).unwrap();
@@ -140,7 +140,7 @@ fn listings_go_as_deep_as_asked_and_name_links() {
 }
 
 #[test]
-fn a_huge_listing_comes_whole_under_flow_control() {
+fn a_huge_listing_is_complete_under_flow_control() {
     let agent = Agent::start();
     let mut host = agent.connect();
     fs::create_dir(agent.dir().join("many")).unwrap();
@@ -153,7 +153,7 @@ fn a_huge_listing_comes_whole_under_flow_control() {
 }
 
 #[test]
-fn stat_follows_links_and_survives_dangling_ones() {
+fn stat_follows_links_and_reports_broken_ones() {
     let agent = Agent::start();
     let mut host = agent.connect();
     fs::write(agent.dir().join("real"), "123").unwrap();
@@ -236,7 +236,7 @@ fn too_much_data_for_an_upload_fails_it_alone() {
 }
 
 #[test]
-fn a_tree_is_walked_with_what_tells_copies_apart() {
+fn a_walk_reports_the_metadata_that_differs_between_copies() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let dir = agent.dir().join("tree");
@@ -248,7 +248,7 @@ fn a_tree_is_walked_with_what_tells_copies_apart() {
     let walk = |path: String| Request::Walk { path, skip: vec![agent.path("tree/left-out")] };
     let heard = host.ask(walk(agent.path("tree")));
     let lines = heard.entries.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    let mut found: Vec<Walked> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let mut found: Vec<TreeEntry> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
     found.sort_by(|one, other| one.path.cmp(&other.path));
     let names: Vec<_> = found.iter().map(|entry| entry.path.strip_prefix(dir.to_str().unwrap()).unwrap()).collect();
     assert_eq!(names, ["/deep", "/deep/er", "/deep/er/file", "/link"]);

@@ -1,4 +1,4 @@
-//! A host, as simple as one can be: it speaks the protocol exactly and believes nothing.
+//! A minimal host, which follows the protocol exactly and checks everything that the agent sends.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use sandling_protocol::frame::{self, Decoder};
 use sandling_protocol::{
     Event, ExecSpec, Exit, Failure, OnLimit, Outcome, Part, Program, Request, Response, Stdin, StreamId, ToGuest,
-    ToHost, VERSION,
+    ToHost, generation,
 };
 
-/// No test waits longer for anything.
+/// The longest that a test waits for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running agent, ended with its temporary directory.
+/// A running agent and its temporary directory; dropping it ends both.
 pub struct Agent {
     child: Child,
     dir: tempfile::TempDir,
@@ -29,7 +29,7 @@ impl Agent {
         let child =
             Command::new(env!("CARGO_BIN_EXE_sandling-guest")).arg("--test-socket").arg(&socket).spawn().unwrap();
         let agent = Self { child, dir };
-        // There is a moment in which it is there and does not listen.
+        // The socket exists a moment before the agent listens.
         wait_for(|| UnixStream::connect(&socket).is_ok());
         agent
     }
@@ -51,7 +51,8 @@ impl Agent {
         let socket: PathBuf = self.dir.path().join("agent.sock");
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        let mut host = Host { stream, decoder: Decoder::new(), streams: HashMap::new(), last: 0, hello: None };
+        let mut host =
+            Host { stream, decoder: Decoder::new(), streams: HashMap::new(), last: 0, hello: None, generation: 0 };
         host.greet("n1");
         host
     }
@@ -59,7 +60,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Whatever the test left running is a child of the agent; it goes first.
+        // Processes that the test left running are children of the agent; they are killed first.
         for pid in children_of(self.child.id()) {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).output();
         }
@@ -68,7 +69,7 @@ impl Drop for Agent {
     }
 }
 
-/// Processes whose parent is `pid`.
+/// The children of `pid`.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let status = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let parent = |pid: u32| -> Option<u32> { status(pid).rsplit(") ").next()?.split(' ').nth(1)?.parse().ok() };
@@ -81,7 +82,7 @@ pub fn is_alive(pid: u32) -> bool {
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
-/// Waits for something to become true.
+/// Waits until `condition` is true.
 pub fn wait_for(mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
@@ -90,7 +91,7 @@ pub fn wait_for(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// What has been heard on a stream.
+/// What the host has received on a stream.
 #[derive(Debug, Default)]
 pub struct Heard {
     pub stdout: Vec<u8>,
@@ -100,9 +101,9 @@ pub struct Heard {
     pub bytes: Vec<u8>,
     pub entries: Vec<u8>,
     pub events: Vec<Event>,
-    /// Credit the agent has given.
+    /// The credit that the agent has granted.
     pub credit: u64,
-    /// Bytes for which the agent has no credit yet.
+    /// Received bytes that were not credited yet.
     pub owed: u32,
     pub next_offset: u64,
     pub outcome: Option<Outcome>,
@@ -156,13 +157,21 @@ pub struct Host {
     streams: HashMap<StreamId, Heard>,
     last: StreamId,
     hello: Option<String>,
+    /// What the agent answered to the last greeting.
+    pub generation: u32,
 }
 
 impl Host {
     pub fn greet(&mut self, nonce: &str) {
+        self.greet_as(generation::CURRENT, nonce);
+        assert_eq!(self.generation, generation::CURRENT);
+    }
+
+    /// Greets as a host that speaks no newer generation.
+    pub fn greet_as(&mut self, generation: u32, nonce: &str) {
         self.streams.clear();
         self.hello = None;
-        self.say(&ToGuest::Hello { nonce: nonce.to_owned(), version: VERSION }, b"");
+        self.say(&ToGuest::Hello { nonce: nonce.to_owned(), generation }, b"");
         let nonce = Some(nonce.to_owned());
         let deadline = Instant::now() + PATIENCE;
         while self.hello != nonce {
@@ -195,7 +204,7 @@ impl Host {
         self.say(&ToGuest::Finish { stream }, b"");
     }
 
-    /// Reads once, without giving credit.
+    /// Reads once, without granting credit.
     pub fn listen(&mut self) {
         let mut buffer = [0; 65536];
         let length = match self.stream.read(&mut buffer) {
@@ -211,8 +220,8 @@ impl Host {
 
     fn heard(&mut self, message: ToHost, body: Vec<u8>) {
         match message {
-            ToHost::Hello { nonce, version } => {
-                assert_eq!(version, VERSION);
+            ToHost::Hello { nonce, generation } => {
+                self.generation = generation;
                 self.hello = Some(nonce);
             }
             ToHost::Data { stream, part, offset } => {
@@ -240,7 +249,7 @@ impl Host {
         }
     }
 
-    /// A stream that is open: nothing may come after its end, and nothing for what was never opened.
+    /// An open stream. Fails on messages after a stream's end, and on messages for a stream that was never opened.
     fn open_stream(&mut self, stream: StreamId) -> &mut Heard {
         let heard = self.streams.get_mut(&stream).unwrap_or_else(|| panic!("nobody opened {stream}"));
         assert!(heard.outcome.is_none(), "something came after the end of {stream}");
@@ -251,7 +260,7 @@ impl Host {
         &self.streams[&stream]
     }
 
-    /// Gives the agent credit for what it has sent.
+    /// Grants the agent credit for what it has sent.
     pub fn pay(&mut self, stream: StreamId) {
         let owed = std::mem::take(&mut self.streams.get_mut(&stream).unwrap().owed);
         if owed > 0 {
@@ -259,7 +268,7 @@ impl Host {
         }
     }
 
-    /// Listens, and pays, until something holds of a stream.
+    /// Reads and grants credit until a condition holds for a stream.
     pub fn until(&mut self, stream: StreamId, condition: impl Fn(&Heard) -> bool) -> &Heard {
         let deadline = Instant::now() + PATIENCE;
         while !condition(&self.streams[&stream]) {
@@ -315,7 +324,7 @@ pub fn spec(program: Program) -> ExecSpec {
     }
 }
 
-/// For tests that need what this machine lacks: says so, loudly.
+/// Reports that a test is skipped, and what this machine lacks.
 pub fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }

@@ -1,4 +1,4 @@
-//! The agent as a host sees it: the real binary, the real protocol, over a socket instead of a machine.
+//! The agent as a host sees it: the real binary and the real protocol, over a socket instead of a machine.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

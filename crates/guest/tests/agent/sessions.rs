@@ -1,11 +1,11 @@
 use std::io::Write;
 
-use sandling_protocol::{ExecState, Identity, Request, Response, Stdin, ToGuest, frame};
+use sandling_protocol::{ExecState, FailureKind, Identity, Request, Response, Stdin, ToGuest, frame, generation};
 
 use crate::harness::{Agent, shell};
 
 #[test]
-fn a_command_outlives_its_session_and_its_output_is_there_for_the_next() {
+fn a_command_outlives_its_session_and_the_next_one_gets_its_output() {
     let agent = Agent::start();
     let mut first = agent.connect();
     let command = shell("echo one; sleep 0.3; echo two");
@@ -19,7 +19,7 @@ fn a_command_outlives_its_session_and_its_output_is_there_for_the_next() {
 }
 
 #[test]
-fn a_greeting_drops_the_streams_of_before_and_their_numbers_may_return() {
+fn a_greeting_drops_earlier_streams_and_their_numbers_can_be_used_again() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let mut endless = shell("while :; do echo x; sleep 0.01; done");
@@ -28,7 +28,7 @@ fn a_greeting_drops_the_streams_of_before_and_their_numbers_may_return() {
     let stream = host.open(Request::Run(endless));
     host.until(stream, |heard| !heard.stdout.is_empty());
     host.greet("again");
-    // The harness fails on anything for a stream that this session has not opened.
+    // The harness fails on messages for a stream that this session has not opened.
     assert_eq!(host.shell("echo fresh").out(), "fresh\n");
     let Response::Execs { execs } = host.ask(Request::ListExecs).response() else { panic!() };
     assert!(execs.iter().any(|found| found.id == exec && matches!(found.state, ExecState::Running)));
@@ -36,7 +36,7 @@ fn a_greeting_drops_the_streams_of_before_and_their_numbers_may_return() {
 }
 
 #[test]
-fn a_session_cut_in_the_middle_of_a_frame_is_followed_by_a_whole_one() {
+fn a_session_can_follow_one_that_was_cut_in_the_middle_of_a_frame() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let open = ToGuest::Open { stream: 1, request: Request::ListExecs };
@@ -49,7 +49,26 @@ fn a_session_cut_in_the_middle_of_a_frame_is_followed_by_a_whole_one() {
 }
 
 #[test]
-fn rubbish_on_the_channel_is_survived() {
+fn a_host_of_the_first_generation_is_served_in_it() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    host.greet_as(1, "old");
+    assert_eq!(host.generation, 1);
+    assert_eq!(host.shell("echo served").out(), "served\n");
+    host.greet_as(generation::CURRENT + 1, "new");
+    assert_eq!(host.generation, generation::CURRENT);
+}
+
+#[test]
+fn an_unknown_request_is_answered() {
+    let agent = Agent::start();
+    let mut host = agent.connect();
+    let failure = host.ask(Request::Unknown).failure();
+    assert_eq!(failure.kind, FailureKind::Unsupported);
+}
+
+#[test]
+fn the_agent_survives_garbage_on_the_channel() {
     let agent = Agent::start();
     let mut host = agent.connect();
     for seed in 0..200u32 {
@@ -80,7 +99,7 @@ fn stdin_left_by_one_session_is_finished_by_the_next() {
 }
 
 #[test]
-fn a_sandboxs_environment_is_every_commands() {
+fn every_command_gets_the_sandboxs_environment() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let identity = |entropy: &str| Identity {
@@ -96,13 +115,13 @@ fn a_sandboxs_environment_is_every_commands() {
     let Response::Identified(proof) = host.ask(Request::Identify(identity(&"ab".repeat(32)))).response() else {
         panic!()
     };
-    // Outside a machine of its own, the agent must not have touched this one.
+    // In a test, the agent must not have changed the machine.
     assert!(!proof.kernel_reseeded && proof.hostname != "box" && proof.unix_nanos > 1);
     assert_eq!(host.shell("echo $SANDBOX").out(), "mine\n");
 }
 
 #[test]
-fn usage_and_sync_answer() {
+fn usage_and_sync_are_answered() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let Response::Usage(usage) = host.ask(Request::Usage).response() else { panic!() };

@@ -10,7 +10,7 @@ fn in_terminal(line: &str) -> sandling_protocol::ExecSpec {
 }
 
 #[test]
-fn a_terminal_is_a_terminal_of_the_given_size() {
+fn a_command_gets_a_terminal_of_the_given_size() {
     let agent = Agent::start();
     let heard = agent.connect().run(in_terminal("test -t 0 && test -t 1 && test -t 2 && stty size; echo $TERM"));
     assert_eq!(String::from_utf8_lossy(&heard.terminal), "24 80\r\nxterm-256color\r\n");
@@ -18,7 +18,7 @@ fn a_terminal_is_a_terminal_of_the_given_size() {
 }
 
 #[test]
-fn output_up_to_the_last_byte_is_there_at_the_end() {
+fn all_output_is_sent_before_the_end() {
     let agent = Agent::start();
     let mut host = agent.connect();
     for _ in 0..20 {
@@ -28,7 +28,7 @@ fn output_up_to_the_last_byte_is_there_at_the_end() {
 }
 
 #[test]
-fn a_resize_is_seen_and_keys_arrive() {
+fn a_resize_and_key_presses_arrive() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let spec = in_terminal("read x; stty size; echo got $x; read y; echo end");
@@ -39,7 +39,7 @@ fn a_resize_is_seen_and_keys_arrive() {
     assert!(matches!(host.ask(Request::Resize { exec, size }).response(), Response::Done));
     host.data(stream, b"hello\r");
     host.until(stream, |heard| String::from_utf8_lossy(&heard.terminal).contains("50 132\r\ngot hello"));
-    // End of file, as a terminal has it.
+    // A terminal's end-of-file character.
     host.finish(stream);
     assert!(host.end(stream).terminal.ends_with(b"end\r\n"));
 }

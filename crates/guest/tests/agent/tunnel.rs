@@ -57,7 +57,7 @@ fn large_transfers_go_both_ways_under_credit() {
 }
 
 #[test]
-fn a_server_that_does_not_read_holds_up_only_its_tunnel() {
+fn a_server_that_does_not_read_blocks_only_its_tunnel() {
     let agent = Agent::start();
     let mut host = agent.connect();
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
@@ -74,7 +74,7 @@ fn a_server_that_does_not_read_holds_up_only_its_tunnel() {
 }
 
 #[test]
-fn a_port_nobody_listens_on_is_refused() {
+fn a_port_without_a_listener_is_refused() {
     let agent = Agent::start();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     assert_eq!(agent.connect().ask(Request::Connect { port: free }).failure().kind, FailureKind::Refused);

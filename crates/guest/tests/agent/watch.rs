@@ -16,7 +16,7 @@ fn saw(heard: &Heard, path: &str, kind: ChangeKind) -> bool {
 }
 
 #[test]
-fn changes_are_told_as_they_happen() {
+fn changes_are_reported_as_they_happen() {
     let agent = Agent::start();
     let mut host = agent.connect();
     fs::create_dir(agent.dir().join("d")).unwrap();
@@ -51,7 +51,7 @@ fn new_directories_are_watched_too() {
 }
 
 #[test]
-fn a_watch_ends_with_what_it_watches() {
+fn a_watch_ends_when_its_path_is_removed() {
     let agent = Agent::start();
     let mut host = agent.connect();
     fs::create_dir(agent.dir().join("d")).unwrap();
@@ -63,7 +63,7 @@ fn a_watch_ends_with_what_it_watches() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_watched() {
+fn a_missing_path_cannot_be_watched() {
     let agent = Agent::start();
     let missing = Request::Watch { path: agent.path("none"), recursive: true };
     agent.connect().ask(missing).failure();

@@ -1,34 +1,31 @@
-//! Debian packages into a directory tree, with mmdebstrap.
+//! Installs Debian packages into a directory tree, with mmdebstrap.
 //!
-//! Always in its `unshare` mode: as root that means a mount namespace, so that an interrupted build leaves no mounts
-//! on the host; as an ordinary user also a user namespace.
+//! It always uses the `unshare` mode. As root, this gives a mount namespace, so that an interrupted build leaves no mounts
+//! on the host; as an ordinary user, it also gives a user namespace.
 
 use std::fs::File;
 use std::path::PathBuf;
 
 use super::output::Output;
-use super::workspace::{Workspace, is_ordinary_user};
 use crate::apt::{self, Apt, Plan};
 use crate::error::{BuildError, io_at};
 use crate::progress::Report;
 use crate::recipe::Recipe;
 use crate::tool::{self, Event, Tool};
-
-/// Where the tree is within the workspace.
-pub(crate) const TREE: &str = "target/tree";
+use crate::workspace::{TREE, Workspace, is_ordinary_user};
 
 const HOOKS: &str = "hooks";
 
 const SETUP: &str = include_str!("../hooks/setup-lists.sh");
 
-/// Part of a root's inputs: another script makes another root.
+/// Part of a root's inputs: any change to the script makes another root.
 pub(crate) const CUSTOMIZE: &str = include_str!("../hooks/customize-system.sh");
 
 /// Part of the inputs of a root with packages from npm.
 pub(crate) const NPM: &str = include_str!("../hooks/customize-npm.sh");
 
-/// Settings that stay in the image, because they hold for packages installed in a sandbox, too: no manuals, no
-/// translations (licences stay), and no waiting for a disk whose writes outlive nothing.
+/// Settings that stay in the image, because they also apply to packages installed in a sandbox: no manuals, no
+/// translations (licences stay), and no waiting for a disk that is not durable anyway.
 pub(crate) const DPKG_OPTIONS: [&str; 8] = [
     "force-unsafe-io",
     "path-exclude=/usr/share/man/*",
@@ -40,10 +37,11 @@ pub(crate) const DPKG_OPTIONS: [&str; 8] = [
     "path-exclude=/usr/share/lintian/*",
 ];
 
-/// Directories, not `/lib -> usr/lib`, are what mmdebstrap makes without this hook, and then `usrmerge` brings Perl.
+/// Without this hook, mmdebstrap makes directories instead of links like `/lib -> usr/lib`, and then `usrmerge` needs
+/// Perl.
 const MERGED_USR: &str = "/usr/share/mmdebstrap/hooks/merged-usr";
 
-/// Installs what the recipe asks for; returns where the tree is.
+/// Installs the recipe's packages. Returns the path of the tree.
 pub(crate) fn bootstrap(
     recipe: &Recipe,
     apt: &Apt,
@@ -57,8 +55,8 @@ pub(crate) fn bootstrap(
     }
     write_scripts(recipe, workspace)?;
     let tool = mmdebstrap(recipe, apt, workspace)?;
-    // Should we be killed, mmdebstrap goes on until it wants to say something. Its workspace must not be swept from
-    // under it meanwhile, so it holds the store's lock, too: as its standard input, which all its children inherit.
+    // If this process is killed, mmdebstrap continues until it next prints something. The next build must not remove
+    // its workspace meanwhile, so it also holds the store's lock: as its stdin, which all its children inherit.
     let lock = lock.try_clone().map_err(io_at("share the lock of", workspace.dir()))?;
     let mut output = Output::new(plan.packages);
     tool.stdin(lock).follow(|event| {
@@ -71,17 +69,17 @@ pub(crate) fn bootstrap(
 }
 
 fn write_scripts(recipe: &Recipe, workspace: &Workspace) -> Result<(), BuildError> {
-    // mmdebstrap knows by its name when to run a script.
+    // A script's name tells mmdebstrap when to run it.
     workspace.share(HOOKS, 0o755)?;
     workspace.write(&format!("{HOOKS}/setup-lists.sh"), 0o755, SETUP)?;
     workspace.write(&format!("{HOOKS}/customize-system.sh"), 0o755, CUSTOMIZE)?;
     if !recipe.npm.is_empty() {
-        // Before the system's own, which takes the host's resolver away.
+        // Runs before `customize-system.sh`, which removes the host's resolver.
         workspace.write(&format!("{HOOKS}/customize-npm.sh"), 0o755, NPM)?;
         let packages: Vec<&str> = recipe.npm.iter().map(String::as_str).collect();
         workspace.write("npm-packages", 0o644, &packages.join("\n"))?;
     }
-    // The host's mirrors may be reachable from the host only; a sandbox has no network unless it is given one.
+    // The host's mirrors may be reachable from the host only, and a sandbox has no network by default.
     workspace.write(
         "public-sources.list",
         0o644,
@@ -94,8 +92,8 @@ fn mmdebstrap(recipe: &Recipe, apt: &Apt, workspace: &Workspace) -> Result<Tool,
     workspace.share("target", 0o777)?;
     let tool = Tool::new("mmdebstrap")
         .args(["--verbose", "--mode=unshare", "--variant=minbase", "--format=directory"])
-        // The lists are brought by a script and taken away by another. mmdebstrap would take them away with an apt
-        // that, should its configuration have got lost on the way, empties the host's lists instead.
+        // Scripts bring the lists and remove them. mmdebstrap would remove them with an apt that empties the host's
+        // lists if its configuration gets lost.
         .arg("--skip=update,cleanup/apt")
         .args(apt::host_options()?.iter().map(|option| format!("--aptopt={option}")))
         .args(DPKG_OPTIONS.iter().map(|option| format!("--dpkgopt={option}")))

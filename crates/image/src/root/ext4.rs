@@ -1,20 +1,20 @@
-//! A directory tree into a sparse ext4 image, with mke2fs.
+//! Makes a sparse ext4 image of a directory tree, with mke2fs.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::workspace::is_ordinary_user;
 use crate::error::{BuildError, io_at};
 use crate::progress::{Progress, Report, Step};
 use crate::tool::{Tool, ToolError};
+use crate::workspace::is_ordinary_user;
 
 /// Part of a root's inputs.
 ///
-/// No journal: a sandbox's disk is written with `cache=unsafe` and comes back only together with the memory that
-/// knows it, so a journal would guard against nothing and double what every sandbox writes and every fork copies.
-/// Inode tables are made now, or each sandbox's kernel would fill them in behind the user's back. Identifiers are
-/// fixed, so that they tell nothing about where or when an image was made.
+/// - No journal: a sandbox's disk is written with `cache=unsafe` and is restored only together with its memory. A journal
+///   would protect nothing and double what every sandbox writes and every fork copies.
+/// - Inode tables are initialised now; otherwise each sandbox's kernel would do it in the background.
+/// - Identifiers are fixed, so that they do not reveal where or when an image was made.
 pub(crate) const MKE2FS_OPTIONS: [&str; 14] = [
     "-q",
     "-t",
@@ -37,8 +37,8 @@ pub(crate) fn make_image(tree: &Path, image: &Path, disk_mib: u32, report: Repor
     let file = create_sparse(image, disk_mib).map_err(io_at("create", image))?;
     let progress = Progress::of(Step::FileSystem, format!("{disk_mib} MiB, sparse"));
     report(&progress);
-    // In the user namespace the tree's owners are the ones that the image needs, but the store cannot be entered
-    // there: the image comes along as an open file.
+    // In the user namespace, the tree has the owners that the image needs, but the store is inaccessible, so the image
+    // is passed as an open file.
     let tool = if is_ordinary_user() {
         Tool::new("mmdebstrap").args(["--unshare-helper", "mke2fs"])
     } else {
@@ -52,12 +52,12 @@ pub(crate) fn make_image(tree: &Path, image: &Path, disk_mib: u32, report: Repor
 fn create_sparse(image: &Path, disk_mib: u32) -> std::io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(image)?;
     file.set_len(u64::from(disk_mib) << 20)?;
-    // Opened once more through /proc by another user id; the directory it is in keeps everyone else out.
+    // Another user id opens it again through /proc. The mode of its directory keeps other users out.
     file.set_permissions(Permissions::from_mode(0o666))?;
     Ok(file)
 }
 
-/// mke2fs has its own words for a file system, as against a disk, that is full.
+/// mke2fs reports a full file system differently from a full disk.
 fn too_small(error: ToolError, disk_mib: u32) -> BuildError {
     match &error {
         ToolError::Failed { said, .. } if said.contains("Could not allocate block in ext2 filesystem") => {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_does_not_fit_is_a_disk_too_small() {
+    fn a_tree_that_does_not_fit_is_reported_as_a_small_disk() {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("tree");
         fs::create_dir(&tree).unwrap();

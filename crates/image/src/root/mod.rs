@@ -1,7 +1,6 @@
-//! A template's root disk: Debian packages into a tree ([`bootstrap`]), the tree into an ext4 image ([`ext4`]).
+//! A template's root disk: [`bootstrap`] installs packages into a tree, and [`ext4`] makes an image of the tree.
 
 pub(crate) mod bootstrap;
 pub(crate) mod ext4;
 mod output;
 pub(crate) mod tree;
-pub(crate) mod workspace;

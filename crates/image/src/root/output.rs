@@ -1,11 +1,11 @@
-//! Reads what mmdebstrap, apt and dpkg say, and counts it into progress.
+//! Turns the output of mmdebstrap, apt and dpkg into progress.
 
 use crate::progress::{Progress, Step};
 
-/// Follows one run of `mmdebstrap --verbose`, which installs in two rounds: the essential packages, then the rest.
-/// Counts add up over both rounds.
+/// Follows one run of `mmdebstrap --verbose`, which installs the essential packages first and then the rest. The counts
+/// include both rounds.
 pub(super) struct Output {
-    /// How many there will be, as apt planned it.
+    /// The total, from apt's plan.
     packages: u64,
     step: Step,
     downloaded: u64,
@@ -25,7 +25,7 @@ impl Output {
             // Get:12 http://mirror suite/component arch NAME arch version [size]
             self.at(Step::Download, line.split_whitespace().nth(4));
         } else if self.downloaded == 0 {
-            // A placeholder that mmdebstrap installs before it begins, and takes away again.
+            // A placeholder that mmdebstrap installs first and removes again.
         } else if let Some(rest) = line.strip_prefix("Unpacking ") {
             self.unpacked += 1;
             self.at(Step::Install, rest.split_whitespace().next());
@@ -44,7 +44,7 @@ impl Output {
             Step::Install => (self.unpacked + self.set_up, 2 * self.packages),
             _ => (0, 0),
         };
-        // A package can be set up twice; a display must not be shown 101 %.
+        // A package can be set up twice, but progress must not exceed 100 %.
         let (done, total) = (done.min(total), (total > 0).then_some(total));
         Progress { step: self.step, done, total, detail: self.detail.clone() }
     }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_it_says_can_lead_past_the_end() {
+    fn progress_does_not_exceed_the_total() {
         let mut output = Output::new(1);
         output.hear(GET);
         for _ in 0..9 {

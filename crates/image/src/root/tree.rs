@@ -1,4 +1,4 @@
-//! What a finished tree says about itself.
+//! The packages in a finished tree.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::error::{BuildError, io_at};
 use crate::recipe::{Recipe, npm_name};
 
-/// Installed packages and their versions, those of npm as `npm:NAME`.
+/// The installed packages and their versions: Debian's by name, npm's as `npm:NAME`.
 pub(crate) fn installed_packages(tree: &Path, recipe: &Recipe) -> Result<BTreeMap<String, String>, BuildError> {
     let path = tree.join("var/lib/dpkg/status");
     let status = fs::read_to_string(&path).map_err(io_at("read", &path))?;

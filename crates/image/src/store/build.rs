@@ -1,4 +1,4 @@
-//! Building a template, or finding that there is nothing to build.
+//! Building a template, if it is not up to date.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,9 +24,9 @@ use crate::supply::Session;
 
 #[derive(Debug, Clone, Default)]
 pub struct BuildOptions {
-    /// Install the packages afresh, even if nothing that we know of changed.
+    /// Install the packages again, even if no input changed.
     pub force: bool,
-    /// Take Debian's newest kernel. Otherwise a template keeps the one it has.
+    /// Use Debian's newest kernel. Otherwise, a template keeps its kernel.
     pub upgrade: bool,
     pub kernel: Option<OwnKernel>,
 }
@@ -38,7 +38,7 @@ impl BuildOptions {
 }
 
 impl ImageStore {
-    /// The image of this recipe, built as far as its inputs changed. Blocks, for minutes if all is to be made.
+    /// Builds the parts of the recipe's image whose inputs changed. Blocks; a build from scratch takes minutes.
     pub fn ensure(&self, recipe: &Recipe, options: &BuildOptions, report: Report<'_>) -> Result<Image, BuildError> {
         recipe.check()?;
         if options.asks_for_nothing()
@@ -47,7 +47,7 @@ impl ImageStore {
             return Ok(image);
         }
         let lock = StoreLock::acquire(&self.dir, report)?;
-        // Another builder may have made it while we waited.
+        // Another builder may have finished while this one waited for the lock.
         if options.asks_for_nothing()
             && let Some(image) = self.up_to_date(recipe)
         {
@@ -64,7 +64,7 @@ impl ImageStore {
         (image.manifest.inputs == inputs::of_image(recipe, &image.manifest.kernel.id)).then_some(image)
     }
 
-    /// With the lock held, whatever is there was left by a builder that is no more.
+    /// Removes what interrupted builds left. The caller holds the lock, so no build is running.
     fn sweep_scratch(&self) -> Result<(), BuildError> {
         let dir = self.dir.join("scratch");
         for entry in fs::read_dir(&dir).map_err(io_at("list", &dir))?.flatten() {
@@ -131,7 +131,7 @@ impl Build<'_> {
         self.newest_kernel(report)
     }
 
-    /// The one this template has; for a new template, the newest of Debian's in the store.
+    /// The template's current kernel; for a new template, the newest of Debian's kernels in the store.
     fn kernel_at_hand(&self) -> Result<Option<(Part, KernelOrigin)>, BuildError> {
         if let Ok(image) = self.store.inspect(&self.recipe.name) {
             let current = image.manifest.kernel.id;
@@ -183,7 +183,7 @@ impl Build<'_> {
 
     fn publish(&self, manifest: Manifest) -> Result<Image, BuildError> {
         let image = Image::new(&self.store.dir, manifest);
-        // An image directory whose manifest was damaged would otherwise be kept as "already there".
+        // Otherwise, `publish_dir` would keep a directory with a damaged manifest.
         if self.store.read_image(&image.id, None).is_err() && image.dir.exists() {
             fs::remove_dir_all(&image.dir).map_err(io_at("remove", &image.dir))?;
         }

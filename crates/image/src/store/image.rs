@@ -1,4 +1,4 @@
-//! One image, found whole.
+//! One image, and the paths of its files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::store::parts::{Kind, Parts};
 pub(crate) const ROOT_IMG: &str = "root.img";
 pub(crate) const INITRD: &str = "initrd";
 
-/// A template's files, checked when it was loaded.
+/// A template's files, verified when it was loaded.
 #[derive(Debug, Clone)]
 pub struct Image {
     pub id: ContentId,
@@ -27,7 +27,7 @@ impl Image {
         Self { id: manifest.id.clone(), dir, manifest, store: store.to_owned() }
     }
 
-    /// The root disk, raw; never to be written to.
+    /// The root disk, a raw image. Do not write to it.
     pub fn root_img(&self) -> PathBuf {
         Kind::Root.dir(&self.store, &self.manifest.root.id).join(ROOT_IMG)
     }
@@ -40,8 +40,8 @@ impl Image {
         Kind::Initrd.dir(&self.store, &self.manifest.initrd.id).join(INITRD)
     }
 
-    /// Where a snapshot baked from this image goes; `key` says what it depends on besides the image. Make it elsewhere
-    /// and move it here with [`publish_dir`](crate::publish_dir).
+    /// The directory for a snapshot baked from this image; `key` stands for everything else that the snapshot depends on.
+    /// Make the snapshot elsewhere and move it here with [`publish_dir`](crate::publish_dir).
     pub fn baked_dir(&self, key: &str) -> PathBuf {
         self.dir.join("baked").join(key)
     }

@@ -1,4 +1,4 @@
-//! What a part or an image is made from, as a digest: equal inputs need no new build.
+//! Digests of what a part or an image is built from. Equal inputs need no new build.
 
 use crate::guest::GUEST;
 use crate::name::ContentId;
@@ -7,7 +7,7 @@ use crate::root::bootstrap::{CUSTOMIZE, DPKG_OPTIONS, NPM};
 use crate::root::ext4::MKE2FS_OPTIONS;
 use crate::{initrd, manifest};
 
-/// Of the root disk: only what its files depend on, so that templates that differ in memory or warmth share one.
+/// The inputs of a root disk. Templates that differ only in other settings, like memory, share one.
 pub(super) fn of_root(recipe: &Recipe) -> ContentId {
     let mut inputs = serde_json::json!({
         "suite": recipe.suite,
@@ -20,10 +20,10 @@ pub(super) fn of_root(recipe: &Recipe) -> ContentId {
     if !recipe.npm.is_empty() {
         inputs["npm"] = serde_json::json!({ "packages": recipe.npm, "install": NPM });
     }
-    ContentId::of(inputs.to_string().as_bytes())
+    ContentId::of_json(&inputs)
 }
 
-/// Of a whole image, given the kernel it has.
+/// The inputs of an image, given its kernel.
 pub(super) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
     let inputs = serde_json::json!({
         "recipe": recipe,
@@ -32,16 +32,16 @@ pub(super) fn of_image(recipe: &Recipe, kernel: &ContentId) -> ContentId {
         "guest": blake3::hash(GUEST).to_hex().as_str(),
         "formats": [manifest::FORMAT, initrd::FORMAT],
     });
-    ContentId::of(inputs.to_string().as_bytes())
+    ContentId::of_json(&inputs)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::resolve;
+    use crate::builtin::resolve;
 
     #[test]
-    fn a_roots_inputs_are_its_packages_and_disk_but_not_its_memory_or_name() {
+    fn a_roots_inputs_include_its_packages_and_disk_but_not_its_memory_or_name() {
         let base = resolve("base").unwrap().recipe;
         let mut other = Recipe::custom("other", &base, []).unwrap();
         other.memory_mib *= 2;

@@ -1,5 +1,5 @@
-//! One builder at a time. The lock is the kernel's, so it ends with its holder, however that ends, and with whatever
-//! program the holder handed the file to.
+//! The lock that allows one builder at a time. It is a kernel lock, so it ends with its holder and with the programs that
+//! the holder passed the file to.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::error::{BuildError, io_at};
 use crate::progress::{Progress, Report, Step};
 
 const POLL: Duration = Duration::from_millis(250);
-/// Polls between two signs of life.
+/// Polls between two progress reports.
 const QUIET_POLLS: u32 = 4;
 
 /// Held until dropped.
@@ -38,7 +38,7 @@ impl StoreLock {
         Ok(Self { file })
     }
 
-    /// For a program that must be over before anyone else builds here, even if it outlives us.
+    /// The file, for a program that must end before another build begins, even if this process ends earlier.
     pub(super) fn file(&self) -> &File {
         &self.file
     }

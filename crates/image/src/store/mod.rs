@@ -4,13 +4,13 @@
 //! roots/<id>/{root.img, part.json, stamps/}   parts: immutable, named by their content
 //! kernels/<id>/{vmlinuz, modules/, …}
 //! initrds/<id>/{initrd, …}
-//! images/<id>/{manifest.json, baked/<key>/}   an image: which parts, from which recipe; what the engine baked from it
-//! names/<name>.json                           a template's name: which image
-//! scratch/, lock                              what is being made, by whoever holds the lock
+//! images/<id>/{manifest.json, baked/<key>/}   an image: its parts and recipe; the engine's bakes of it
+//! names/<name>.json                           a template's name: its image
+//! scratch/, lock                              unfinished files of the build that holds the lock
 //! ```
 //!
-//! Everything is written to `scratch`, brought to the disk and renamed. Only a name ever changes, last of all, so a
-//! build that is cut anywhere leaves the template as it was.
+//! Everything is written to `scratch`, synced and renamed. Only names change, and a build changes its name last, so an
+//! interrupted build leaves the template as it was.
 
 mod build;
 mod image;
@@ -25,4 +25,4 @@ mod tests;
 
 pub use build::BuildOptions;
 pub use image::Image;
-pub use read::{ImageStore, Listed};
+pub use read::{ImageStore, TemplateEntry};

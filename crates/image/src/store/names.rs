@@ -1,4 +1,4 @@
-//! Which image a template's name stands for: the one thing in a store that changes.
+//! The image of each template's name. Names are the only entries of a store that change.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ fn file(store: &Path, name: &TemplateName) -> PathBuf {
     directory(store).join(format!("{name}.json"))
 }
 
-/// `None` if there is no such name; an error if there is one and it cannot be read.
+/// The image of a name; `None` if the name does not exist.
 pub(super) fn get(store: &Path, name: &TemplateName) -> io::Result<Option<ContentId>> {
     match fs::read(file(store, name)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice::<Entry>(&bytes)?.image)),
@@ -40,7 +40,7 @@ pub(super) fn unset(store: &Path, name: &TemplateName) -> io::Result<()> {
     fs::File::open(directory(store))?.sync_all()
 }
 
-/// In alphabetical order.
+/// All names, in alphabetical order.
 pub(super) fn all(store: &Path) -> io::Result<Vec<TemplateName>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory(store))? {

@@ -1,4 +1,4 @@
-//! Parts on the disk: published once, looked up by how they were made, checked before each use.
+//! Parts on the disk: published once, found by how they were made, verified before each use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::progress::{Progress, Report, Step, while_waiting};
 use crate::publish::{publish_dir, write_json};
 
 const DESCRIPTION: &str = "part.json";
-/// Which of the part's files were read and found right, and when they last changed; goes when the part goes.
+/// The folder with the stamps of the part's files; see [`Stamps`].
 const STAMPS: &str = "stamps";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Parts {
         Self { store: store.to_owned() }
     }
 
-    /// Names the finished files in `dir` by their content and puts them in their place.
+    /// Moves the finished files in `dir` to the directory that is named by their content.
     pub(crate) fn publish(
         &self,
         kind: Kind,
@@ -84,7 +84,7 @@ impl Parts {
         Ok(description.part)
     }
 
-    /// The first part that is whole and in which `pick` finds what is wanted.
+    /// The first undamaged part for which `pick` returns something.
     pub(crate) fn find<T>(
         &self,
         kind: Kind,
@@ -93,7 +93,7 @@ impl Parts {
         Ok(self.find_all(kind, pick)?.into_iter().next())
     }
 
-    /// All such parts. Those that are damaged are discarded, so that they are made again.
+    /// All such parts. Damaged ones are removed, so that they are built again.
     pub(crate) fn find_all<T>(
         &self,
         kind: Kind,
@@ -110,7 +110,7 @@ impl Parts {
         Ok(found)
     }
 
-    /// Parts whose description can be read. Anything else in the directory is nobody's, and is left to `remove`.
+    /// All parts with a readable description. Other entries stay until `remove` collects garbage.
     fn list(&self, kind: Kind) -> Vec<Description> {
         let Ok(entries) = fs::read_dir(kind.parent(&self.store)) else { return Vec::new() };
         let read = |path: PathBuf| serde_json::from_slice(&fs::read(path.join(DESCRIPTION)).ok()?).ok();
@@ -123,14 +123,14 @@ impl Parts {
         part.files.iter().try_for_each(|(name, file)| stamps.verify(&dir.join(name), file, depth))
     }
 
-    /// Whether the part is there and whole; what is there and not whole is removed.
+    /// Whether the part exists and is undamaged. Removes a damaged one.
     fn discard_if_damaged(&self, kind: Kind, part: &Part) -> Result<bool, BuildError> {
         let dir = kind.dir(&self.store, &part.id);
         if !dir.exists() {
             return Ok(false);
         }
         let Err(mismatch) = self.verify(kind, part, Depth::Stamp) else { return Ok(true) };
-        tracing::warn!(part = %dir.display(), %mismatch, "a damaged part is discarded");
+        tracing::warn!(part = %dir.display(), %mismatch, "removing a damaged part");
         fs::remove_dir_all(&dir).map_err(io_at("remove", &dir))?;
         Ok(false)
     }
@@ -144,7 +144,7 @@ fn digest_reported(path: &Path, report: Report<'_>) -> Result<FileDigest, BuildE
     digest(path, &mut tell).map_err(io_at("read", path))
 }
 
-/// Paths of all files below, relative to `dir`.
+/// The paths of all files below `dir`, relative to it.
 fn list(dir: &Path, prefix: &str) -> io::Result<Vec<String>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir)? {

@@ -1,4 +1,4 @@
-//! Opening a store, and finding what is in it. Readers take no lock: what they see is whole or not there.
+//! Opening a store, and reading from it. Readers take no lock, because entries appear and disappear atomically.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,15 +19,15 @@ pub struct ImageStore {
     pub(super) supply: Box<dyn Supply>,
 }
 
-/// A name in the store, and its image or why it cannot be used.
+/// A name in the store, and its image or the reason why it cannot be used.
 #[derive(Debug)]
-pub struct Listed {
+pub struct TemplateEntry {
     pub name: TemplateName,
     pub image: Result<Image, LoadError>,
 }
 
 impl ImageStore {
-    /// Opens the store in `dir`, which is made if it is not there.
+    /// Opens the store in `dir`, which is created if it does not exist.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, LoadError> {
         Self::with_supply(dir.into(), Box::new(Debian))
     }
@@ -38,7 +38,7 @@ impl ImageStore {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
             made.map_err(|source| LoadError::Io { doing: "create", path, source })?;
         }
-        // One store, one name: paths are handed to other programs, and a build's leftovers are known by it.
+        // Canonical, because paths are passed to other programs, and a build's scratch directory is named after it.
         let dir = fs::canonicalize(&dir).map_err(|source| LoadError::Io { doing: "find", path: dir, source })?;
         Ok(Self { dir, supply })
     }
@@ -47,21 +47,21 @@ impl ImageStore {
         &self.dir
     }
 
-    /// The image of a template, checked: every file has its size, and was read in full since it last changed.
+    /// The image of a template, verified: every file has its size, and was read in full since it last changed.
     pub fn load(&self, name: &TemplateName) -> Result<Image, LoadError> {
         let image = self.inspect(name)?;
         image.verify(Depth::Stamp)?;
         Ok(image)
     }
 
-    /// An image by id, checked: also one that no name stands for any more but that something still runs on.
+    /// An image by id, verified. It may have lost its name and still be in use.
     pub fn load_image(&self, id: &ContentId) -> Result<Image, LoadError> {
         let image = self.read_image(id, None)?;
         image.verify(Depth::Stamp)?;
         Ok(image)
     }
 
-    /// What the manifest says, without a look at the files it speaks of.
+    /// The image of a template according to its manifest, without verifying the files.
     pub fn inspect(&self, name: &TemplateName) -> Result<Image, LoadError> {
         let found = names::get(&self.dir, name);
         let id =
@@ -71,10 +71,10 @@ impl ImageStore {
     }
 
     /// Every name, in alphabetical order.
-    pub fn list(&self) -> Result<Vec<Listed>, LoadError> {
+    pub fn list(&self) -> Result<Vec<TemplateEntry>, LoadError> {
         let found = names::all(&self.dir);
         let found = found.map_err(|source| LoadError::Io { doing: "list", path: self.dir.clone(), source })?;
-        Ok(found.into_iter().map(|name| Listed { image: self.inspect(&name), name }).collect())
+        Ok(found.into_iter().map(|name| TemplateEntry { image: self.inspect(&name), name }).collect())
     }
 
     pub(super) fn read_image(&self, id: &ContentId, name: Option<&TemplateName>) -> Result<Image, LoadError> {
@@ -100,7 +100,7 @@ enum Refusal {
     Broken(String),
 }
 
-/// The format first: the rest of a newer manifest may not be readable at all.
+/// Reads the format first, because the rest of a newer manifest may not be readable.
 fn parse(bytes: &[u8]) -> Result<Manifest, Refusal> {
     #[derive(serde::Deserialize)]
     struct Versioned {

@@ -1,4 +1,4 @@
-//! Taking a template away, and with it whatever nothing else needs.
+//! Removing a template and the files that nothing else uses.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::name::{ContentId, TemplateName};
 use crate::progress::Report;
 
 impl ImageStore {
-    /// Forgets the name, then removes every image that no name stands for, except those `in_use`, and every part that
-    /// no remaining image has; without `in_use` all stay. Whether the template itself is still needed is the caller's to know.
+    /// Removes the name, then every image without a name, except those `in_use`, and every part without an image. If
+    /// `in_use` is `None`, removes only the name. The caller checks that the template is no longer needed.
     pub fn remove(
         &self,
         name: &TemplateName,
@@ -32,7 +32,7 @@ impl ImageStore {
     fn collect_garbage(&self, in_use: &BTreeSet<ContentId>) -> Result<(), BuildError> {
         let mut kept = in_use.clone();
         for name in names::all(&self.dir).map_err(io_at("list", &self.dir))? {
-            // A name whose entry cannot be read might stand for anything: then nothing is garbage.
+            // A name with an unreadable entry might stand for any image, so nothing is garbage.
             let Ok(Some(id)) = names::get(&self.dir, &name) else { return Ok(()) };
             kept.insert(id);
         }
@@ -42,7 +42,7 @@ impl ImageStore {
             if !self.dir.join("images").join(id.as_str()).exists() {
                 continue;
             }
-            // An image that cannot be read might have any part.
+            // An unreadable image might use any part.
             let Ok(image) = self.read_image(id, None) else { return Ok(()) };
             let manifest = image.manifest;
             for (set, part) in parts.iter_mut().zip([manifest.root, manifest.kernel, manifest.initrd]) {

@@ -1,4 +1,4 @@
-//! The store's rules, with raw material that costs nothing.
+//! The store's rules, with a fake package source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::{BuildOptions, Image, ImageStore};
+use crate::builtin::resolve;
 use crate::error::{BuildError, LoadError};
 use crate::kernel::tests::fake_kernel;
 use crate::kernel::{KernelOrigin, from_files};
 use crate::name::TemplateName;
 use crate::progress::{Report, Step};
-use crate::recipe::{Recipe, resolve};
+use crate::recipe::Recipe;
 use crate::supply::{Session, Supply};
 
-/// Counts what it is asked for; each root it makes differs, as those of a moving archive do.
+/// A package source that counts requests. Each root it makes differs, as with an archive that changes.
 #[derive(Default)]
 struct Fake {
     roots: AtomicU32,
     kernels: AtomicU32,
-    /// The version that is the newest.
+    /// The newest kernel's version.
     version: AtomicU32,
     root_takes: Duration,
     missing: Option<&'static str>,
@@ -114,14 +115,14 @@ fn named(name: &str) -> TemplateName {
     name.parse().unwrap()
 }
 
-/// Parts are protected against accidents, not against a test.
+/// Replaces a file of a part, although it is read-only.
 fn overwrite(path: &PathBuf, content: &[u8]) {
     fs::remove_file(path).unwrap();
     fs::write(path, content).unwrap();
 }
 
 #[test]
-fn what_was_built_is_loaded_and_not_built_again() {
+fn an_image_that_was_built_is_loaded_and_not_built_again() {
     let fixture = Fixture::new(Fake::default());
     let built = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     let loaded = fixture.store.load(&named("base")).unwrap();
@@ -134,7 +135,7 @@ fn what_was_built_is_loaded_and_not_built_again() {
 }
 
 #[test]
-fn only_what_an_input_decides_is_made_again() {
+fn only_parts_with_changed_inputs_are_built_again() {
     let fixture = Fixture::new(Fake::default());
     let first = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     let mut larger = base();
@@ -149,7 +150,7 @@ fn only_what_an_input_decides_is_made_again() {
 }
 
 #[test]
-fn force_installs_afresh_and_keeps_the_kernel_and_upgrade_does_the_reverse() {
+fn force_replaces_only_the_root_and_upgrade_only_the_kernel() {
     let fixture = Fixture::new(Fake::default());
     let first = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     fixture.fake.version.store(7, Ordering::SeqCst);
@@ -165,7 +166,7 @@ fn force_installs_afresh_and_keeps_the_kernel_and_upgrade_does_the_reverse() {
 }
 
 #[test]
-fn a_persons_own_kernel_is_used_and_kept() {
+fn an_own_kernel_is_used_and_kept() {
     let fixture = Fixture::new(Fake::default());
     let own = Some(fake_kernel(fixture.dir.path()));
     let built = fixture.ensure(&base(), BuildOptions { kernel: own, ..Default::default() }).unwrap();
@@ -189,7 +190,7 @@ fn a_build_that_fails_leaves_the_template_as_it_was() {
 }
 
 #[test]
-fn a_damaged_file_is_named_with_the_command_that_mends_it_and_that_command_does() {
+fn a_damaged_file_is_reported_with_the_command_that_repairs_it() {
     let fixture = Fixture::new(Fake::default());
     let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     for (file, content) in [(image.root_img(), "short"), (image.kernel(), ""), (image.initrd(), "x")] {
@@ -204,7 +205,7 @@ fn a_damaged_file_is_named_with_the_command_that_mends_it_and_that_command_does(
 }
 
 #[test]
-fn a_file_altered_without_changing_its_size_is_found_out() {
+fn a_file_altered_without_changing_its_size_is_detected() {
     let fixture = Fixture::new(Fake::default());
     let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     let mut bytes = fs::read(image.root_img()).unwrap();
@@ -215,7 +216,7 @@ fn a_file_altered_without_changing_its_size_is_found_out() {
 }
 
 #[test]
-fn a_torn_manifest_or_entry_is_damage_and_is_mended() {
+fn a_torn_manifest_or_entry_is_damage_and_is_repaired() {
     let fixture = Fixture::new(Fake::default());
     let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     let manifest = image.dir.join("manifest.json");
@@ -235,7 +236,7 @@ fn a_torn_manifest_or_entry_is_damage_and_is_mended() {
 }
 
 #[test]
-fn a_newer_manifest_is_not_guessed_at() {
+fn a_newer_manifest_is_refused() {
     let fixture = Fixture::new(Fake::default());
     let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     overwrite(&image.dir.join("manifest.json"), br#"{ "format": 99, "everything": "else" }"#);
@@ -244,7 +245,7 @@ fn a_newer_manifest_is_not_guessed_at() {
 }
 
 #[test]
-fn two_builders_at_once_make_one_image_and_the_second_is_told_why_it_waits() {
+fn two_builders_at_once_make_one_image_and_the_second_reports_that_it_waits() {
     let fixture = Fixture::new(Fake { root_takes: Duration::from_millis(600), ..Default::default() });
     let build = || {
         let mut waited = false;
@@ -263,7 +264,7 @@ fn two_builders_at_once_make_one_image_and_the_second_is_told_why_it_waits() {
 }
 
 #[test]
-fn what_an_interrupted_build_left_is_swept() {
+fn leftovers_of_an_interrupted_build_are_removed() {
     let fixture = Fixture::new(Fake::default());
     let stale = fixture.store.dir().join("scratch/part-dead/content");
     fs::create_dir_all(&stale).unwrap();
@@ -273,7 +274,7 @@ fn what_an_interrupted_build_left_is_swept() {
 }
 
 #[test]
-fn removing_a_template_takes_what_nothing_else_needs() {
+fn removing_a_template_removes_what_nothing_else_uses() {
     let fixture = Fixture::new(Fake::default());
     let kept = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     let mine = Recipe::custom("mine", &base(), ["hello"]).unwrap();

@@ -72,7 +72,7 @@ def stop() -> bool:
         while _is_alive(state):
             _reap()
             if time.monotonic() > deadline:
-                raise ConfigError(f"the local server (process {pid}) does not end")
+                raise ConfigError(f"the local server (process {pid}) did not stop; kill it and try again")
             time.sleep(_POLL)
     return True
 
@@ -170,10 +170,10 @@ def _address(server: subprocess.Popen[bytes], log: Path) -> str:
         if found:
             return found.group(1)
         if ended:
-            raise ConfigError(f"the local server ended at its start: {printed.strip() or 'it said nothing'}")
+            raise ConfigError(f"the local server exited during its start: {printed.strip() or 'it printed nothing'}")
         time.sleep(_POLL)
     server.kill()
-    raise ConfigError(f"the local server did not say where it listens within {START_WITHIN:.0f} s; see {log}")
+    raise ConfigError(f"the local server did not start within {START_WITHIN:.0f} s; see {log}")
 
 
 def binary() -> str:
@@ -185,7 +185,7 @@ def binary() -> str:
     if found:
         return os.path.abspath(found)
     if named:
-        raise ConfigError(f"{config.BINARY_VARIABLE} names {named}, which cannot be run")
+        raise ConfigError(f"{config.BINARY_VARIABLE} names {named}, which is not an executable file")
     raise ConfigError(
         f"there is no server: set {config.API_VARIABLE} to one, put `sandling` on the PATH or beside this Python so "
         f"that one can be started, or name it in {config.BINARY_VARIABLE}"

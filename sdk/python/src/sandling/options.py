@@ -98,7 +98,7 @@ def _volume(volume: Union[VolumeMount, Mapping[str, Any]]) -> Dict[str, Any]:
         return volume.to_wire()
     if not isinstance(volume, Mapping) or "name" not in volume:
         wanted = 'volume.mount("/data"), or {"name": "notes", "path": "/data"}'
-        raise TypeError(f"volumes takes such as {wanted}, not {volume!r}")
+        raise TypeError(f"volumes takes entries such as {wanted}, not {volume!r}")
     read_only = volume.get("read_only", volume.get("readOnly", False))
     path = volume.get("mount", volume.get("path"))
     return VolumeMount(str(volume["name"]), path, bool(read_only)).to_wire()
@@ -147,7 +147,7 @@ def seconds_of(timeout_seconds: float) -> float:
 def one_timeout(timeout: Optional[float], timeout_seconds: Optional[float]) -> Optional[float]:
     """The timeout, which has two names."""
     if timeout is not None and timeout_seconds is not None and timeout != timeout_seconds:
-        raise TypeError("run() got two deadlines: timeout and timeout_seconds are the same; give one of them")
+        raise TypeError("run() got both timeout and timeout_seconds, which are the same; give one of them")
     return timeout_seconds if timeout is None else timeout
 
 

@@ -80,7 +80,7 @@ class AsyncAgent:
         variable = "ANTHROPIC_MODEL" if self._api == "anthropic" else "OPENAI_MODEL"
         named = model or os.environ.get(variable)
         if not named:
-            raise ConfigError(f"say which model to use: Agent(model) or {variable}")
+            raise ConfigError(f"no model is set; pass Agent(model=…) or set {variable}")
         self._model = named
         self._asked = AsyncModel(self._api, client)
         self._sandbox = sandbox
@@ -139,7 +139,7 @@ class AsyncAgent:
             await settle(setup(parent))
         forks = await parent.fork_tree(trial.attempts)
         if not forks:
-            raise SandlingError("none of the forks could be made; there may be no room for them")
+            raise SandlingError("no fork could be created; the host may have no capacity for them")
         errors = []
         try:
             if len(forks) < trial.attempts:

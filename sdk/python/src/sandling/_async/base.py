@@ -36,7 +36,7 @@ class AsyncSandboxBase(SandboxFields):
 
     def _path(self, path: str) -> str:
         if not self.id:
-            raise RuntimeError("this sandbox has not been made yet: await it, or enter its `with` block")
+            raise RuntimeError("this sandbox has not been created yet: await it, or enter its `with` block")
         return f"/v1/sandboxes/{self.id}{path}"
 
     async def _request(self, method: str, path: str, **more: Any) -> Any:

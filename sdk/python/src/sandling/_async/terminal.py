@@ -54,7 +54,7 @@ class AsyncTerminal:
         )
         if answer.status_code != 101:
             await self._stack.aclose()
-            raise ServerError(f"the server opened no terminal: it answered {answer.status_code}")
+            raise ServerError(f"the server did not open a terminal: it answered {answer.status_code}")
         self._socket = answer.extensions["network_stream"]
         self._recording = answer.extensions.get("recording")
         self._protocol = Connection(ConnectionType.CLIENT)
@@ -147,7 +147,7 @@ class AsyncTerminal:
         try:
             received = await self._socket.read(BLOCK, timeout)
         except httpcore.ReadTimeout as error:
-            raise RequestTimeout("the terminal did not show it in time") from error
+            raise RequestTimeout("the terminal did not show the text in time") from error
         except (httpcore.NetworkError, OSError) as error:
             raise ConnectionError(f"the terminal is gone: {error}") from error
         if not received:

@@ -53,7 +53,7 @@ class Terminal:
         answer = self._stack.enter_context(self._sandbox._stream("GET", path, headers=headers, silence=None))
         if answer.status_code != 101:
             self._stack.close()
-            raise ServerError(f"the server opened no terminal: it answered {answer.status_code}")
+            raise ServerError(f"the server did not open a terminal: it answered {answer.status_code}")
         self._socket = answer.extensions["network_stream"]
         self._recording = answer.extensions.get("recording")
         self._protocol = Connection(ConnectionType.CLIENT)
@@ -146,7 +146,7 @@ class Terminal:
         try:
             received = self._socket.read(BLOCK, timeout)
         except httpcore.ReadTimeout as error:
-            raise RequestTimeout("the terminal did not show it in time") from error
+            raise RequestTimeout("the terminal did not show the text in time") from error
         except (httpcore.NetworkError, OSError) as error:
             raise ConnectionError(f"the terminal is gone: {error}") from error
         if not received:

@@ -1,18 +1,16 @@
-//! What comes from interpreters: lines, closed sockets, deaths.
+//! Events of interpreters: messages, closed sockets, ended processes.
 
 use sandling_protocol::FailureKind;
 
-use super::control::Lines;
-use super::message::Message;
-use super::table::{Interpreter, Role};
-use crate::agent::Agent;
+use crate::agent::state::Agent;
 use crate::failure::failure;
+use crate::interpreters::{Interpreter, Lines, Message, Role};
 use crate::sys::children::{self, Ending};
 use crate::sys::poller::{Interest, Source};
 
 impl Agent {
     /// Sends an interpreter a line.
-    pub fn tell(&mut self, key: u64, line: &[u8]) {
+    pub fn send_line(&mut self, key: u64, line: &[u8]) {
         let Some(interpreter) = self.interpreters.get(key) else {
             return;
         };
@@ -22,7 +20,7 @@ impl Agent {
         }
     }
 
-    /// Waits for room only while something is left to send.
+    /// Waits for the socket to be writable only while lines are left to send.
     pub fn control_interest(&mut self, key: u64) {
         if let Some(interpreter) = self.interpreters.get(key) {
             let interest = Interest::of(true, interpreter.control.has_unsent());
@@ -42,37 +40,37 @@ impl Agent {
             return;
         };
         match interpreter.control.read(&mut self.buffer) {
-            Lines::Some(lines) => self.interpreter_said_all(key, &lines),
+            Lines::Some(lines) => self.interpreter_messages(key, &lines),
             Lines::Closed(lines) => {
-                self.interpreter_said_all(key, &lines);
+                self.interpreter_messages(key, &lines);
                 self.control_closed(key);
             }
         }
     }
 
-    fn interpreter_said_all(&mut self, key: u64, lines: &[Vec<u8>]) {
+    fn interpreter_messages(&mut self, key: u64, lines: &[Vec<u8>]) {
         for line in lines {
             match serde_json::from_slice::<Message>(line) {
-                Ok(message) => self.interpreter_said(key, &message),
-                // Only code that went out of its way can write here; its own cell suffers.
-                Err(error) => crate::console::say(&format!("an interpreter talks nonsense: {error}")),
+                Ok(message) => self.interpreter_message(key, &message),
+                // Only user code that misuses the socket causes this, and it harms only its own cell.
+                Err(error) => crate::console::log(&format!("an interpreter sent an invalid message: {error}")),
             }
         }
     }
 
-    fn interpreter_said(&mut self, key: u64, message: &Message<'_>) {
+    fn interpreter_message(&mut self, key: u64, message: &Message<'_>) {
         let Some(interpreter) = self.interpreters.get(key) else {
             return;
         };
         let (role, language) = (interpreter.role, interpreter.language);
         match role {
-            Role::Zygote | Role::Spare => self.lane_said(key, language, role, message),
-            Role::Script { exec } => self.script_said(key, exec, message),
-            Role::Context { context } => self.context_said(context, message),
+            Role::Zygote | Role::Spare => self.pool_message(key, language, role, message),
+            Role::Script { exec } => self.script_message(key, exec, message),
+            Role::Context { context } => self.context_message(context, message),
         }
     }
 
-    fn script_said(&mut self, key: u64, exec: u64, message: &Message<'_>) {
+    fn script_message(&mut self, key: u64, exec: u64, message: &Message<'_>) {
         if let Some(reason) = &message.failed {
             self.forget_interpreter(key);
             self.exec_failed(exec, &failure(FailureKind::Other, reason.clone()));
@@ -82,7 +80,7 @@ impl Agent {
         }
     }
 
-    /// A script closes its socket when it begins. Nobody else does, while he can be trusted to answer.
+    /// A script closes its socket when it begins. Any other interpreter that does so no longer works and is killed.
     fn control_closed(&mut self, key: u64) {
         let Some(interpreter) = self.interpreters.get(key) else {
             return;
@@ -97,12 +95,12 @@ impl Agent {
 
     /// An interpreter's process has ended.
     pub fn interpreter_ended(&mut self, key: u64, ending: Ending) {
-        // Its last words may still be in the socket.
+        // Its last messages may still be in the socket.
         while let Some(interpreter) = self.interpreters.get(key) {
             match interpreter.control.read(&mut self.buffer) {
-                Lines::Some(lines) if !lines.is_empty() => self.interpreter_said_all(key, &lines),
+                Lines::Some(lines) if !lines.is_empty() => self.interpreter_messages(key, &lines),
                 Lines::Closed(lines) => {
-                    self.interpreter_said_all(key, &lines);
+                    self.interpreter_messages(key, &lines);
                     break;
                 }
                 Lines::Some(_) => break,
@@ -116,7 +114,7 @@ impl Agent {
             self.cgroups.give_back(cgroup);
         }
         match role {
-            Role::Zygote | Role::Spare => self.lane_lost(key, language),
+            Role::Zygote | Role::Spare => self.pool_lost(key, language),
             Role::Context { context } => {
                 let killed = ending == Ending::Signal(libc::SIGKILL);
                 self.context_lost_interpreter(context, killed && out_of_memory);
@@ -125,7 +123,7 @@ impl Agent {
         }
     }
 
-    /// An interpreter will never have a process.
+    /// An interpreter could not be forked, so it never gets a process.
     pub fn interpreter_lost(&mut self, key: u64) {
         let Some(Interpreter { role, language, cgroup, .. }) = self.interpreters.remove(key) else {
             return;
@@ -134,7 +132,7 @@ impl Agent {
             self.cgroups.give_back(cgroup);
         }
         match role {
-            Role::Zygote | Role::Spare => self.lane_lost(key, language),
+            Role::Zygote | Role::Spare => self.pool_lost(key, language),
             Role::Script { exec } => {
                 self.exec_failed(exec, &failure(FailureKind::Other, "the interpreter could not be started"));
             }
@@ -142,7 +140,7 @@ impl Agent {
         }
     }
 
-    /// Ends an interpreter that nobody needs.
+    /// Kills an interpreter that is no longer needed.
     pub fn drop_interpreter(&mut self, key: u64) {
         let Some(Interpreter { pid, cgroup, .. }) = self.interpreters.remove(key) else {
             return;
@@ -156,7 +154,7 @@ impl Agent {
         }
     }
 
-    /// Lets go of an interpreter's control socket; its process is somebody's.
+    /// Closes an interpreter's control socket. Its process belongs to a command.
     pub fn forget_interpreter(&mut self, key: u64) {
         if let Some(Interpreter { cgroup: Some(cgroup), .. }) = self.interpreters.remove(key) {
             self.cgroups.give_back(cgroup);

@@ -1,35 +1,35 @@
-//! A command's bytes: from its pipes to the streams that look at it, and from streams to its stdin.
+//! A command's bytes: from its pipes to the attached streams, and from streams to its stdin.
 
 use sandling_protocol::StreamId;
 
-use super::output::{Memory, Verdict};
-use super::record::{Exec, Pipe};
-use crate::agent::{Agent, READ_BYTES};
+use crate::agent::state::{Agent, READ_BYTES};
+use crate::exec::output::{Memory, Verdict};
+use crate::exec::{Exec, Pipe};
 use crate::streams::{Kind, Pumped};
-use crate::sys::fds::{self, Got};
+use crate::sys::fds::{self, ReadResult};
 use crate::sys::poller::{Interest, Poller, Source};
 
-/// A log this long makes it worth looking at what all commands hold.
+/// From this size of a log on, the agent checks how much memory all commands use.
 const NOTABLE_BYTES: usize = 1024 * 1024;
 
 impl Agent {
-    /// Something can be read from a command.
+    /// A command's pipe is readable.
     pub fn exec_readable(&mut self, key: u64, pipe: Pipe) {
-        self.hold_up_or_go_on(key);
+        self.pause_or_resume(key);
         let memory = self.memory_for(key);
-        let Some(exec) = self.execs.get(key).filter(|exec| !exec.held_up) else {
+        let Some(exec) = self.execs.get(key).filter(|exec| !exec.paused) else {
             return;
         };
         let Some((fd, part)) = exec.pipes.fd(pipe) else {
             return;
         };
         match fds::read(fd, &mut self.buffer) {
-            Got::NothingYet => {}
-            Got::End => {
+            ReadResult::NothingYet => {}
+            ReadResult::End => {
                 exec.pipes.close(pipe);
                 self.end_of_output(key);
             }
-            Got::Bytes(length) => {
+            ReadResult::Bytes(length) => {
                 let verdict = exec.output.take(part, &self.buffer[..length], memory);
                 if verdict == Verdict::OverLimit {
                     self.over_limit(key);
@@ -49,7 +49,7 @@ impl Agent {
         }
     }
 
-    /// Sends a command's new output to every stream that looks at it.
+    /// Sends a command's new output to every attached stream.
     pub fn pump_viewers(&mut self, key: u64) {
         let viewers = self.execs.get(key).map(|exec| exec.viewers.clone()).unwrap_or_default();
         for stream in viewers {
@@ -57,7 +57,7 @@ impl Agent {
         }
     }
 
-    /// Sends one stream what it has not seen; ends it after the last byte of a command that has ended.
+    /// Sends a stream the output that it has not been sent; ends it after the last byte of a finished command.
     pub fn pump_viewer(&mut self, stream: StreamId) {
         let Some(Kind::Viewer { exec: key, position, .. }) = self.streams.get(stream).map(|open| &open.kind) else {
             return;
@@ -72,27 +72,27 @@ impl Agent {
             *position = now;
         }
         if pumped == Pumped::NeedsRoom {
-            self.starved.insert(stream);
+            self.waiting_for_room.insert(stream);
         }
         if let Some(exit) = exec.exit.as_ref().filter(|_| now >= exec.output_end) {
             let response = sandling_protocol::Response::Exited(exit.clone());
             exec.viewers.retain(|viewer| *viewer != stream);
             self.streams.end(stream, Ok(response));
         }
-        self.hold_up_or_go_on(key);
+        self.pause_or_resume(key);
     }
 
-    /// A stream no longer looks at a command.
+    /// Detaches a stream from a command.
     pub fn viewer_left(&mut self, stream: StreamId, key: u64) {
         if let Some(exec) = self.execs.get(key) {
             exec.viewers.retain(|viewer| *viewer != stream);
             exec.stdin.disown(stream);
         }
-        self.hold_up_or_go_on(key);
+        self.pause_or_resume(key);
     }
 
-    /// Stops reading a command's pipes while a stream would lose bytes by it, and reads again afterwards.
-    fn hold_up_or_go_on(&mut self, key: u64) {
+    /// Stops reading a command's pipes while an attached stream would lose bytes, and resumes afterwards.
+    fn pause_or_resume(&mut self, key: u64) {
         let memory = self.memory_for(key);
         let Some(exec) = self.execs.get(key) else {
             return;
@@ -101,15 +101,15 @@ impl Agent {
             Kind::Viewer { position, .. } => Some(position),
             _ => None,
         });
-        let hold_up =
+        let pause =
             slowest.min().is_some_and(|position| exec.output.should_wait_for(position, memory, READ_BYTES as u64));
-        if hold_up != exec.held_up {
-            exec.held_up = hold_up;
+        if pause != exec.paused {
+            exec.paused = pause;
             set_reading(&self.poller, exec);
         }
     }
 
-    /// Bytes for a command's stdin.
+    /// Adds bytes to a command's stdin.
     pub fn exec_input(&mut self, stream: StreamId, key: u64, bytes: Vec<u8>) {
         if let Some(exec) = self.execs.get(key) {
             exec.stdin.add(stream, bytes);
@@ -135,12 +135,12 @@ impl Agent {
         }
     }
 
-    /// Swallows what is still printed by processes whose command is forgotten, so that they do not die of it.
+    /// Reads and drops the output of background processes whose command was forgotten, so that they do not get SIGPIPE.
     pub fn discard(&mut self, key: u64) {
         let Some(fd) = self.discarded.get(&key) else {
             return;
         };
-        if fds::read(fd, &mut self.buffer) == Got::End {
+        if fds::read(fd, &mut self.buffer) == ReadResult::End {
             self.discarded.remove(&key);
         }
     }
@@ -151,10 +151,10 @@ fn set_reading(poller: &Poller, exec: &Exec) {
         let Some((fd, _)) = exec.pipes.fd(pipe) else {
             continue;
         };
-        // Taken out altogether: epoll reports a hang-up even to those who wait for nothing.
-        if exec.held_up {
+        // Removed, because epoll reports a hang-up even for an empty interest.
+        if exec.paused {
             poller.remove(fd);
-        } else if !exec.unheard {
+        } else if !exec.unread {
             let _ = poller.add(fd, source, Interest::Read);
         }
     }

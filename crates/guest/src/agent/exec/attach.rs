@@ -1,9 +1,9 @@
-//! Commands that were started before: looked at again, signalled, resized, listed, forgotten.
+//! Requests about existing commands: attach, signal, resize, list, forget.
 
 use sandling_protocol::{Failure, FailureKind, Response, StreamId, TerminalSize};
 
-use super::record::Exec;
-use crate::agent::Agent;
+use crate::agent::state::Agent;
+use crate::exec::Exec;
 use crate::failure::{failure, io_failure, not_found};
 use crate::sys::children;
 

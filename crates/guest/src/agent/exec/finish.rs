@@ -1,23 +1,23 @@
-//! The end of a command: by itself, or by a limit.
+//! The end of a command, by itself or by a limit.
 
 use std::time::Duration;
 
 use sandling_protocol::{Exit, ExitReason, Failure};
 
-use super::record::{Exec, Pipe, Pipes};
-use crate::agent::Agent;
+use crate::agent::state::Agent;
+use crate::exec::{Exec, Pipe, Pipes};
 use crate::sys::children::{self, Ending};
 use crate::sys::poller::{Interest, Source};
 use crate::timers::Timer;
 
-/// How long a terminal may take to hand over what was printed on it, if somebody else still has it open.
+/// How long a terminal that another process still has open may take to deliver its output.
 const TERMINAL_GRACE: Duration = Duration::from_millis(50);
 
-/// How long after a command was ended it is looked for processes it left behind that multiply.
+/// How long after a command was killed the agent checks for a fork bomb.
 const RUNAWAY_CHECK: Duration = Duration::from_secs(1);
 
 impl Agent {
-    /// A command's time is up.
+    /// A command has reached its timeout.
     pub fn exec_deadline(&mut self, key: u64) {
         self.end_exec(key, ExitReason::Timeout);
     }
@@ -26,7 +26,7 @@ impl Agent {
         self.end_exec(key, ExitReason::OutputLimit);
     }
 
-    /// Kills a command that still runs. The reason stands if it dies of that.
+    /// Kills a command that still runs. The reason is reported if the kill is what ends it.
     fn end_exec(&mut self, key: u64, reason: ExitReason) {
         let Some(exec) = self.execs.get(key) else {
             return;
@@ -41,14 +41,14 @@ impl Agent {
             }
             None => self.give_up_waiting(key),
         }
-        // Whoever forks faster than a group can be signalled is caught by its control group, now or a little later.
+        // A fork bomb forks faster than a process group can be signalled; its control group catches it now or soon.
         if let Some(cgroup) = self.execs.get(key).and_then(|exec| exec.cgroup.as_mut()) {
             self.cgroups.condemn(cgroup);
             self.timers.set(RUNAWAY_CHECK, Timer::Runaways);
         }
     }
 
-    /// A command that waits for its interpreter ends as if it had been killed.
+    /// Ends a command that still waits for its interpreter, as if it had been killed.
     fn give_up_waiting(&mut self, key: u64) {
         if let Some(interpreter) = self.execs.get(key).and_then(|exec| exec.interpreter.take()) {
             self.drop_interpreter(interpreter);
@@ -56,13 +56,13 @@ impl Agent {
         self.exec_ended(key, Ending::Signal(libc::SIGKILL));
     }
 
-    /// The command's own process has ended, or says that it is about to.
+    /// The command's process has ended, or has reported that it will.
     pub fn exec_ended(&mut self, key: u64, ending: Ending) {
         let Some(exec) = self.execs.get(key).filter(|exec| exec.exit.is_none() && exec.ending.is_none()) else {
             return;
         };
         exec.ending = Some(ending);
-        // A terminal hands output over behind our back; its end is when it says so, or soon.
+        // A terminal delivers output with a delay, so the command finishes at the terminal's end or a little later.
         if matches!(exec.pipes, Pipes::Terminal(Some(_))) {
             self.timers.set(TERMINAL_GRACE, Timer::TerminalGrace(key));
         } else {
@@ -70,12 +70,12 @@ impl Agent {
         }
     }
 
-    /// One of a command's pipes has no writer any more.
+    /// One of a command's pipes has lost its last writer.
     pub fn end_of_output(&mut self, key: u64) {
         self.finish_exec(key);
     }
 
-    /// Ends a command whose process has ended: what its pipes hold now is its output.
+    /// Finishes a command whose process has ended. Its output ends with what its pipes hold now.
     pub fn finish_exec(&mut self, key: u64) {
         let Some(exec) = self.execs.get(key) else {
             return;
@@ -102,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// A command could not be started after all: its streams are told, and its id is free again.
+    /// Ends the streams of a command that could not be started, and frees its id.
     pub fn exec_failed(&mut self, key: u64, failure: &Failure) {
         let Some(exec) = self.execs.remove(key) else {
             return;
@@ -115,7 +115,7 @@ impl Agent {
         }
     }
 
-    /// Drops a finished command's record. Processes it left behind keep somebody who reads what they print.
+    /// Deletes a finished command's record. The agent still reads and discards the output of its background processes.
     pub fn forget_exec(&mut self, key: u64) {
         let Some(mut exec) = self.execs.remove(key) else {
             return;

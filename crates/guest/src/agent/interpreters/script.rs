@@ -1,16 +1,13 @@
-//! A script: run in a spare if there is one, else in an interpreter started for it.
+//! Running a script, in a spare if there is one, else in a new interpreter.
 
 use std::os::fd::OwnedFd;
 
 use sandling_protocol::{Failure, FailureKind, Language, Stdin as StdinSpec, TerminalSize};
 
-use super::activation::{Knows, Script, needs_fresh_start};
-use super::control::Control;
-use super::drivers::Mode;
-use super::table::{Interpreter, Role, Streams};
-use crate::agent::{Agent, Owner};
-use crate::exec::{Ends, Pipes, Plan, Setting, Started, Stdin};
+use crate::agent::state::{Agent, Owner};
+use crate::exec::{AgentEnds, Pipes, Plan, Setting, Started, Stdin};
 use crate::failure::{failure, io_failure};
+use crate::interpreters::{Control, Interpreter, Mode, Prepared, Role, Script, Streams, needs_fresh_start};
 use crate::sys::poller::{Interest, Source};
 use crate::sys::socket;
 
@@ -24,7 +21,7 @@ impl Agent {
         stdin: StdinSpec,
     ) -> Result<Started, Failure> {
         setting.check_directory()?;
-        // A spare has pipes already, and cannot get a terminal instead.
+        // A spare already has pipes and cannot get a terminal.
         let warm = terminal.is_none() && !needs_fresh_start(&setting.variables);
         if warm && let Some(started) = self.start_warm_script(exec, script, setting, stdin) {
             return Ok(started);
@@ -44,7 +41,7 @@ impl Agent {
         interpreter.role = Role::Script { exec };
         let Streams { stdin: input, stdout, stderr } = interpreter.streams.take()?;
         let pid = interpreter.pid;
-        // Without a process yet, the group has still to be entered.
+        // A process that is still being forked enters the group later.
         let cgroup = if pid.is_some() { interpreter.cgroup.take() } else { None };
         let stdin = match stdin {
             StdinSpec::Open => Stdin::pipe(input),
@@ -53,10 +50,10 @@ impl Agent {
         if let Some(pid) = pid {
             self.children.insert(pid, Owner::Exec(exec));
         }
-        let knows = self.knows(key, setting);
-        self.tell(key, &script.activation(setting, &knows));
+        let prepared = self.prepared(key, setting);
+        self.send_line(key, &script.activation(setting, &prepared));
         let pipes = Pipes::Apart { stdout: Some(stdout), stderr: Some(stderr) };
-        Some(Started { pid, ends: Ends { pipes, stdin }, cgroup, interpreter: Some(key) })
+        Some(Started { pid, ends: AgentEnds { pipes, stdin }, cgroup, interpreter: Some(key) })
     }
 
     fn start_cold_script(
@@ -74,7 +71,7 @@ impl Agent {
             .start_program(&plan, &ours_setting, terminal, stdin)
             .map_err(|failure| unsupported_if_missing(failure, &plan))?;
         let key = self.add_cold(script.language, Role::Script { exec }, started.pid, ours)?;
-        self.tell(key, &script.activation(setting, &Knows::default()));
+        self.send_line(key, &script.activation(setting, &Prepared::default()));
         started.interpreter = Some(key);
         Ok(started)
     }
@@ -92,7 +89,7 @@ impl Agent {
         Ok(plan)
     }
 
-    /// Notes an interpreter that was started for one use.
+    /// Registers an interpreter that was started for one use.
     pub fn add_cold(
         &mut self,
         language: Language,
@@ -119,7 +116,7 @@ impl Agent {
     }
 }
 
-/// A missing interpreter is not a missing command: the template was made without it.
+/// Reports a missing interpreter as a property of the template, not as a missing command.
 pub fn unsupported_if_missing(found: Failure, plan: &Plan) -> Failure {
     match found.kind {
         FailureKind::NotFound => failure(FailureKind::Unsupported, format!("this template has no {}", plan.name())),

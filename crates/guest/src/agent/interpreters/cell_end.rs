@@ -1,12 +1,12 @@
-//! The end of a cell, and the sending of what is left of its output.
+//! The end of a cell, and the rest of its output.
 
 use sandling_protocol::{CellReport, CellStatus, Response, StreamId, Traceback};
 
-use crate::agent::Agent;
+use crate::agent::state::Agent;
 use crate::streams::{Kind, Pumped};
 
 impl Agent {
-    /// Ends the running cell, if there is one. The context is free at once; its stream ends when all is sent.
+    /// Ends the running cell, if there is one. The context is free at once; the stream ends when everything is sent.
     pub fn end_cell(&mut self, key: u64, status: CellStatus, error: Option<Traceback>, restarted: bool) {
         self.pump_cell(key);
         let Some(context) = self.contexts.get(key) else {
@@ -15,7 +15,7 @@ impl Agent {
         let Some(cell) = context.cell.take() else {
             return;
         };
-        if cell.is_held_up() {
+        if cell.paused {
             super::cell::set_reading(&self.poller, context, true);
         }
         let Some(stream) = cell.stream else {
@@ -39,12 +39,12 @@ impl Agent {
         self.pump_ended(stream);
     }
 
-    /// Sends what is left of an ended cell, then its report.
+    /// Sends the rest of an ended cell's output, then its report.
     pub fn pump_ended(&mut self, stream: StreamId) {
         let Some(open) = self.streams.get(stream) else {
             return;
         };
-        // Taken out while the table sends from it.
+        // Taken out, because sending from it borrows the table.
         let Kind::Ended { output, position, response } = std::mem::replace(&mut open.kind, Kind::Waiting) else {
             return;
         };
@@ -53,7 +53,7 @@ impl Agent {
             return self.streams.end(stream, Ok(response));
         }
         if pumped == Pumped::NeedsRoom {
-            self.starved.insert(stream);
+            self.waiting_for_room.insert(stream);
         }
         if let Some(open) = self.streams.get(stream) {
             open.kind = Kind::Ended { output, position, response };

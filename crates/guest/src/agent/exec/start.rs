@@ -1,56 +1,31 @@
 //! Starting a command.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use sandling_protocol::{Event, ExecSpec, Failure, Language, Program, Stdin as StdinSpec, StreamId, TerminalSize};
 
-use super::output::Output;
-use super::plan::{self, Plan, Setting};
-use super::record::{Exec, Pipe, Pipes};
-use super::stdin::Stdin;
-use crate::agent::{Agent, Owner};
+use crate::agent::state::{Agent, Owner};
 use crate::cgroup::Cgroup;
 use crate::clock;
+use crate::exec::output::Output;
+use crate::exec::{AgentEnds, Exec, Pipe, Pipes, Plan, Setting, Started, check_id, describe, pipe_ends, terminal_ends};
 use crate::failure::{io_failure, launch_failure};
 use crate::interpreters::Script;
 use crate::streams::Kind;
-use crate::sys::fds;
 use crate::sys::launch::launch;
 use crate::sys::poller::{Interest, Source};
 use crate::timers::Timer;
 
-/// How long a script of a live interpreter runs before its output is looked for. Most are over by then, and then all that
-/// there is to say of them goes in one message: to be woken for each part, and the host for each message, takes longer
-/// than they do. What such a script had printed is lost if it takes its kernel down in this time, and only then.
-const UNHEARD: Duration = Duration::from_millis(15);
-
-/// Our ends of a command's descriptors.
-pub struct Ends {
-    pub pipes: Pipes,
-    pub stdin: Stdin,
-}
-
-/// The command's ends, closed on our side once it runs.
-struct TheirEnds {
-    /// Absent: nothing to read.
-    stdin: Option<OwnedFd>,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-}
-
-/// A process that runs, or will as soon as its interpreter is there.
-pub struct Started {
-    pub pid: Option<u32>,
-    pub ends: Ends,
-    pub cgroup: Option<Cgroup>,
-    pub interpreter: Option<u64>,
-}
+/// How long a script runs in a warm interpreter before the agent reads its output. Most scripts end within that time, and
+/// then everything goes to the host in one message: waking the agent for each part, and the host for each message, takes
+/// longer than such a script runs. If the script crashes the kernel within this time, its output is lost.
+const READ_DELAY: Duration = Duration::from_millis(15);
 
 impl Agent {
-    /// Starts a command and attaches to it, or only attaches if its id is known.
+    /// Starts a command and attaches to it; only attaches if a command has this id already.
     pub fn run(&mut self, stream: StreamId, spec: ExecSpec, code: &[u8]) -> Result<(), Failure> {
-        plan::check_id(&spec.id)?;
+        check_id(&spec.id)?;
         if let Some(key) = self.execs.key_of(&spec.id) {
             self.view(stream, key, 0, true);
             return Ok(());
@@ -76,7 +51,7 @@ impl Agent {
         self.start_program(&plan, setting, spec.terminal, spec.stdin)
     }
 
-    /// Starts a program with pipes, or with a terminal.
+    /// Starts a program with pipes or with a terminal.
     pub fn start_program(
         &mut self,
         plan: &Plan,
@@ -107,12 +82,12 @@ impl Agent {
     }
 
     fn record(&mut self, key: u64, spec: &ExecSpec, code: &[u8], started: Started) -> Result<(), Failure> {
-        let Started { pid, ends: Ends { pipes, stdin }, cgroup, interpreter } = started;
-        let unheard = interpreter.is_some() && matches!(pipes, Pipes::Apart { .. });
+        let Started { pid, ends: AgentEnds { pipes, stdin }, cgroup, interpreter } = started;
+        let unread = interpreter.is_some() && matches!(pipes, Pipes::Apart { .. });
         let exec = Exec {
             key,
             id: spec.id.clone(),
-            command: plan::describe(spec, code),
+            command: describe(spec, code),
             pid,
             started_unix_ms: clock::unix_ms(),
             started: Instant::now(),
@@ -125,14 +100,14 @@ impl Agent {
             exit: None,
             output_end: 0,
             viewers: Vec::new(),
-            unheard,
-            held_up: false,
+            unread,
+            paused: false,
             interpreter,
         };
-        let watched = if unheard { Ok(()) } else { watch(&self.poller, &exec) };
+        let watched = if unread { Ok(()) } else { watch(&self.poller, &exec) };
         self.execs.insert(exec);
-        if unheard {
-            self.timers.set(UNHEARD, Timer::ListenToExec(key));
+        if unread {
+            self.timers.set(READ_DELAY, Timer::ListenToExec(key));
         }
         if let Some(pid) = pid {
             self.children.insert(pid, Owner::Exec(key));
@@ -143,7 +118,7 @@ impl Agent {
         watched.map_err(|error| io_failure("waiting for the command", &error))
     }
 
-    /// Opens a stream on a command.
+    /// Attaches a stream to a command.
     pub fn view(&mut self, stream: StreamId, key: u64, from: u64, existing: bool) {
         let Some(exec) = self.execs.get(key) else {
             return;
@@ -151,7 +126,7 @@ impl Agent {
         exec.viewers.push(stream);
         let position = from.min(exec.output.log.end());
         match exec.pid {
-            Some(pid) if exec.unheard => self.streams.unhurried_event(stream, Event::Started { pid, existing }),
+            Some(pid) if exec.unread => self.streams.unhurried_event(stream, Event::Started { pid, existing }),
             Some(pid) => self.streams.event(stream, Event::Started { pid, existing }),
             None => {}
         }
@@ -161,20 +136,20 @@ impl Agent {
         self.pump_viewer(stream);
     }
 
-    /// A command goes on for longer than most.
+    /// A script has run longer than most: its output is read from now on.
     pub fn listen_to_exec(&mut self, key: u64) {
         self.streams.outbox.hurry();
         let Some(exec) = self.execs.get(key) else {
             return;
         };
-        exec.unheard = false;
-        if !exec.held_up {
-            // Our own descriptors, not known to epoll yet: this fails only without memory, and then its end is heard.
+        exec.unread = false;
+        if !exec.paused {
+            // Fails only without memory; the command's end is still noticed.
             let _ = watch(&self.poller, exec);
         }
     }
 
-    /// A command's interpreter is there.
+    /// A command's interpreter has a process.
     pub fn exec_has_process(&mut self, key: u64, pid: u32) {
         let Some(exec) = self.execs.get(key) else {
             return;
@@ -198,33 +173,4 @@ fn watch(poller: &crate::sys::poller::Poller, exec: &Exec) -> std::io::Result<()
         }
     }
     Ok(())
-}
-
-fn pipe_ends(stdin: StdinSpec) -> std::io::Result<(Ends, TheirEnds)> {
-    let (stdout, their_stdout) = fds::pipe()?;
-    let (stderr, their_stderr) = fds::pipe()?;
-    fds::set_nonblocking(&stdout)?;
-    fds::set_nonblocking(&stderr)?;
-    let (stdin, their_stdin) = match stdin {
-        StdinSpec::Closed => (Stdin::closed(), None),
-        StdinSpec::Open => {
-            let (theirs, ours) = fds::pipe()?;
-            fds::set_nonblocking(&ours)?;
-            (Stdin::pipe(ours), Some(theirs))
-        }
-    };
-    let pipes = Pipes::Apart { stdout: Some(stdout), stderr: Some(stderr) };
-    Ok((Ends { pipes, stdin }, TheirEnds { stdin: their_stdin, stdout: their_stdout, stderr: their_stderr }))
-}
-
-fn terminal_ends(size: TerminalSize, setting: &Setting) -> std::io::Result<(Ends, TheirEnds)> {
-    let (ours, theirs) = fds::terminal(size)?;
-    if let Some(ids) = setting.user.change() {
-        // The user must be able to open the terminal again by its name.
-        rustix::fs::fchown(&theirs, Some(rustix::fs::Uid::from_raw(ids.uid)), None)?;
-    }
-    fds::set_nonblocking(&ours)?;
-    let writer = ours.try_clone()?;
-    let theirs = TheirEnds { stdin: Some(theirs.try_clone()?), stdout: theirs.try_clone()?, stderr: theirs };
-    Ok((Ends { pipes: Pipes::Terminal(Some(ours)), stdin: Stdin::terminal(writer) }, theirs))
 }

@@ -1,7 +1,7 @@
 //! The scratch directory of one build.
 //!
-//! It is not inside the store: an ordinary user's build runs as other user ids (a user namespace), which must be able
-//! to enter it, and a store is nobody else's to enter. Its name cannot be guessed and its directory not be listed.
+//! It is not inside the store, because an ordinary user's build runs as other user ids in a user namespace. These must
+//! enter the workspace, and must not enter the store. The workspace's name cannot be guessed, and it cannot be listed.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -10,18 +10,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use super::bootstrap::TREE;
 use crate::error::{BuildError, io_at};
 use crate::name::ContentId;
 use crate::progress::{Progress, Report, Step};
 use crate::tool::Tool;
+
+/// Where the installed tree is within the workspace.
+pub(crate) const TREE: &str = "target/tree";
 
 pub(crate) struct Workspace {
     dir: PathBuf,
 }
 
 impl Workspace {
-    /// Call with the store's lock held: it also removes what an interrupted build of this store left behind.
+    /// Creates a workspace and removes those of interrupted builds. The caller holds the store's lock.
     pub(crate) fn create(store: &Path) -> Result<Self, BuildError> {
         let parent = parent();
         let prefix = format!("sandling-build-{}-", ContentId::of(store.as_os_str().as_encoded_bytes()));
@@ -37,7 +39,7 @@ impl Workspace {
         &self.dir
     }
 
-    /// A directory in it, entered and, with 0o777, written to by the build's user ids.
+    /// Creates a directory that the build's user ids can enter and, with 0o777, write to.
     pub(crate) fn share(&self, name: &str, mode: u32) -> Result<PathBuf, BuildError> {
         let path = self.dir.join(name);
         fs::create_dir_all(&path).map_err(io_at("create", &path))?;
@@ -52,7 +54,7 @@ impl Workspace {
         Ok(path)
     }
 
-    /// The finished tree is in the way of the image: the less of it reaches the disk, the sooner the image does.
+    /// Removes the finished tree early: what has not been written back yet then need not be, and the image is faster.
     pub(crate) fn discard_tree(&self, report: Report<'_>) -> Result<(), BuildError> {
         let progress = Progress::of(Step::FileSystem, "clearing up");
         report(&progress);
@@ -68,12 +70,12 @@ impl Drop for Workspace {
     }
 }
 
-/// `/var/tmp` rather than `/tmp`, which is often a small file system in memory.
+/// `/var/tmp` and not `/tmp`, which is often a small file system in memory.
 fn parent() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
 }
 
-/// Whether this process needs a user namespace to make files of several owners.
+/// Whether this process needs a user namespace to create files with several owners.
 pub(crate) fn is_ordinary_user() -> bool {
     !geteuid().is_root()
 }
@@ -97,7 +99,7 @@ fn remove(dir: &Path) -> io::Result<()> {
     fs::remove_dir_all(dir)
 }
 
-/// An ordinary user does not own what was built in the user namespace and has to enter one again to remove it.
+/// An ordinary user does not own the files built in a user namespace, and removes them in another one.
 fn remove_tree(tree: &Path) -> Tool {
     let tool =
         if is_ordinary_user() { Tool::new("mmdebstrap").args(["--unshare-helper", "rm"]) } else { Tool::new("rm") };

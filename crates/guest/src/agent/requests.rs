@@ -1,29 +1,29 @@
-//! From the host's messages to whoever deals with them.
+//! Dispatches the host's messages.
 
-use sandling_protocol::{Failure, FailureKind, Request, Response, StreamId, ToGuest, ToHost, VERSION};
+use sandling_protocol::{Failure, FailureKind, Request, Response, StreamId, ToGuest, ToHost, generation};
 
-use crate::agent::Agent;
+use super::state::Agent;
 use crate::failure::{failure, io_failure};
 use crate::streams::{Kind, Stream};
 use crate::worker::{WorkerStream, Workers};
 use crate::{disk, files, ports, usage, volumes};
 
-/// What opening a stream came to.
+/// The state of a stream after its request was handled.
 enum Opened {
-    /// It is over already.
+    /// It ends with this answer.
     Answer(Response),
-    /// It goes on; somebody else will end it.
+    /// It stays open; another handler will end it.
     GoesOn,
 }
 
 impl Agent {
     pub fn received(&mut self, message: ToGuest, body: Vec<u8>) {
         match message {
-            ToGuest::Hello { nonce, .. } => {
+            ToGuest::Hello { nonce, generation } => {
                 self.link.forget_unsent();
                 self.end_session();
                 self.streams.greeted = true;
-                self.streams.say(&ToHost::Hello { nonce, version: VERSION }, &[]);
+                self.streams.send(&ToHost::Hello { nonce, generation: generation::agree(generation) }, &[]);
             }
             _ if !self.streams.greeted => {}
             ToGuest::Open { stream, request } => self.open(stream, request, &body),
@@ -32,21 +32,21 @@ impl Agent {
             ToGuest::Credit { stream, bytes } => self.credit(stream, bytes as usize),
             ToGuest::Cancel { stream } => {
                 if let Some(open) = self.streams.remove(stream) {
-                    self.let_go(stream, open);
+                    self.release(stream, open);
                 }
             }
         }
     }
 
-    /// Drops all streams; what they looked at goes on.
+    /// Drops all streams. Commands and cells keep running.
     pub fn end_session(&mut self) {
-        self.starved.clear();
+        self.waiting_for_room.clear();
         for (stream, open) in self.streams.end_session() {
-            self.let_go(stream, open);
+            self.release(stream, open);
         }
     }
 
-    fn let_go(&mut self, stream: StreamId, open: Stream) {
+    fn release(&mut self, stream: StreamId, open: Stream) {
         match open.kind {
             Kind::Viewer { exec, .. } => self.viewer_left(stream, exec),
             Kind::Cell { context, .. } => self.cell_listener_left(context),
@@ -67,7 +67,7 @@ impl Agent {
         let full = self.streams.is_full();
         self.streams.open(stream, Kind::Waiting);
         let opened = if full {
-            Err(failure(FailureKind::Busy, "too many requests at once"))
+            Err(failure(FailureKind::Busy, "too many requests at once; retry later"))
         } else {
             self.handle(stream, request, body)
         };
@@ -102,7 +102,7 @@ impl Agent {
             Request::ListContexts => Answer(self.list_contexts()),
             Request::Connect { port } => self.connect(stream, port).map(|()| GoesOn)?,
             Request::ListPorts => Answer(Response::Ports { ports: ports::listening() }),
-            Request::StandStill => Answer(self.stand_still()?),
+            Request::Freeze => Answer(self.freeze()?),
             Request::Usage => Answer(Response::Usage(usage::now())),
             Request::Sync => self.work(stream, |work| {
                 rustix::fs::sync();
@@ -123,7 +123,7 @@ impl Agent {
         })
     }
 
-    fn stand_still(&mut self) -> Result<Response, Failure> {
+    fn freeze(&mut self) -> Result<Response, Failure> {
         self.cgroups.freeze().map_err(|error| io_failure("stopping the processes", &error))?;
         Ok(Response::Done)
     }
@@ -174,13 +174,13 @@ impl Agent {
         }
     }
 
-    /// The host broke the rules on one stream; the others are not concerned.
+    /// Ends a stream on which the host sent more than the window allows. Other streams are not affected.
     fn overrun(&mut self, stream: StreamId) {
         let failure = failure(FailureKind::Invalid, "more data than the window allows");
         if let Some(open) = self.streams.remove(stream) {
             let outcome = sandling_protocol::Outcome::Failed(failure);
-            self.streams.say(&ToHost::End { stream, outcome }, &[]);
-            self.let_go(stream, open);
+            self.streams.send(&ToHost::End { stream, outcome }, &[]);
+            self.release(stream, open);
         }
     }
 
@@ -207,7 +207,7 @@ impl Agent {
         self.pump(stream);
     }
 
-    /// Sends what a stream has to send.
+    /// Sends a stream's pending data.
     pub fn pump(&mut self, stream: StreamId) {
         match self.streams.get(stream).map(|open| &open.kind) {
             Some(Kind::Viewer { .. }) => self.pump_viewer(stream),

@@ -1,0 +1,6 @@
+//! Commands: started once, watched by any number of streams, remembered after their end.
+
+mod attach;
+mod finish;
+mod flow;
+mod start;

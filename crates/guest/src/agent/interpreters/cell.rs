@@ -1,0 +1,278 @@
+//! Running a cell in a context's interpreter, and forwarding its output and results.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use sandling_protocol::{CellSpec, CellStatus, Failure, FailureKind, OnLimit, Part, StreamId};
+
+use crate::agent::state::{Agent, READ_BYTES};
+use crate::exec::output::{Log, Memory, Output, Verdict};
+use crate::failure::failure;
+use crate::interpreters::{Cell, Context, Message, Status, text_of};
+use crate::streams::{Kind, Pumped};
+use crate::sys::fds::{self, ReadResult};
+use crate::sys::poller::{Interest, Source};
+use crate::timers::Timer;
+
+/// How long a cell may take to stop after an interrupt.
+const GRACE: Duration = Duration::from_secs(1);
+
+const NUDGE: Duration = Duration::from_millis(100);
+
+/// The limit for the rich results of one cell, together.
+const MOST_RESULT_BYTES: u64 = 32 * 1024 * 1024;
+
+/// How much output that was printed between cells is kept.
+const BETWEEN_BYTES: u64 = 64 * 1024;
+
+impl Agent {
+    pub fn run_cell(&mut self, stream: StreamId, spec: &CellSpec, code: &[u8]) -> Result<(), Failure> {
+        let code = text_of(code)?;
+        let context = self.contexts.find(&spec.context)?;
+        if context.cell.is_some() {
+            return Err(failure(FailureKind::Busy, format!("context {:?} is running a cell", spec.context)));
+        }
+        let key = context.key;
+        if context.interpreter.is_none() {
+            context.restarts += 1;
+            self.start_interpreter(key)?;
+        }
+        let context = self.contexts.find(&spec.context)?;
+        context.cells += 1;
+        let number = context.cells;
+        let mut output = Output::new(spec.output_limit, OnLimit::Kill);
+        take_all(&mut output, &context.between);
+        context.between = Log::new();
+        let started = Instant::now();
+        context.cell = Some(Cell {
+            number,
+            stream: Some(stream),
+            output,
+            result_bytes: 0,
+            started,
+            stopping: None,
+            paused: false,
+        });
+        let interpreter = context.interpreter;
+        if let Some(open) = self.streams.get(stream) {
+            open.kind = Kind::Cell { context: key, position: 0 };
+        }
+        if let Some(timeout) = spec.timeout_ms {
+            self.timers.set(Duration::from_millis(timeout), Timer::CellDeadline(key, number));
+        }
+        if let Some(interpreter) = interpreter {
+            let mut message = serde_json::json!({ "cell": number, "code": code });
+            if !spec.env.is_empty() {
+                message["env"] = serde_json::json!(spec.env);
+            }
+            let line = message.to_string();
+            self.send_line(interpreter, line.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Handles a message from a context's interpreter.
+    pub fn context_message(&mut self, key: u64, message: &Message<'_>) {
+        if let Some(reason) = &message.failed {
+            return self.context_refused(key, reason);
+        }
+        if message.activated {
+            return self.context_is_ready(key);
+        }
+        if let Some(result) = message.result {
+            let part = if message.value { Part::Value } else { Part::Results };
+            self.cell_result(key, part, result.get());
+        }
+        let running = self.contexts.get(key).and_then(|context| context.cell.as_ref()).map(|cell| cell.number);
+        if let (Some(number), Some(status)) = (message.done, message.status)
+            && running == Some(number)
+        {
+            let status = match status {
+                Status::Ok => CellStatus::Ok,
+                Status::Error => CellStatus::Error,
+                Status::Interrupted => CellStatus::Interrupted,
+            };
+            self.drain_context(key);
+            self.end_cell(key, status, message.error.clone(), false);
+        }
+    }
+
+    fn cell_result(&mut self, key: u64, part: Part, result: &str) {
+        self.drain_context(key);
+        let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) else {
+            return;
+        };
+        cell.result_bytes += result.len() as u64 + 1;
+        if cell.result_bytes > MOST_RESULT_BYTES {
+            cell.output.dropped_bytes += result.len() as u64 + 1;
+            return;
+        }
+        cell.output.take_uncounted(part, format!("{result}\n").as_bytes());
+        self.pump_cell(key);
+    }
+
+    /// A context's pipe is readable.
+    pub fn context_readable(&mut self, key: u64, part: Part) {
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        let Some(fd) = stream_of(context, part).as_ref() else {
+            return;
+        };
+        match fds::read(fd, &mut self.buffer) {
+            ReadResult::NothingYet => {}
+            ReadResult::End => *stream_of(context, part) = None,
+            ReadResult::Bytes(length) => {
+                let verdict = take(context, part, &self.buffer[..length], Memory::Enough);
+                if verdict == Verdict::OverLimit {
+                    self.stop_cell(key, CellStatus::OutputLimit);
+                }
+                self.pump_cell(key);
+            }
+        }
+    }
+
+    /// Reads everything that a context has printed so far.
+    pub fn drain_context(&mut self, key: u64) {
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        for part in [Part::Stdout, Part::Stderr] {
+            let mut left = stream_of(context, part).as_ref().map_or(0, fds::waiting);
+            while left > 0
+                && let Some(fd) = stream_of(context, part)
+            {
+                let most = left.min(self.buffer.len());
+                let ReadResult::Bytes(length) = fds::read(fd, &mut self.buffer[..most]) else {
+                    break;
+                };
+                // Output beyond the limit is dropped; the cell has ended, so it is not stopped for that.
+                take(context, part, &self.buffer[..length], Memory::LastBytes);
+                left = left.saturating_sub(length);
+            }
+        }
+    }
+
+    /// Sends the running cell's stream the output that it has not been sent.
+    pub fn pump_cell(&mut self, key: u64) {
+        let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) else {
+            return;
+        };
+        let Some(stream) = cell.stream else {
+            return self.pause_or_resume_cell(key, None);
+        };
+        let Some(Kind::Cell { position, .. }) = self.streams.get(stream).map(|open| &open.kind) else {
+            return;
+        };
+        let position = *position;
+        let (pumped, now) = self.streams.pump(stream, &cell.output.log, position);
+        cell.output.sent = cell.output.sent.max(now);
+        if let Some(Kind::Cell { position, .. }) = self.streams.get(stream).map(|open| &mut open.kind) {
+            *position = now;
+        }
+        if pumped == Pumped::NeedsRoom {
+            self.waiting_for_room.insert(stream);
+        }
+        self.pause_or_resume_cell(key, Some(now));
+    }
+
+    /// Detaches the stream from a cell, which keeps running.
+    pub fn cell_listener_left(&mut self, key: u64) {
+        if let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) {
+            cell.stream = None;
+        }
+        self.pump_cell(key);
+    }
+
+    /// Stops reading a cell's output while its stream would lose bytes.
+    fn pause_or_resume_cell(&mut self, key: u64, position: Option<u64>) {
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        let Some(cell) = &mut context.cell else {
+            return;
+        };
+        let wait = |position| cell.output.should_wait_for(position, Memory::Enough, READ_BYTES as u64);
+        let pause = position.is_some_and(wait);
+        if pause == std::mem::replace(&mut cell.paused, pause) {
+            return;
+        }
+        set_reading(&self.poller, context, !pause);
+    }
+
+    /// Interrupts a cell, and kills its interpreter if that does not stop it.
+    pub fn stop_cell(&mut self, key: u64, reason: CellStatus) {
+        let Some(cell) = self.contexts.get(key).and_then(|context| context.cell.as_mut()) else {
+            return;
+        };
+        if cell.stopping.is_some() {
+            return;
+        }
+        cell.stopping = Some(reason);
+        let number = cell.number;
+        self.timers.set(GRACE, Timer::CellGrace(key, number));
+        self.nudge_cell(key, number);
+    }
+
+    /// Interrupts a cell repeatedly until it stops.
+    pub fn nudge_cell(&mut self, key: u64, number: u64) {
+        if self.runs_cell(key, number) {
+            self.signal_context(key, libc::SIGINT);
+            self.timers.set(NUDGE, Timer::CellNudge(key, number));
+        }
+    }
+
+    pub fn cell_deadline(&mut self, key: u64, number: u64) {
+        if self.runs_cell(key, number) {
+            self.stop_cell(key, CellStatus::Timeout);
+        }
+    }
+
+    pub fn cell_grace_is_over(&mut self, key: u64, number: u64) {
+        if self.runs_cell(key, number) {
+            self.signal_context(key, libc::SIGKILL);
+        }
+    }
+
+    fn runs_cell(&mut self, key: u64, number: u64) -> bool {
+        self.contexts.get(key).and_then(|context| context.cell.as_ref()).is_some_and(|cell| cell.number == number)
+    }
+}
+
+/// Starts or stops reading a context's pipes.
+pub fn set_reading(poller: &crate::sys::poller::Poller, context: &Context, read: bool) {
+    let key = context.key;
+    for (fd, source) in [(&context.stdout, Source::ContextStdout(key)), (&context.stderr, Source::ContextStderr(key))] {
+        match fd {
+            Some(fd) if read => drop(poller.add(fd, source, Interest::Read)),
+            Some(fd) => poller.remove(fd),
+            None => {}
+        }
+    }
+}
+
+fn stream_of(context: &mut Context, part: Part) -> &mut Option<OwnedFd> {
+    match part {
+        Part::Stderr => &mut context.stderr,
+        _ => &mut context.stdout,
+    }
+}
+
+fn take(context: &mut Context, part: Part, bytes: &[u8], memory: Memory) -> Verdict {
+    match &mut context.cell {
+        Some(cell) => cell.output.take(part, bytes, memory),
+        None => {
+            context.between.append(part, bytes);
+            context.between.trim(BETWEEN_BYTES);
+            Verdict::Within
+        }
+    }
+}
+
+fn take_all(output: &mut Output, log: &Log) {
+    let mut position = log.start();
+    while let Some((part, bytes)) = log.read(position, READ_BYTES) {
+        output.take(part, &bytes, Memory::Enough);
+        position += bytes.len() as u64;
+    }
+}

@@ -1,0 +1,261 @@
+//! Requests about contexts: create, list, interrupt, restart, close.
+
+use sandling_protocol::{
+    CellStatus, ContextInfo, ContextSpec, Failure, FailureKind, Language, Response, Stdin as StdinSpec, StreamId,
+};
+
+use super::script::unsupported_if_missing;
+use crate::agent::state::{Agent, Owner};
+use crate::exec::output::Log;
+use crate::exec::{AgentEnds, Pipes, Setting, Started, check_id};
+use crate::failure::{failure, io_failure};
+use crate::interpreters::{Context, Mode, Role, context_activation, needs_fresh_start};
+use crate::sys::poller::{Interest, Source};
+use crate::sys::{children, socket};
+
+const MOST_CONTEXTS: usize = 16;
+
+impl Agent {
+    /// Creates a context; the stream ends when its interpreter is ready. An id that exists is not created again.
+    pub fn create_context(&mut self, stream: StreamId, spec: ContextSpec) -> Result<(), Failure> {
+        check_id(&spec.id)?;
+        if spec.language == Language::Bash {
+            return Err(failure(FailureKind::Unsupported, "bash has no contexts; use python or node"));
+        }
+        if let Ok(existing) = self.contexts.find(&spec.id) {
+            let key = existing.key;
+            self.answer_with_context(stream, key);
+            return Ok(());
+        }
+        if self.contexts.all.len() >= MOST_CONTEXTS {
+            return Err(failure(
+                FailureKind::Busy,
+                format!("there are {MOST_CONTEXTS} contexts already; close one first"),
+            ));
+        }
+        self.contexts.last_key += 1;
+        let key = self.contexts.last_key;
+        let context = Context {
+            key,
+            spec,
+            interpreter: None,
+            stdout: None,
+            stderr: None,
+            cells: 0,
+            restarts: 0,
+            cell: None,
+            between: Log::new(),
+            waiting: Some(stream),
+            made: false,
+            cwd: String::new(),
+        };
+        self.contexts.all.insert(key, context);
+        self.start_interpreter(key).inspect_err(|_| drop(self.contexts.all.remove(&key)))
+    }
+
+    /// Gives a context an interpreter: a spare, or a new one.
+    pub fn start_interpreter(&mut self, key: u64) -> Result<(), Failure> {
+        let Some(context) = self.contexts.get(key) else {
+            return Ok(());
+        };
+        let spec = context.spec.clone();
+        let setting = Setting::new(&self.variables, spec.user.as_deref(), &spec.env, spec.cwd.as_deref())?;
+        setting.check_directory()?;
+        let warm = if needs_fresh_start(&setting.variables) { None } else { self.claim(spec.language) };
+        let interpreter = match warm {
+            Some(interpreter) => self.take_over(key, interpreter)?,
+            None => self.start_cold_context(key, spec.language, &setting)?,
+        };
+        let prepared = self.prepared(interpreter, &setting);
+        self.send_line(interpreter, &context_activation(&setting, &prepared));
+        if let Some(context) = self.contexts.get(key) {
+            context.interpreter = Some(interpreter);
+            context.cwd = setting.directory.clone();
+            for (fd, source) in
+                [(&context.stdout, Source::ContextStdout(key)), (&context.stderr, Source::ContextStderr(key))]
+            {
+                if let Some(fd) = fd {
+                    let added = self.poller.add(fd, source, Interest::Read);
+                    added.map_err(|error| io_failure("waiting for the interpreter", &error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_over(&mut self, key: u64, interpreter: u64) -> Result<u64, Failure> {
+        let gone = || failure(FailureKind::Other, "the interpreter could not be started");
+        let found = self.interpreters.get(interpreter).ok_or_else(gone)?;
+        found.role = Role::Context { context: key };
+        let streams = found.streams.take().ok_or_else(gone)?;
+        let context = self.contexts.get(key).ok_or_else(gone)?;
+        // The agent's end of stdin is closed, so that a read finds the end.
+        (context.stdout, context.stderr) = (Some(streams.stdout), Some(streams.stderr));
+        Ok(interpreter)
+    }
+
+    fn start_cold_context(&mut self, key: u64, language: Language, setting: &Setting) -> Result<u64, Failure> {
+        let (ours, theirs) = socket::pair().map_err(|error| io_failure("an interpreter", &error))?;
+        let ours_setting = Setting::ours(setting.variables.clone());
+        let plan = self.cold_plan(language, Mode::Context, &ours_setting, theirs)?;
+        let started = self
+            .start_program(&plan, &ours_setting, None, StdinSpec::Closed)
+            .map_err(|failure| unsupported_if_missing(failure, &plan))?;
+        let Started { pid, ends: AgentEnds { pipes, .. }, cgroup, .. } = started;
+        let interpreter = self.add_cold(language, Role::Context { context: key }, pid, ours)?;
+        if let Some(found) = self.interpreters.get(interpreter) {
+            found.cgroup = cgroup;
+        }
+        if let Some(pid) = pid {
+            self.children.insert(pid, Owner::Interpreter(interpreter));
+        }
+        if let (Some(context), Pipes::Apart { stdout, stderr }) = (self.contexts.get(key), pipes) {
+            (context.stdout, context.stderr) = (stdout, stderr);
+        }
+        Ok(interpreter)
+    }
+
+    /// The interpreter is ready for cells.
+    pub fn context_is_ready(&mut self, key: u64) {
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        context.made = true;
+        if let Some(stream) = context.waiting.take() {
+            self.answer_with_context(stream, key);
+        }
+    }
+
+    /// The interpreter could not be activated. A new context is removed with it.
+    pub fn context_refused(&mut self, key: u64, reason: &str) {
+        let failure = failure(FailureKind::Other, reason);
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        let made = context.made;
+        let waiting = context.waiting.take();
+        if !made {
+            // A cell that was sent before the context was ready.
+            self.end_cell(key, CellStatus::Died, None, false);
+            self.remove_context(key);
+        }
+        if let Some(stream) = waiting {
+            self.streams.end(stream, Err(failure));
+        }
+    }
+
+    fn answer_with_context(&mut self, stream: StreamId, key: u64) {
+        let info = self.context_info(key);
+        let result =
+            info.map(Response::Context).ok_or_else(|| failure(FailureKind::NotFound, "the context was closed"));
+        self.streams.end(stream, result);
+    }
+
+    fn context_info(&mut self, key: u64) -> Option<ContextInfo> {
+        let context = self.contexts.get(key)?;
+        let interpreter = context.interpreter.and_then(|interpreter| self.interpreters.get(interpreter));
+        Some(ContextInfo {
+            id: context.spec.id.clone(),
+            language: context.spec.language,
+            pid: interpreter.and_then(|interpreter| interpreter.pid).unwrap_or(0),
+            cells: context.cells,
+            busy: context.cell.is_some(),
+            restarts: context.restarts,
+            cwd: context.cwd.clone(),
+        })
+    }
+
+    pub fn list_contexts(&mut self) -> Response {
+        let keys: Vec<u64> = self.contexts.all.keys().copied().collect();
+        Response::Contexts { contexts: keys.into_iter().filter_map(|key| self.context_info(key)).collect() }
+    }
+
+    /// Interrupts a cell; between cells there is nothing to interrupt.
+    pub fn interrupt(&mut self, id: &str) -> Result<Response, Failure> {
+        let context = self.contexts.find(id)?;
+        if context.cell.is_some() {
+            let key = context.key;
+            self.signal_context(key, libc::SIGINT);
+        }
+        Ok(Response::Done)
+    }
+
+    pub fn signal_context(&mut self, key: u64, signal: i32) {
+        let interpreter = self.contexts.get(key).and_then(|context| context.interpreter);
+        let Some(pid) = interpreter.and_then(|key| self.interpreters.get(key)).and_then(|found| found.pid) else {
+            return;
+        };
+        // SIGKILL, which follows an interrupt without effect, also goes to its children.
+        let sent = match signal {
+            libc::SIGKILL => children::signal_group(pid, signal),
+            _ => children::signal_process(pid, signal),
+        };
+        // Fails only for a process that has ended, which the agent is about to notice.
+        drop(sent);
+    }
+
+    /// Replaces a context's interpreter; the stream ends when the new one is ready.
+    pub fn restart_context(&mut self, stream: StreamId, id: &str) -> Result<(), Failure> {
+        let key = self.contexts.find(id)?.key;
+        self.stop_interpreter(key);
+        if let Some(context) = self.contexts.get(key) {
+            context.restarts += 1;
+            context.between.clear();
+            let waited = context.waiting.replace(stream);
+            if let Some(waited) = waited {
+                self.streams.end(waited, Err(failure(FailureKind::Busy, "the context was restarted again")));
+            }
+        }
+        self.start_interpreter(key)
+    }
+
+    pub fn close_context(&mut self, id: &str) -> Result<Response, Failure> {
+        let key = self.contexts.find(id)?.key;
+        self.stop_interpreter(key);
+        if let Some(stream) = self.remove_context(key) {
+            self.streams.end(stream, Err(failure(FailureKind::NotFound, "the context was closed")));
+        }
+        Ok(Response::Done)
+    }
+
+    fn remove_context(&mut self, key: u64) -> Option<StreamId> {
+        self.contexts.all.remove(&key)?.waiting
+    }
+
+    /// Ends a context's interpreter on request, and the cell that runs in it.
+    fn stop_interpreter(&mut self, key: u64) {
+        if let Some(interpreter) = self.contexts.get(key).and_then(|context| context.interpreter.take()) {
+            self.drop_interpreter(interpreter);
+        }
+        self.drain_context(key);
+        self.end_cell(key, CellStatus::Died, None, true);
+        if let Some(context) = self.contexts.get(key) {
+            (context.stdout, context.stderr) = (None, None);
+        }
+    }
+
+    /// A context's interpreter has ended by itself. If a cell was running, a new one is started at once.
+    pub fn context_lost_interpreter(&mut self, key: u64, out_of_memory: bool) {
+        self.drain_context(key);
+        let Some(context) = self.contexts.get(key) else {
+            return;
+        };
+        context.interpreter = None;
+        (context.stdout, context.stderr) = (None, None);
+        if !context.made || context.waiting.is_some() {
+            return self.context_refused(key, "the interpreter ended while it was starting");
+        }
+        let Some(cell) = &context.cell else {
+            return;
+        };
+        let status = match cell.stopping {
+            Some(status) => status,
+            None if out_of_memory => CellStatus::OutOfMemory,
+            None => CellStatus::Died,
+        };
+        context.restarts += 1;
+        self.end_cell(key, status, None, true);
+        // If that fails, the next cell retries and reports the error.
+        let _ = self.start_interpreter(key);
+    }
+}
