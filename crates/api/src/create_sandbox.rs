@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use sandling_service::{ProcessDefaults, WorkspaceName};
+use sandling_service::{WorkspaceName, inherit_process_defaults};
 use sandling_wire::CreateSandbox;
 
 use crate::app::App;
@@ -26,7 +26,7 @@ pub(crate) async fn answer(
     let once = Once { app, context, workspace, headers, route, body: &body.bytes };
     once.answer(|mark| async move {
         let mut spec = create_spec(body.value, workspace.as_str())?;
-        ProcessDefaults::inherit(&app.engine, &mut spec)?;
+        inherit_process_defaults(&app.engine, &mut spec)?;
         let view = app.service.sandboxes.create(workspace, spec).await?.info().into_wire();
         context.made(&view.id);
         mark.made(&view.id);

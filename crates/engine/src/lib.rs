@@ -29,6 +29,7 @@ mod ports;
 mod recover;
 mod sandbox;
 pub mod scan;
+mod settings;
 mod snapshot;
 mod space;
 mod stall;
@@ -64,6 +65,7 @@ pub use network::{
 };
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
+pub use settings::{ProcessDefaults, SandboxSettings};
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };

@@ -22,7 +22,6 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use sandling_engine::{Cause, Execution, Output, RunError, RunSpec, Sandbox, StreamSender, scan};
 use sandling_protocol::{Part, Program, Stdin};
-use sandling_service::ProcessDefaults;
 use sandling_wire::{SessionInput, SessionStart};
 use serde_json::{Value, json};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -100,7 +99,7 @@ impl Session {
         let (mut request, advise) = (start.run, start.scan.unwrap_or_default());
         let (output_limit, stdin) = (request.output_limit.take(), request.stdin.take());
         let mut spec = run_spec(request)?;
-        ProcessDefaults::of(&self.sandbox.info()).fill(&mut spec);
+        self.sandbox.info().settings.process.fill(&mut spec);
         let output_limit = output_limit.unwrap_or(spec.output_limit);
         let closed = start.closed_stdin.unwrap_or_default() && stdin.is_none();
         let spec = RunSpec { stdin: if closed { Stdin::Closed } else { Stdin::Open }, terminal, output_limit, ..spec };

@@ -9,7 +9,6 @@ use axum::response::Response;
 use axum::{Extension, Json};
 use sandling_engine::{Cause, Cell, CellOutput, LinkError, Sandbox, UseError};
 use sandling_protocol::{CellStatus, ContextSpec, FailureKind};
-use sandling_service::ProcessDefaults;
 use sandling_wire::{CellResult, CreateSession, ErrorBody, OnceResult, RunCell, RunOnce, SessionView};
 use serde_json::json;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -73,7 +72,7 @@ async fn create(
 ) -> Result<(StatusCode, Json<SessionView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let mut spec = context_spec(body.value)?;
-    ProcessDefaults::of(&sandbox.info()).fill_context(&mut spec);
+    sandbox.info().settings.process.fill_context(&mut spec);
     let info = sandbox.create_context(spec).await?;
     context.made(&info.id);
     Ok((StatusCode::CREATED, Json(session_view(sandbox.id().as_str(), info))))
@@ -262,7 +261,7 @@ async fn run_once(
     let language = language.unwrap_or_default().into_engine();
     let id = sandling_service::random::hex::<8>();
     let mut spec = ContextSpec { id, language, cwd: None, env: Default::default(), user: None };
-    ProcessDefaults::of(&sandbox.info()).fill_context(&mut spec);
+    sandbox.info().settings.process.fill_context(&mut spec);
     let session = sandbox.create_context(spec).await?.id;
     let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());
     let result = cell(&app, &sandbox, &session, RunCell { code, timeout_ms, output_limit: None }, recorder).await;

@@ -13,7 +13,6 @@ use axum::http::request::Parts as HttpParts;
 use axum::response::Response;
 use sandling_engine::{Cause, Execution, Output, RunSpec, Sandbox, StreamSender};
 use sandling_protocol::{OnLimit, Program, Stdin, TerminalSize};
-use sandling_service::ProcessDefaults;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -110,7 +109,7 @@ impl Opening {
             terminal: Some(size),
             ..RunSpec::new(Program::Shell(line))
         };
-        ProcessDefaults::of(&sandbox.info()).fill(&mut spec);
+        sandbox.info().settings.process.fill(&mut spec);
         let execution = sandbox.run(spec)?;
         let closing = app.closing();
         Ok(upgrade.on_upgrade(move |socket| async move {

@@ -188,7 +188,7 @@ impl NewSandbox {
             env,
             workspace: workspace.to_owned(),
             metadata,
-            labels: settings.labels(),
+            settings: settings.stored(),
             network,
             volumes: self.volume_mounts.unwrap_or_default().into_iter().map(VolumeWish::from).collect(),
             ..CreateSpec::default()

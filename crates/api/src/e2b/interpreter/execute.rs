@@ -8,9 +8,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
-use sandling_engine::{Cause, Cell, CellOutput, Output, RunSpec, Sandbox};
+use sandling_engine::{Cause, Cell, CellOutput, Output, ProcessDefaults, RunSpec, Sandbox};
 use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
-use sandling_service::ProcessDefaults;
 use serde::Deserialize;
 use serde_json::json;
 
