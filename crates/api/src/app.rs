@@ -59,8 +59,8 @@ impl App {
         self.closing.send_replace(true);
     }
 
-    /// Returns after this time without a request, a build or a running sandbox. An endless stream either follows a running
-    /// sandbox or may be cut off.
+    /// Returns after this time without a request, a build or a running sandbox. An endless stream either follows a
+    /// running sandbox or may be cut off.
     pub async fn idle(&self, after: Duration) {
         loop {
             if self.is_needed() {

@@ -1,8 +1,8 @@
 //! The dialects of the HTTP API, and the forms of a token that select them.
 //!
 //! One token has a form for each dialect. `sdl_` and 40 hexadecimal digits is the token itself and selects our API.
-//! With `pds_` instead of `sdl_` it selects PandaStack's. E2B's form is `e2b_` and the bytes of the token in hexadecimal
-//! digits, because some of E2B's clients accept nothing else.
+//! With `pds_` instead of `sdl_` it selects PandaStack's. E2B's form is `e2b_` and the bytes of the token in
+//! hexadecimal digits, because some of E2B's clients accept nothing else.
 
 /// The clients that a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Read the audit log
 ///
-/// Every change: who, what, on what, the result, the request id. Oldest first; without `after`, the newest.
+/// Every change with its actor, object, result and request id, oldest first. Without `after`, the newest entries.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "access", params(AuditParams),
     responses((status = 200, body = AuditList)),
@@ -48,9 +48,9 @@ async fn list(
     Ok(Json(AuditList { items: entries.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
-/// What was run and what it printed
+/// The code and output of a run
 ///
-/// For entries of runs, in workspaces that have them recorded.
+/// Only for runs in workspaces that record them.
 #[utoipa::path(
     get, path = "/v1/audit/{number}/recording", tag = "access", params(("number" = i64, Path)),
     responses((status = 200, body = RecordingView)),

@@ -1,4 +1,4 @@
-//! Forks of a context: sandboxes in which that interpreter goes on, with its variables.
+//! Forks of a context: sandboxes in which that interpreter continues with its variables.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Copy a live interpreter
 ///
-/// As so many sandboxes, in each of which it goes on under the same id, with its variables. It is a fork of the whole
-/// sandbox; nothing is made if there is no such interpreter.
+/// Forks the whole sandbox. The interpreter continues in every child under the same id, with its variables. If it does
+/// not exist, nothing is created.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/contexts/{context}/fork", tag = "forks",
     params(("id" = String, Path), ("context" = String, Path)),
@@ -40,7 +40,7 @@ async fn fork(
 
 /// Copy a REPL session
 ///
-/// The same as the fork of a context.
+/// The same as forking a context.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/fork", tag = "forks",
     params(("id" = String, Path), ("session" = String, Path)),
@@ -82,7 +82,7 @@ async fn make(
     }
 }
 
-/// The interpreter of each child, as that child knows it.
+/// The interpreter of each child.
 async fn contexts(forks: &[Fork], context: &str) -> Result<Vec<ContextInfo>, ApiError> {
     let mut found = Vec::with_capacity(forks.len());
     for fork in forks {

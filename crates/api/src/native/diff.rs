@@ -1,4 +1,4 @@
-//! What changed between two moments, to be read or taken home.
+//! Differences between two states of a file system.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::convert::diff::diff_view;
 use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 
-/// So much text of diffs goes into one answer.
+/// The limit of diff text in one response.
 const MOST_TEXT: usize = 16 << 20;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(of_sandbox)).routes(routes!(of_any))
 }
 
-/// What changed in a sandbox
+/// Show what changed in a sandbox
 ///
-/// Between two of its checkpoints, a checkpoint and now, or it and another sandbox or snapshot of its family. Files
-/// below `/proc`, `/sys`, `/dev`, `/run` and `/tmp` are left out, as is what is mounted.
+/// Compares two checkpoints, a checkpoint and now, or the sandbox and another sandbox or snapshot of the same template.
+/// Files below `/proc`, `/sys`, `/dev`, `/run` and `/tmp` and in mounted file systems are left out.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/diff", tag = "checkpoints", params(("id" = String, Path), DiffParams),
     responses(
@@ -53,9 +53,9 @@ async fn of_sandbox(
     answer(&app, points, wish).await
 }
 
-/// What differs between two sandboxes or snapshots
+/// Compare two sandboxes or snapshots
 ///
-/// Of one family, i.e. on the same template.
+/// Both must have the same template.
 #[utoipa::path(
     get, path = "/v1/diff", tag = "checkpoints", params(AnyDiffParams),
     responses(
@@ -100,7 +100,7 @@ async fn view(diff: &Diff, [from, to]: [String; 2], path: String) -> Result<Diff
     Ok(diff_view(from, to, path, diff.changes(), texts))
 }
 
-/// A tar that breaks off breaks the connection off, so that nobody takes a part for the whole.
+/// If the archive breaks off, so does the connection, so that no client takes a part for the whole.
 fn body(tar: TarStream) -> Body {
     Body::from_stream(futures_util::stream::unfold(Some(tar), |tar| async move {
         let mut tar = tar?;

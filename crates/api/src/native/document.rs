@@ -38,21 +38,21 @@ impl Modify for BearerTokens {
     }
 }
 
-/// Statuses that any route may answer with, and what they mean.
+/// Statuses that any route may return, and their meaning.
 const ERRORS: [(&str, &str); 14] = [
-    ("400", "The request does not fit"),
+    ("400", "The request is invalid"),
     ("401", "The token is missing, unknown, expired or revoked"),
-    ("403", "The token's scope, or the sandbox, does not allow it"),
-    ("404", "There is no such thing in the caller's workspace"),
-    ("408", "The body came too slowly"),
-    ("409", "It does not fit the state that things are in"),
+    ("403", "The scope of the token, or the sandbox, does not allow it"),
+    ("404", "It does not exist in the caller's workspace"),
+    ("408", "The body arrived too slowly"),
+    ("409", "It conflicts with the current state"),
     ("413", "The body is too large"),
     ("415", "The body is not JSON"),
     ("422", "The guest could not do it, or the idempotency key was used for another request"),
-    ("429", "A quota is reached; with Retry-After, only for the moment"),
-    ("500", "Something broke inside the server"),
-    ("502", "The guest died or does not answer"),
-    ("503", "The server has no room at the moment"),
+    ("429", "A quota is reached; with Retry-After, a rate limit"),
+    ("500", "An internal error"),
+    ("502", "The guest died or does not respond"),
+    ("503", "The server has no capacity at the moment"),
     ("507", "There is no space left"),
 ];
 
@@ -83,7 +83,7 @@ fn operation_id(method: &str, path: &str) -> String {
     words.fold(method.to_owned(), |id, word| id + "_" + &word.trim_matches(['{', '}']).replace('-', "_"))
 }
 
-/// An event stream is no string; what its events hold is told in words.
+/// An event stream is no string, and its events are described in words.
 fn leave_events_open(operation: &mut Operation) {
     for response in operation.responses.responses.values_mut() {
         if let RefOr::T(response) = response
@@ -96,7 +96,10 @@ fn leave_events_open(operation: &mut Operation) {
 
 fn add_errors(operation: &mut Operation) {
     if operation.responses.responses.contains_key("101") {
-        operation.responses.responses.insert("426".to_owned(), error_response("This is a WebSocket"));
+        operation
+            .responses
+            .responses
+            .insert("426".to_owned(), error_response("The request must be a WebSocket upgrade"));
     }
     for (status, meaning) in ERRORS {
         if !operation.responses.responses.contains_key(status) {
@@ -111,7 +114,7 @@ fn error_response(meaning: &str) -> RefOr<utoipa::openapi::Response> {
     RefOr::T(ResponseBuilder::new().description(meaning).content("application/json", content).build())
 }
 
-/// The document as it is served and kept beside the code.
+/// The document as JSON.
 pub fn openapi_json() -> String {
     let json = openapi().to_pretty_json().expect("the document has string keys and no failing serializer");
     // The generator splits words where there are none: the registry of formats has `uint32`.

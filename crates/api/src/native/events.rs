@@ -1,4 +1,4 @@
-//! What happened to a sandbox, and in the whole workspace.
+//! Events of sandboxes and of the workspace.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::extract::{Params, Parts};
 use crate::sse::{self, Events, Gone};
 
-/// How far back a client that was cut off can go on.
+/// How far back a reconnecting client can continue.
 const MOST_REPLAYED: u32 = 10_000;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -27,8 +27,8 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Events of a sandbox
 ///
-/// Also of one that has ended. With `follow` as an event stream that goes on where a reconnecting `EventSource` was
-/// cut off.
+/// Also of a sandbox that has ended. With `follow`, an event stream in which a reconnecting `EventSource` continues
+/// where it stopped.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/events", tag = "events", params(("id" = String, Path), EventParams),
     responses((status = 200, content((EventList = "application/json"), (String = "text/event-stream")))),
@@ -65,7 +65,7 @@ async fn of_workspace(
     answer(&app, scope, &params, &headers)
 }
 
-/// Whose events are asked for.
+/// The sandbox or workspace whose events are requested.
 struct Scope {
     workspace: String,
     sandbox: Option<SandboxId>,

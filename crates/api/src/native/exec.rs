@@ -1,4 +1,4 @@
-//! Commands that are answered when they have ended.
+//! Commands whose response comes when they have ended.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Run a command and wait for its end
 ///
-/// With `detached` the answer comes as soon as the command runs. A deadline that passes ends the command's whole
-/// process group; the answer is then a 504 that holds what was printed until then. An `Idempotency-Key` makes a
-/// retry safe: the same key gives the same answer and runs nothing again.
+/// With `detached`, the response comes as soon as the command runs. A timeout ends the whole process group of the
+/// command; the response is then a 504 with the output so far. An `Idempotency-Key` makes a retry safe: the same key
+/// returns the same response and runs nothing again.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/exec", tag = "exec", request_body = ExecRequest,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
     responses(
         (status = 200, body = ExecResult),
         (status = 202, body = Detached),
-        (status = 504, description = "The deadline passed; with what was printed until then", body = ErrorBody),
+        (status = 504, description = "The timeout was reached; with the output so far", body = ErrorBody),
     ),
 )]
 async fn run(

@@ -1,4 +1,4 @@
-//! One command with live input, over a WebSocket, every byte as it is.
+//! One command with live input over a WebSocket, without any change to its bytes.
 //!
 //! The client's first message is text: `{"run":{…},"terminal":{"rows","cols"}?,"closed_stdin":true?,"scan":true?}`,
 //! where `run` is what `exec` takes. After it, binary messages are the command's stdin, `{"eof":true}` is its end, and
@@ -39,7 +39,7 @@ use crate::socket::{self, Upgrade};
 use crate::{audit, follow};
 
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// The first message must have come by then.
+/// The first message must arrive within this time.
 const START_WITHIN: Duration = Duration::from_secs(30);
 /// The first message holds the code, each byte of which may take six in JSON.
 const MAX_START: usize = 8 * 1024 * 1024;
@@ -53,7 +53,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Run a command with live input
 ///
-/// A WebSocket whose first message says what to run; then its stdin, stdout and stderr go as bytes, both ways.
+/// A WebSocket. The first message names the command; then stdin, stdout and stderr are binary messages.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/exec/session", tag = "exec", params(("id" = String, Path)),
     responses((status = 101, description = "The command's input and output")),
@@ -113,7 +113,7 @@ impl Session {
         Ok(Running { sandbox: self.sandbox.clone(), hang_up: terminal.is_some(), execution, greeting, stdin, recorder })
     }
 
-    /// Writes risky shapes of the code to the sandbox's events.
+    /// Writes risky patterns in the code to the sandbox's events.
     fn advise(&self, spec: &RunSpec) -> Result<(), ApiError> {
         let Program::Code { language, .. } = &spec.program else { return Ok(()) };
         let workspace = self.sandbox.info().workspace;
@@ -125,7 +125,7 @@ impl Session {
     }
 }
 
-/// What the client wants. Nothing if it went away.
+/// The first message of the client; nothing if it disconnected.
 async fn first(socket: &mut WebSocket) -> Option<Result<SessionStart, ApiError>> {
     loop {
         match socket.recv().await? {
@@ -186,11 +186,11 @@ impl Running {
 
 enum Over {
     Ended,
-    /// The client left, or the server is about to.
+    /// The client disconnected, or the server is shutting down.
     Cut,
 }
 
-/// Passes output on until the command ends or nobody listens.
+/// Forwards output until the command ends or the client disconnects.
 async fn relay(
     execution: &mut Execution,
     greeting: Value,

@@ -1,4 +1,4 @@
-//! Commands whose output is sent while they run.
+//! Commands whose output is streamed.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Run a command and follow its output
 ///
-/// Events: `start`, `stdout` and `stderr` with a `chunk`, then `exit` with the `exit_code`; before that an `error` if
-/// the deadline passed. A client that goes away does not end the command: attach to it by its id. An
-/// `Idempotency-Key` makes a retry safe: the same key follows the same command, from its first output on.
+/// Events: `start`, `stdout` and `stderr` with a `chunk`, then `exit` with the `exit_code`, preceded by an `error` if
+/// the timeout was reached. The command continues if the client disconnects; attach to it by its id. An
+/// `Idempotency-Key` makes a retry safe: the same key follows the same command from its first output.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/exec/stream", tag = "exec", request_body = ExecRequest,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
@@ -65,7 +65,7 @@ async fn run(
     }
 }
 
-/// A command that an earlier request started, or the refusal if the guest does not know it any more.
+/// A command that an earlier request started, or the refusal if the guest no longer knows it.
 async fn attach(sandbox: &Arc<Sandbox>, exec: &str, refusal: ApiError) -> Result<Running, ApiError> {
     match execs::find(sandbox, exec).await {
         Ok(found) => Running::of(sandbox.attach(&found.id, 0)?).await,

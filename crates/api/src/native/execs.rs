@@ -1,4 +1,4 @@
-//! Commands after their start: list them, attach again, signal them, ask for the result.
+//! Commands after their start: list, attach, signal, get the result.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// List commands
 ///
-/// Those that run, and those that ended and whose output is still kept.
+/// Running commands, and ended ones whose output is still stored.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/execs", tag = "exec", params(("id" = String, Path)),
     responses((status = 200, body = ExecList)),
@@ -79,8 +79,8 @@ async fn forget(
 
 /// Attach to a command
 ///
-/// Replays its output from byte `from` on, then follows it; the events are those of `exec/stream`. A reconnecting
-/// `EventSource` goes on where it was cut off.
+/// Replays its output from byte `from`, then follows it. The events are those of `exec/stream`. A reconnecting
+/// `EventSource` continues where it stopped.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/execs/{exec}/output", tag = "exec",
     params(("id" = String, Path), ("exec" = String, Path), AttachParams),
@@ -102,7 +102,7 @@ async fn output(
 
 /// The result of a command
 ///
-/// All that is kept of its output, and how it ended. While it runs this is a 409, unless `wait` is asked for.
+/// Its stored output, and how it ended. While it runs, the response is a 409 unless `wait` is set.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/execs/{exec}/result", tag = "exec",
     params(("id" = String, Path), ("exec" = String, Path), ResultParams),
@@ -125,7 +125,7 @@ async fn result(
 
 /// Send a signal to a command
 ///
-/// To its whole process group.
+/// The signal goes to its whole process group.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/execs/{exec}/signal", tag = "exec", request_body = SignalRequest,
     params(("id" = String, Path), ("exec" = String, Path)),

@@ -1,4 +1,4 @@
-//! What is in a sandbox's file system: listings, one entry, changes as they happen.
+//! Listings, entries and changes of a sandbox's file system.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ async fn stat(
 
 /// Follow changes under a path
 ///
-/// Events: `change` with the `path` and what `kind` of change it was.
+/// Events: `change` with the `path` and the `kind` of the change.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/fs/watch", tag = "files", params(("id" = String, Path), WatchParams),
     responses((status = 200, body = String, content_type = "text/event-stream")),

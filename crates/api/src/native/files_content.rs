@@ -1,4 +1,4 @@
-//! What is in a file: read and write it, of any size, never as a whole in memory.
+//! Reading and writing the content of files.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Read a file
 ///
-/// Of any size. A `Range` of bytes is answered with that part.
+/// Any size. A `Range` of bytes returns that part.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/fs", tag = "files",
     params(("id" = String, Path), PathParams, ("Range" = Option<String>, Header)),
@@ -56,8 +56,8 @@ async fn read(
 
 /// Write a file
 ///
-/// The body is its content, of any size. Directories above it are made. The file is there when the answer comes, and
-/// not before; an upload that breaks off leaves no trace.
+/// The body is the content, of any size. Missing parent directories are created. The file appears when the upload is
+/// complete; an upload that breaks off leaves no trace.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{id}/fs", tag = "files", params(("id" = String, Path), WriteParams),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),

@@ -1,4 +1,4 @@
-//! Forks: copies of a running sandbox, and the choice of the one that stays.
+//! Forks: copies of a running sandbox, and the choice of one of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// Copy a running sandbox
 ///
-/// With its memory, its disk, its processes and its live interpreters. Each child has randomness, a clock and names of
-/// its own, and none is handed out that has not proved it.
+/// The children have its memory, disk, processes and live interpreters. Each child gets its own random seed, clock and
+/// names, and proves it before the response.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/fork", tag = "forks", params(("id" = String, Path)),
     request_body = Option<ForkRequest>, responses((status = 201, body = ForkView)),
@@ -43,7 +43,7 @@ async fn fork(
 
 /// Copy a running sandbox several times
 ///
-/// From one moment of it: all children begin the same.
+/// All children start from the same moment.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/fork-tree", tag = "forks", params(("id" = String, Path)),
     request_body = Option<ForkRequest>, responses((status = 201, body = ForkView)),
@@ -72,7 +72,7 @@ async fn make(
 
 /// Choose one child of a fork
 ///
-/// It was independent before; with `cleanup_siblings` the other children of the same fork are ended.
+/// With `cleanup_siblings`, the other children of the same fork are ended. The child itself does not change.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/promote", tag = "forks", params(("id" = String, Path)),
     request_body = Option<PromoteRequest>, responses((status = 200, body = PromoteView)),
@@ -111,9 +111,9 @@ fn tree_of(info: &SandboxInfo) -> Option<&str> {
     info.metadata.get(FORK_TREE).map(String::as_str)
 }
 
-/// The family of a sandbox
+/// List the relatives of a sandbox
 ///
-/// Those that live of all that come from the same first one, and itself. Those in between may have ended.
+/// The sandbox and all living sandboxes with the same first ancestor. Those in between may have ended.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/family", tag = "forks", params(("id" = String, Path)),
     responses((status = 200, body = Vec<RelativeView>)),
@@ -141,7 +141,7 @@ async fn family(
     Ok(Json(relatives))
 }
 
-/// The first ancestor that anybody remembers, ended or not.
+/// The first ancestor whose row still exists, ended or not.
 fn root(
     app: &App,
     parents: &mut BTreeMap<SandboxId, Option<SandboxId>>,

@@ -1,4 +1,4 @@
-//! Whether the server is there, and which one it is.
+//! Health and version of the server.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ struct Health {
 struct Version {
     name: &'static str,
     version: &'static str,
-    /// What runs the machines: `kvm` or `tcg`.
+    /// The accelerator of the machines: `kvm` or `tcg`.
     accelerator: String,
 }
 
-/// Whether the server answers
+/// Check the server's health
 #[utoipa::path(get, path = "/healthz", tag = "server", security(()), responses((status = 200, body = Health)))]
 async fn health() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
-/// Which server this is
+/// Show the server's version
 #[utoipa::path(get, path = "/version", tag = "server", security(()), responses((status = 200, body = Version)))]
 async fn version(State(app): State<Arc<App>>) -> Json<Version> {
     let accelerator = app.engine.probe().accelerator.to_string();

@@ -1,4 +1,4 @@
-//! How long a sandbox lives, and pausing it.
+//! Time to live, pause and hibernation.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(wake))
 }
 
-/// How long a sandbox may live
+/// Show how long a sandbox may live
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/lifecycle", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, body = LifecycleView)),
@@ -56,7 +56,7 @@ async fn patch(
 
 /// Stop a sandbox's virtual CPUs
 ///
-/// Memory stays. A sandbox that is paused stays so.
+/// Its memory stays. Idempotent.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/pause", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 204)),
@@ -70,9 +70,9 @@ async fn pause(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Let a paused sandbox go on
+/// Resume a paused sandbox
 ///
-/// A sandbox that runs goes on running.
+/// Idempotent.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/resume", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 204)),
@@ -86,9 +86,9 @@ async fn resume(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Put a sandbox to sleep
+/// Hibernate a sandbox
 ///
-/// It is saved with all that runs in it, and holds no memory until something needs it again.
+/// Saves it with its processes, and frees its memory until the next use.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/hibernate", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, body = StatusView)),
@@ -104,7 +104,7 @@ async fn hibernate(
 
 /// Wake a sandbox
 ///
-/// One that runs goes on running. Whatever needs a sandbox that hibernates wakes it, too.
+/// Idempotent. Any use of a hibernated sandbox wakes it too.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/wake", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, body = StatusView)),

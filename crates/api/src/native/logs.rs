@@ -1,4 +1,4 @@
-//! What a sandbox's console printed.
+//! The console of a sandbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::extract::{Params, Parts};
 use crate::sse::{self, Events, Gone};
 use crate::text::{Decoder, lossy};
 
-/// How often the console is looked at while somebody follows it.
+/// How often a followed console is read.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// A line without an end is passed on in pieces of this size.
+/// A longer line is sent in pieces of this size.
 const MAX_LINE: usize = 64 * 1024;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -31,12 +31,12 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct LogParams {
-    /// A console has one stream; the name is taken for the sake of clients that send it.
+    /// Ignored: a console has one stream.
     #[serde(rename = "stream")]
     _stream: Option<StreamName>,
-    /// Go on sending, as events.
+    /// Keep sending new lines, as events.
     follow: Option<Flag>,
-    /// Only so many lines at the end.
+    /// Only this many lines at the end.
     tail: Option<usize>,
 }
 
@@ -48,10 +48,10 @@ pub(crate) enum StreamName {
     Stderr,
 }
 
-/// A sandbox's console
+/// Read a sandbox's console
 ///
-/// The newest part of it as text; with `follow` as events whose data is `{"line": "..."}`. It is its machine's: a sandbox
-/// that hibernates is woken, and has a new one.
+/// The newest part as text; with `follow`, events whose data is `{"line": "..."}`. A hibernated sandbox is woken and
+/// has a new console.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/logs", tag = "logs", params(("id" = String, Path), LogParams),
     responses((status = 200, content((String = "text/plain"), (String = "text/event-stream")))),
@@ -73,7 +73,7 @@ async fn logs(
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// Sends whole lines as they come, until the sandbox ends.
+/// Sends complete lines until the sandbox ends.
 async fn follow(sandbox: Arc<Sandbox>, mut from: u64, events: Events) -> Result<(), Gone> {
     let (mut decoder, mut line) = (Decoder::default(), String::new());
     let mut ticks = tokio::time::interval(LOOK_EVERY);

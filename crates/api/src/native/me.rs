@@ -1,4 +1,4 @@
-//! Whoever sends the request.
+//! The caller.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(me))
 }
 
-/// Who the token stands for
+/// Show the user of the token
 #[utoipa::path(get, path = "/v1/me", tag = "access", responses((status = 200, body = MeView)))]
 async fn me(caller: Caller<Read>) -> Json<MeView> {
     Json(caller.principal.into_wire())

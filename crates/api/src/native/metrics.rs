@@ -1,4 +1,4 @@
-//! Figures: of one sandbox, and of the server for Prometheus.
+//! Metrics of a sandbox, and of the server for Prometheus.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(of_sandbox)).routes(routes!(of_server))
 }
 
-/// What a sandbox uses
+/// Show the resource usage of a sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/metrics", tag = "metrics", params(("id" = String, Path)),
     responses((status = 200, body = SandboxMetrics)),
@@ -34,9 +34,9 @@ async fn of_sandbox(
     Ok(Json(sandbox_metrics(&sandbox.info(), usage)))
 }
 
-/// Figures of the server, for Prometheus
+/// Metrics of the server, for Prometheus
 ///
-/// They speak of all workspaces, so the token must be an operator's.
+/// They cover all workspaces, so the token must be an operator's.
 #[utoipa::path(
     get, path = "/metrics", tag = "metrics",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")),

@@ -1,4 +1,4 @@
-//! What a sandbox may reach, and what its gateway decided.
+//! The network policy of a sandbox, and the decisions of its gateway.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(get, set, clear)).routes(routes!(events))
 }
 
-/// What a sandbox may reach
+/// Show what a sandbox may reach
 ///
-/// Its own policy, or that of the default that it follows (`from`), and what binds it. Also what went through its gateway
-/// and, in the mode `learn`, the list that would have allowed it.
+/// Its own policy or the default that applies (`from`), and the binding policy of the workspace. Also the counters of
+/// its gateway and, in the mode `learn`, the allow-list of what was used.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
     responses((status = 200, body = NetworkView)),
@@ -43,13 +43,12 @@ async fn get(
 
 /// Change what a sandbox may reach
 ///
-/// At once, also for connections that are open. What is absent stays as it is; who changes a default that it followed
-/// has a policy of its own from then on. A mode other than `allow` empties the list. `secrets` names all that it has from
-/// then on.
+/// The change applies at once, also to open connections. Absent fields stay unchanged. If a default applied so far, the
+/// sandbox gets its own policy. A mode other than `allow` empties the list. `secrets` replaces the list of secrets.
 ///
-/// New secrets, and TLS `inspected`, need the guest's help: it is told whom to trust. All the rest holds whether it does or
-/// not. If it does not, the answer is 409 `guest_not_told` and says what is missing: it was not given the new secrets, or
-/// its TLS is refused.
+/// For new secrets and for TLS `inspected`, the guest must learn about a certificate authority. All other changes apply
+/// without the guest. If the guest does not respond, the response is 409 `guest_not_told` and says what is missing: the
+/// new secrets were not attached, or the gateway refuses TLS.
 #[utoipa::path(
     put, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
     request_body = NetworkRequest, responses((status = 200, body = NetworkView)),
@@ -65,9 +64,9 @@ async fn set(
     Ok(Json(network_view(&sandbox)))
 }
 
-/// Let a sandbox follow the defaults again
+/// Return a sandbox to the defaults
 ///
-/// Its own policy and limits are forgotten, at once, also for connections that are open. Secrets and groups stay.
+/// Removes its own policy and limits at once, also for open connections. Secrets and the group stay.
 #[utoipa::path(
     delete, path = "/v1/sandboxes/{id}/network", tag = "network", params(("id" = String, Path)),
     responses((status = 204)),
@@ -82,10 +81,10 @@ async fn clear(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a sandbox's gateway decided
+/// List the decisions of a sandbox's gateway
 ///
-/// Names that were asked for, connections, requests: allowed or refused, and why. The newest thousand are kept. With
-/// `follow` as an event stream.
+/// DNS queries, connections and requests, each allowed or refused with the reason. The newest thousand are stored. With
+/// `follow`, an event stream.
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/network/events", tag = "network", params(("id" = String, Path), EventParams),
     responses((status = 200, content((NetworkEventList = "application/json"), (String = "text/event-stream")))),
@@ -110,7 +109,7 @@ async fn events(
     Ok(sse::endless(app.closing(), move |events| follow(sandbox, old, live, events)))
 }
 
-/// Until the sandbox has ended, or the client reads too slowly; then it comes back with its last id.
+/// Ends with the sandbox, or if the client reads too slowly; the client then reconnects with its last id.
 async fn follow(
     sandbox: Arc<Sandbox>,
     old: Vec<NetworkEvent>,

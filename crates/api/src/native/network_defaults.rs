@@ -1,4 +1,4 @@
-//! What sandboxes may reach that say nothing about it themselves, and what binds all of a workspace.
+//! Default network policies of workspaces and templates, and binding policies.
 
 use std::sync::Arc;
 
@@ -24,20 +24,20 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     ))
 }
 
-/// What the workspace's sandboxes may reach
+/// Show the workspace's network default
 ///
-/// Those that say nothing about it themselves, and whose template has no default either; if it is `binding`, all of them at
-/// the most.
+/// It applies to sandboxes without a policy of their own whose template has no default. If it is `binding`, it limits
+/// all sandboxes of the workspace.
 #[utoipa::path(get, path = "/v1/network", tag = "network", responses((status = 200, body = NetworkDefaultView)))]
 async fn of_workspace(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<NetworkDefaultView>, ApiError> {
     Ok(Json(app.engine.network_default(caller.workspace().as_str(), None)?.into_wire()))
 }
 
-/// Set what the workspace's sandboxes may reach
+/// Set the workspace's network default
 ///
-/// At once, also for those that run and for their open connections. What is absent stays as it is; a policy that is given
-/// replaces the whole one. It cannot give secrets. With `binding` it also holds for sandboxes that have a policy of their
-/// own: what the workspace's does not allow is refused, and no limit is above its.
+/// The change applies at once, also to running sandboxes and their open connections. Absent fields stay unchanged; a
+/// policy replaces the old one completely. A default cannot attach secrets. With `binding`, it also limits sandboxes
+/// that have their own policy.
 #[utoipa::path(
     put, path = "/v1/network", tag = "network", request_body = NetworkRequest,
     responses((status = 200, body = NetworkDefaultView)),
@@ -50,18 +50,19 @@ async fn set_of_workspace(
     set(&app, caller.workspace().as_str(), None, body.value)
 }
 
-/// Remove the workspace's default
+/// Remove the workspace's network default
 ///
-/// At once: nothing binds any more, and sandboxes that follow it reach nothing.
+/// Sandboxes that it applied to reach nothing from now on, and nothing is binding.
 #[utoipa::path(delete, path = "/v1/network", tag = "network", responses((status = 204)))]
 async fn remove_of_workspace(State(app): State<Arc<App>>, caller: Caller<Admin>) -> Result<StatusCode, ApiError> {
     app.engine.remove_network_default(caller.workspace().as_str(), None)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a template's sandboxes may reach
+/// Show a template's network default
 ///
-/// Those of this workspace that say nothing about it themselves. It comes before the workspace's default.
+/// It applies to this workspace's sandboxes of the template that have no policy of their own, before the workspace's
+/// default.
 #[utoipa::path(
     get, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
     responses((status = 200, body = NetworkDefaultView)),
@@ -76,9 +77,9 @@ async fn of_template(
     Ok(Json(app.engine.network_default(workspace, Some(&name))?.into_wire()))
 }
 
-/// Set what a template's sandboxes may reach
+/// Set a template's network default
 ///
-/// As for the workspace: at once, and what is absent stays as it is. It cannot bind.
+/// The change applies at once, and absent fields stay unchanged. It cannot be binding.
 #[utoipa::path(
     put, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
     request_body = NetworkRequest, responses((status = 200, body = NetworkDefaultView)),
@@ -94,9 +95,9 @@ async fn set_of_template(
     set(&app, workspace, Some(&name), body.value)
 }
 
-/// Remove a template's default
+/// Remove a template's network default
 ///
-/// At once: sandboxes that followed it follow the workspace's.
+/// The workspace's default applies from now on.
 #[utoipa::path(
     delete, path = "/v1/templates/{name}/network", tag = "network", params(("name" = String, Path)),
     responses((status = 204)),

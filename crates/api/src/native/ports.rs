@@ -1,4 +1,4 @@
-//! TCP ports that somebody in a sandbox listens on.
+//! Open TCP ports of a sandbox.
 
 use std::sync::Arc;
 

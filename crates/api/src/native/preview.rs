@@ -38,9 +38,9 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
         .route("/v1/p/{token}/{*path}", any(by_token))
 }
 
-/// Make a preview token
+/// Create a preview token
 ///
-/// Signed, good for one port of one sandbox until it expires or is revoked.
+/// It opens one port of one sandbox until it expires or is revoked.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/preview-token", tag = "previews", params(("id" = String, Path)),
     request_body = CreatePreview,
@@ -116,14 +116,14 @@ async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Which port of which sandbox a request is for, and what of its path is that server's own, as it was written.
+/// The sandbox and port of a request, and the part of its path that goes to the server there, as written.
 struct Target {
     sandbox: SandboxId,
     port: u16,
     rest: String,
 }
 
-/// `/v1/sandboxes/{id}/proxy/{port}/…`, for those with an API token or a preview token.
+/// `/v1/sandboxes/{id}/proxy/{port}/…`, with an API token or a preview token.
 async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     let target = direct(parts.uri.path())?;
@@ -132,7 +132,7 @@ async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     sandboxed(proxy::forward(&passed.sandbox, target.port, request, app.closing()).await?)
 }
 
-/// `/v1/p/{token}/…`, for those with nothing but a link.
+/// `/v1/p/{token}/…`, for a link without any other token.
 async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     let (token, target) = signed(&app, parts.uri.path())?;
@@ -143,7 +143,7 @@ async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Respo
     sandboxed(proxy::forward(&sandbox, target.port, request, app.closing()).await?)
 }
 
-/// `{port}-{id}.…`: a host of its own for every port. All other hosts go on to the API.
+/// `{port}-{id}.…`: every port has its own host. Requests to all other hosts go to the API.
 pub(crate) async fn by_host(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let place = host::parse(host::of(request.headers()));
     let Some((port, id)) = place.filter(|_| request.extensions().get::<host::Claimed>().is_none()) else {
@@ -190,14 +190,14 @@ fn signed(app: &App, path: &str) -> Result<(PreviewToken, Target), ApiError> {
     Ok((token, target))
 }
 
-/// The request with the server's own path.
+/// The request with the path of the server in the sandbox.
 fn moved(mut parts: http::request::Parts, body: Body, path: &str) -> Result<Request, ApiError> {
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     parts.uri = format!("{path}{query}").parse().map_err(|_| ApiError::bad_request("the path cannot be passed on"))?;
     Ok(Request::from_parts(parts, body))
 }
 
-/// A page that is served under the API's own address gets no rights of that address in a browser.
+/// In a browser, a page under the API's address gets no rights of that address.
 fn sandboxed(mut response: Response) -> Result<Response, ApiError> {
     let policy =
         HeaderValue::from_static("sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts");

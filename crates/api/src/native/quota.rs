@@ -19,13 +19,13 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(own)).routes(routes!(get, set))
 }
 
-/// The workspace's quota, and how much of it is used
+/// Show the workspace's quota and usage
 #[utoipa::path(get, path = "/v1/quota", tag = "access", responses((status = 200, body = QuotaView)))]
 async fn own(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<QuotaView>, ApiError> {
     view(&app, caller.workspace()).await
 }
 
-/// A workspace's quota
+/// Show the quota of a workspace
 #[utoipa::path(
     get, path = "/v1/workspaces/{workspace}/quota", tag = "access", params(("workspace" = String, Path)),
     responses((status = 200, body = QuotaView)),
@@ -40,7 +40,7 @@ async fn get(
 
 /// Set a workspace's quota
 ///
-/// It holds from the next request on; what there is stays. A limit that is absent or null is none.
+/// It applies from the next request; existing sandboxes stay. An absent or null limit means unlimited.
 #[utoipa::path(
     put, path = "/v1/workspaces/{workspace}/quota", tag = "access", params(("workspace" = String, Path)),
     request_body = Limits,

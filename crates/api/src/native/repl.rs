@@ -1,4 +1,4 @@
-//! Contexts, which the public clients call REPL sessions.
+//! REPL sessions.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::recorder::Recorder;
 use crate::sse::{self, Events};
 use crate::text::{Decoder, lossy};
 
-/// A cell's deadline if nobody says otherwise.
+/// The default timeout of a cell.
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -57,7 +57,7 @@ async fn list(
 
 /// Start a REPL session
 ///
-/// A live interpreter whose variables last from cell to cell.
+/// A live interpreter that keeps its variables between cells.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions", tag = "repl", params(("id" = String, Path)),
     request_body = Option<CreateSession>,
@@ -80,13 +80,13 @@ async fn create(
 
 /// Run a cell
 ///
-/// A deadline that passes interrupts the cell; the answer is then a 504 that holds what was printed until then.
+/// A timeout interrupts the cell; the response is then a 504 with the output so far.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/run", tag = "repl", request_body = RunCell,
     params(("id" = String, Path), ("session" = String, Path)),
     responses(
         (status = 200, body = CellResult),
-        (status = 504, description = "The deadline passed; with what was printed until then", body = ErrorBody),
+        (status = 504, description = "The timeout was reached; with the output so far", body = ErrorBody),
     ),
 )]
 async fn run(
@@ -101,8 +101,8 @@ async fn run(
 
 /// Run a cell and follow its output
 ///
-/// Events: `stdout` and `stderr` with a `chunk`, then `result`, which is what the call without a stream answers with, or
-/// `error` with the `status` that it would have had. A client that goes away does not end the cell.
+/// Events: `stdout` and `stderr` with a `chunk`, then `result`, which is the response of the call without a stream, or
+/// `error` with the `status` of that call. The cell continues if the client disconnects.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/run/stream", tag = "repl", request_body = RunCell,
     params(("id" = String, Path), ("session" = String, Path)),
@@ -140,7 +140,7 @@ async fn cell(
     finish(begun, recorder, None).await.map(Json)
 }
 
-/// A cell that runs, and how long it may.
+/// A running cell and its timeout.
 struct Begun {
     cell: Cell,
     seconds: f64,
@@ -163,7 +163,7 @@ async fn finish(begun: Begun, recorder: Recorder, events: Option<&Events>) -> Re
     Ok(result)
 }
 
-/// Tells a client that follows what was printed. One that is gone is told nothing, and the cell goes on.
+/// Sends output to the client. If it has disconnected, the cell continues without it.
 async fn tell(events: Option<&Events>, name: &str, decoder: &mut Decoder, bytes: &[u8]) {
     let text = decoder.push(bytes);
     if let Some(events) = events.filter(|_| !text.is_empty()) {
@@ -217,7 +217,7 @@ async fn close(Session { sandbox, id }: Session) -> Result<StatusCode, ApiError>
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Interrupt what a REPL session runs
+/// Interrupt the running cell of a REPL session
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/interrupt", tag = "repl",
     params(("id" = String, Path), ("session" = String, Path)),
@@ -228,9 +228,9 @@ async fn interrupt(Session { sandbox, id }: Session) -> Result<StatusCode, ApiEr
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Give a REPL session a new interpreter
+/// Restart a REPL session
 ///
-/// Its variables are gone, its id stays.
+/// It loses its variables and keeps its id.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/restart", tag = "repl",
     params(("id" = String, Path), ("session" = String, Path)),
@@ -241,12 +241,12 @@ async fn restart(Session { sandbox, id }: Session) -> Result<Json<SessionView>, 
     Ok(Json(session_view(sandbox.id().as_str(), info)))
 }
 
-/// Run code in an interpreter of its own
+/// Run code in a new interpreter
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/repl", tag = "repl", params(("id" = String, Path)), request_body = RunOnce,
     responses(
         (status = 200, body = OnceResult),
-        (status = 504, description = "The deadline passed; with what was printed until then", body = ErrorBody),
+        (status = 504, description = "The timeout was reached; with the output so far", body = ErrorBody),
     ),
 )]
 async fn run_once(
@@ -270,15 +270,15 @@ async fn run_once(
     Ok(Json(OnceResult { language: language_name(language), result: result?.0 }))
 }
 
-/// Languages a REPL session can speak
+/// List the languages of REPL sessions
 ///
-/// A bash script has no session; it is a command with `code`.
+/// Bash has no sessions; run it as a command with `code`.
 #[utoipa::path(get, path = "/v1/repl/languages", tag = "repl", responses((status = 200, body = Vec<String>)))]
 async fn languages(_: Caller<Read>) -> Json<Vec<&'static str>> {
     Json(vec!["python", "node"])
 }
 
-/// The session that a path names, for a caller who may run something in it. Whether it is there, the guest knows.
+/// The session that a path names, for a caller with the scope `run`. Only the guest knows whether it exists.
 struct Session {
     sandbox: Arc<Sandbox>,
     id: String,
@@ -297,7 +297,7 @@ impl FromRequestParts<Arc<App>> for Session {
     }
 }
 
-/// What the guest does not find here is the session, in the words that the public clients know.
+/// If the guest does not find something here, it is the session.
 fn refused(error: UseError) -> ApiError {
     match error {
         UseError::Link(LinkError::Failed(failure)) if failure.kind == FailureKind::NotFound => {

@@ -1,4 +1,4 @@
-//! Sandboxes: make, list, look at, end.
+//! Sandboxes: create, list, show, end.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// List sandboxes
 ///
-/// Those of the caller's workspace, oldest first.
+/// The sandboxes of the caller's workspace, oldest first.
 #[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", responses((status = 200, body = Vec<SandboxView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<SandboxView>> {
     app.engine.settled().await;
@@ -32,9 +32,9 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<San
     Json(own.into_iter().map(IntoWire::into_wire).collect())
 }
 
-/// Make a sandbox
+/// Create a sandbox
 ///
-/// The answer comes when its guest has answered. Quotas are judged before anything is made: a 429 or 503 leaves
+/// The response comes when the guest is ready. Quotas are checked before anything is created: a 429 or 503 leaves
 /// nothing behind. An `Idempotency-Key` makes a retry safe.
 #[utoipa::path(
     post, path = "/v1/sandboxes", tag = "sandboxes", request_body = Option<CreateSandbox>,
@@ -51,7 +51,7 @@ async fn create(
     create_sandbox::answer(&app, caller.workspace(), &context, &headers, body).await
 }
 
-/// Look at a sandbox
+/// Show a sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 200, body = SandboxView)),
@@ -69,7 +69,7 @@ async fn get(
 
 /// End a sandbox
 ///
-/// Its machine, memory and disk are gone when the answer comes.
+/// Its machine, memory and disk are removed before the response.
 #[utoipa::path(
     delete, path = "/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = String, Path)),
     responses((status = 204)),

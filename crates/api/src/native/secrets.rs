@@ -1,4 +1,4 @@
-//! Secrets of a workspace: what sandboxes can use and never see.
+//! Secrets of a workspace, which sandboxes can use but not see.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 
 /// List the workspace's secrets
 ///
-/// Their names and hosts. No request answers with a value.
+/// Names and hosts. No response contains a value.
 #[utoipa::path(get, path = "/v1/secrets", tag = "network", responses((status = 200, body = SecretList)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<SecretList>, ApiError> {
     let secrets = app.engine.secrets(caller.workspace().as_str())?;
@@ -31,9 +31,9 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<
 
 /// Store a secret
 ///
-/// Encrypted, and bound to hosts. Sandboxes that are given it hold a placeholder, in a variable of its name; the
-/// gateway puts the value into the headers and the query of their HTTPS requests to those hosts. One that is there is
-/// replaced, at once and for sandboxes that have it. After a removal no sandbox has it until it is given anew.
+/// The value is encrypted and bound to hosts. A sandbox with the secret sees a placeholder in an environment variable
+/// of the same name. The gateway inserts the value into headers and queries of HTTPS requests to those hosts. Storing
+/// an existing name replaces the value at once, also for running sandboxes. After a removal, it must be attached again.
 #[utoipa::path(
     put, path = "/v1/secrets/{name}", tag = "network", params(("name" = String, Path)),
     request_body = SetSecret, responses((status = 200, body = SecretView)),
@@ -51,8 +51,8 @@ async fn set(
 
 /// Remove a secret
 ///
-/// No sandbox can use it any more when the answer comes; connections that had it are reset. One that is stored by its
-/// name later is another.
+/// No sandbox can use it after the response, and connections that used it are reset. A later secret with the same name
+/// is a new one.
 #[utoipa::path(
     delete, path = "/v1/secrets/{name}", tag = "network", params(("name" = String, Path)),
     responses((status = 204)),

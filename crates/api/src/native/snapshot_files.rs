@@ -1,4 +1,4 @@
-//! Snapshots as files: written out, read in, never as a whole in memory.
+//! Export and import of snapshots, never completely in memory.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::native::snapshots::{check_name, find};
 
-/// Parts of a file that are under way.
+/// Parts of a file that are in transit.
 const UNDER_WAY: usize = 8;
-/// An upload that stands still for so long is dropped, and leaves no trace.
+/// An upload without progress for this long is dropped and leaves no trace.
 const STILL_FOR: Duration = Duration::from_secs(60);
 const PART: usize = 256 * 1024;
 
@@ -33,10 +33,10 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(export)).routes(routes!(import)).routes(routes!(template))
 }
 
-/// Write a snapshot to a file
+/// Export a snapshot
 ///
-/// With everything that it stands on, compressed and with checksums, to be read in here or on another host with the
-/// same accelerator, CPU model and emulator. It holds all that was in the sandbox's memory.
+/// A compressed file with checksums that contains everything the snapshot needs. It can be imported on any host with
+/// the same accelerator, CPU model and emulator. It contains the sandbox's whole memory.
 #[utoipa::path(
     get, path = "/v1/snapshots/{id}/export", tag = "snapshots", params(("id" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
@@ -75,11 +75,11 @@ async fn export(
     Ok((kind, Body::from_stream(futures_util::StreamExt::chain(first, rest))).into_response())
 }
 
-/// Read a snapshot from a file
+/// Import a snapshot
 ///
-/// The body is what an export gave. Every checksum is verified before anything of it counts, and a host on which it
-/// could not go on refuses it. Its devices' state is read by the emulator as it is, so the token must be an
-/// operator's: import what you would run.
+/// The body is an export. The server verifies every checksum first, and refuses a snapshot that cannot run on this
+/// host. The emulator reads the device state without further checks, so the token must be an operator's: import only
+/// what you trust.
 #[utoipa::path(
     post, path = "/v1/snapshots/import", tag = "snapshots", params(ImportParams),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
@@ -163,9 +163,9 @@ impl Read for Incoming {
     }
 }
 
-/// Make a template of a snapshot
+/// Create a template from a snapshot
 ///
-/// Sandboxes of it begin where the snapshot was made. The snapshot itself may be deleted afterwards.
+/// Its sandboxes start at the moment of the snapshot. The snapshot itself may be deleted afterwards.
 #[utoipa::path(
     post, path = "/v1/snapshots/{id}/template", tag = "snapshots", params(("id" = String, Path)),
     request_body = TemplateRequest, responses((status = 201, body = TemplateView)),

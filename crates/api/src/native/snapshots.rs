@@ -1,4 +1,4 @@
-//! Snapshots: make, list, look at, delete.
+//! Snapshots: create, list, show, delete.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(make)).routes(routes!(list)).routes(routes!(get, delete))
 }
 
-/// Save a sandbox
+/// Create a snapshot of a sandbox
 ///
-/// Its memory, disk and devices, as one thing. The sandbox goes on: it stands still for milliseconds. The quota must
-/// have room for all of its memory and disk; afterwards, what was stored counts.
+/// Saves its memory, disk and devices. The sandbox pauses for milliseconds and continues. The quota must have room for
+/// all of its memory and disk; afterwards, only what was stored counts.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{id}/snapshots", tag = "snapshots", params(("id" = String, Path)),
     request_body = Option<SnapshotRequest>, responses((status = 201, body = SnapshotView)),
@@ -72,7 +72,7 @@ async fn list(
     Ok(Json(SnapshotList { snapshots: own.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
-/// Look at a snapshot
+/// Show a snapshot
 #[utoipa::path(
     get, path = "/v1/snapshots/{id}", tag = "snapshots", params(("id" = String, Path)),
     responses((status = 200, body = SnapshotView)),
@@ -87,7 +87,7 @@ async fn get(
 
 /// Delete a snapshot
 ///
-/// What stands on it goes on; its files go when nothing does any more.
+/// Sandboxes and snapshots that need it continue. Its files are removed when nothing needs them.
 #[utoipa::path(
     delete, path = "/v1/snapshots/{id}", tag = "snapshots", params(("id" = String, Path)),
     responses((status = 204)),

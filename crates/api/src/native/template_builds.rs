@@ -25,14 +25,14 @@ use crate::extract::{self, Params, Parts, too_slow};
 use crate::service_refusals::explain;
 use crate::sse::{self, Events, Gone};
 
-/// What a Dockerfile and its files may have together.
+/// The maximum size of a Dockerfile and its files.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// What a form may have besides.
+/// The maximum size of the other parts of a form.
 const AROUND_FILES: usize = 1 << 20;
 const LEAST_PART: usize = 64;
-/// Lines of a log that are held for a client that may be slow.
+/// Log lines that are buffered for a slow client.
 const AT_ONCE: usize = 100;
-/// A form that stands still for so long is dropped.
+/// A form without progress for this long is dropped.
 const STILL_FOR: Duration = Duration::from_secs(60);
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -42,7 +42,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct LogParams {
-    /// Wait for lines that are yet to come.
+    /// Wait for further lines.
     follow: Option<Flag>,
 }
 
@@ -66,8 +66,8 @@ type Files = Vec<(String, Bytes)>;
 
 /// Build a template
 ///
-/// Another template with more packages, of Debian and from npm, or what a Dockerfile makes of one: its steps run in a
-/// machine, which is then saved. The answer comes at once; the build goes on.
+/// Adds Debian and npm packages to a template, or runs the steps of a Dockerfile in a machine and saves it. The
+/// response comes at once, and the build continues.
 #[utoipa::path(
     post, path = "/v1/templates/build", tag = "templates", request_body = BuildRequest,
     responses((status = 202, body = BuildView)),
@@ -262,7 +262,7 @@ impl From<RecipeError> for ApiError {
 
 /// List builds
 ///
-/// The latest of the workspace, newest first.
+/// The latest builds of the workspace, newest first.
 #[utoipa::path(get, path = "/v1/templates/builds", tag = "templates", responses((status = 200, body = Vec<BuildView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Json<Vec<BuildView>> {
     Json(app.service.builds.list(caller.workspace().as_str()).iter().map(|build| build_view(build)).collect())
@@ -281,9 +281,9 @@ async fn get(
     Ok(Json(build_view(&*app.build(caller.workspace().as_str(), &build)?)))
 }
 
-/// A build's log
+/// Read the log of a build
 ///
-/// As events whose data is a line each, and one named `done` at the end. It is kept for as long as the server runs.
+/// Events with one line each, and one named `done` at the end. The server keeps the log until it ends.
 #[utoipa::path(
     get, path = "/v1/templates/builds/{build}/logs", tag = "templates", params(("build" = String, Path), LogParams),
     responses((status = 200, body = String, content_type = "text/event-stream")),

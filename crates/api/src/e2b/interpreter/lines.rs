@@ -1,5 +1,5 @@
-//! A run's answer: one JSON object on a line, as it happens. No line is blank and all of it is ASCII: the clients decode
-//! every piece of the network by itself.
+//! A run's answer: one JSON object on a line, as it happens. No line is blank and all of it is ASCII: the clients
+//! decode every piece of the network by itself.
 
 use std::convert::Infallible;
 use std::time::Duration;
