@@ -1,4 +1,4 @@
-//! The contenders: the same small piece of Python in a fresh sandbox of ours and of each peer.
+//! The contenders: the same small piece of Python in a fresh sandbox of Sandling and of each peer.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::{Options, engine};
 
 const CODE: &str = "print(1+1)";
-/// Debian's own for every peer: a version switcher in the search path would add its own start to theirs.
+/// Debian's Python for every peer. A version switcher on the PATH would add its own start time.
 const PYTHON: &str = "/usr/bin/python3";
 const IMPORT: &str = "import time; t = time.perf_counter(); import pandas; print(time.perf_counter() - t)";
 
@@ -60,7 +60,7 @@ async fn create_and_run(engine: &Arc<Engine>, expected: BootMode) -> anyhow::Res
     Ok(took)
 }
 
-/// What things cost in a sandbox that is there.
+/// Times of operations in an existing sandbox.
 async fn inside(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
     let sandbox = engine.create(spec("base")).await?;
     let context = ContextSpec {
@@ -72,7 +72,7 @@ async fn inside(options: &Options, engine: &Arc<Engine>, report: &mut Report) ->
     };
     sandbox.create_context(context).await?;
     let [mut cells, mut execs] = [Vec::new(), Vec::new()];
-    // The first few find emulated code that was never translated; a session in use has that behind it.
+    // The first runs include the translation of emulated code, which a session in use does not.
     let few = 10;
     for round in 0..options.rounds + few {
         progress("cells", round, options.rounds + few);
@@ -110,7 +110,7 @@ async fn run_cell(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As the code itself sees it, in a sandbox that has never run anything.
+/// Measured by the code itself, in a new sandbox.
 async fn imports(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
     let mut samples = Vec::new();
     for round in 0..options.rounds {

@@ -1,4 +1,4 @@
-//! Many: one after another, at once, and alive together. None may fail, and none may be left.
+//! Many sandboxes: sequentially, concurrently, and alive together. None may fail or be left behind.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Copies of a session: how long the parent stands still, how soon a child answers, what children cost, and what it
-//! takes to sleep, to wake, and to be able to go back.
+//! Copies of a session: how long the parent pauses, how soon a child answers, how much memory children use, and the
+//! times of hibernation, wake and checkpoints.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
     Ok(())
 }
 
-/// A session that has written so much, and goes on writing to all of it.
+/// A session that has written this much memory and keeps writing to it.
 async fn session(engine: &Arc<Engine>, memory_mib: u32, written_mib: u32) -> anyhow::Result<Arc<Sandbox>> {
     let sandbox = engine.create(CreateSpec { memory_mib: Some(memory_mib), ..spec("base") }).await?;
     let context = ContextSpec {
@@ -46,7 +46,7 @@ async fn session(engine: &Arc<Engine>, memory_mib: u32, written_mib: u32) -> any
     Ok(sandbox)
 }
 
-/// Touches every page, so that the last save has none of them.
+/// Writes to every page, so that the last save covers none of them.
 async fn write_again(sandbox: &Arc<Sandbox>) -> anyhow::Result<()> {
     cell(sandbox, "written[::4096] = random.randbytes(len(written) // 4096)").await
 }
@@ -111,7 +111,7 @@ async fn forks(
     Ok(())
 }
 
-/// Ten children at once, and what they weigh.
+/// Ten children at once, and their memory.
 async fn trees(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
     let small = session(engine, 512, 16).await?;
     let mut samples = Vec::new();
@@ -157,7 +157,7 @@ async fn sleep(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> 
     Ok(sandbox.end(EndReason::Requested).await?)
 }
 
-/// The same command with and without a checkpoint before it; also what a rewind takes.
+/// The same command with and without a checkpoint before it, and the time of a rewind.
 async fn checkpoints(options: &Options, engine: &Arc<Engine>, report: &mut Report) -> anyhow::Result<()> {
     let plain = engine.create(spec("base")).await?;
     let kept = engine.create(CreateSpec { checkpoints: Some(20), ..spec("base") }).await?;
@@ -167,7 +167,7 @@ async fn checkpoints(options: &Options, engine: &Arc<Engine>, report: &mut Repor
         let started = Instant::now();
         answers(&plain).await?;
         without.push(started.elapsed());
-        // What the last one left to be written is not this one's.
+        // Waits for the background write of the last checkpoint, so that it does not affect this round.
         engine.timeline(&kept).await;
         let started = Instant::now();
         engine.before(&kept, Cause::Exec, "true").await?;

@@ -1,5 +1,5 @@
-//! What the gateway costs, measured on the host's side: a frame generator at one end of the cable, servers on loopback
-//! at the other, and the same done directly for comparison. No machine is needed. Writes `gateway.json`.
+//! Measures the gateway on the host: a frame generator at one end of the cable, servers on loopback at the other, and
+//! direct connections for comparison. Needs no machine. Writes `gateway.json`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on panics")]
 
@@ -30,12 +30,12 @@ mod report;
 use guest::Guest;
 use report::Report;
 
-/// What the server is asked for, in words that no HTTP begins with: the gateway would wait for the rest.
+/// Requests to the server. They do not look like HTTP, because the gateway would wait for the rest.
 const TAKE: u8 = 1;
 const GIVE: u8 = 2;
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const NAME: &str = "example.com";
-/// What the gateway's threads are called.
+/// The name of the gateway's threads.
 const THREAD: &str = "gateway";
 const GATEWAYS: usize = 200;
 const CONNECTIONS: usize = 1000;
@@ -53,7 +53,7 @@ struct Options {
     out: PathBuf,
 }
 
-/// Every name is here.
+/// Resolves every name to the local test address.
 struct Loopback;
 
 impl Resolver for Loopback {
@@ -83,7 +83,7 @@ fn guest(directory: &Path, name: &str, mtu: usize) -> Guest {
     guest
 }
 
-/// Takes everything, after a byte that says so; or gives for ever, after another.
+/// Reads everything after the byte TAKE, and writes without end after the byte GIVE.
 async fn serve() -> u16 {
     let listener = TcpListener::bind((HERE, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -113,7 +113,7 @@ async fn serve() -> u16 {
     port
 }
 
-/// Runs the guest's side on a thread of its own, as a machine would.
+/// Runs the guest's side on its own thread, like a machine.
 fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> tokio::sync::oneshot::Receiver<T> {
     let (done, result) = tokio::sync::oneshot::channel();
     std::thread::spawn(|| {
@@ -123,7 +123,7 @@ fn apart<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> t
     result
 }
 
-/// Time that the gateway's threads were on a processor.
+/// CPU time of the gateway's threads.
 fn worked() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
     let own = tasks.filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == THREAD));
@@ -131,7 +131,7 @@ fn worked() -> Duration {
     Duration::from_nanos(time.map(|text| text.split(' ').next().unwrap().parse::<u64>().unwrap()).sum())
 }
 
-/// Gbit/s by the clock, and by the time that the gateway was on a processor: others may be busy, too.
+/// Gbit/s by wall clock, and by the gateway's CPU time, because other programs may be busy.
 async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8, span: Duration) -> (f64, f64) {
     let name = format!("t{mtu}{direction}");
     let gateway = Gateway::start(config(directory, &name)).unwrap();
@@ -161,7 +161,7 @@ async fn throughput(directory: &Path, port: u16, mtu: usize, direction: u8, span
     rates
 }
 
-/// A new connection to its first byte: through the gateway, and directly.
+/// The time from a new connection to its first byte: through the gateway, and directly.
 async fn connecting(directory: &Path, port: u16, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
     let _gateway = Gateway::start(config(directory, "connecting")).unwrap();
     let guest = guest(directory, "connecting", 1500);
@@ -182,7 +182,7 @@ async fn connecting(directory: &Path, port: u16, rounds: usize) -> (Vec<Duration
     (through, direct)
 }
 
-/// The same under a list, with the name that the address was resolved for in a TLS greeting.
+/// The same with an allow-list, and a TLS greeting with the resolved name.
 async fn greeting(directory: &Path, port: u16, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
     let mut listed = config(directory, "greeting");
     listed.policy = Policy::allow([format!("{NAME}:{port}").parse().unwrap()]);
@@ -261,7 +261,7 @@ async fn weighing(directory: &Path, port: u16) -> (u64, u64, f64) {
     (idle, thousand, (worked() - busy).as_secs_f64() / start.elapsed().as_secs_f64())
 }
 
-/// Everything, with what is aimed at.
+/// All figures, with their targets.
 async fn measure(options: &Options, port: u16) -> Report {
     let mut report = Report::new();
     let directory = tempfile::tempdir().unwrap();

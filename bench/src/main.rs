@@ -1,5 +1,5 @@
-//! Measures sandboxes and their peers side by side: each round does every contender once, so that a busy moment of
-//! the host hits all of them. Writes a JSON file and an SVG plot.
+//! Measures sandboxes and their peers side by side. Each round runs every contender once, so that a busy moment of the
+//! host affects all of them. Writes a JSON file and an SVG plot.
 
 mod contenders;
 mod endurance;
@@ -18,7 +18,7 @@ use report::Report;
 
 #[derive(Debug, Parser)]
 struct Options {
-    /// The `sandling` binary, which jails the machines
+    /// The `sandling` binary, which starts the jails
     #[arg(long)]
     sandling: PathBuf,
     /// Where `base` and `code-interpreter` have been built
@@ -36,7 +36,7 @@ struct Options {
     /// Only print where the time of a create and of the first commands goes
     #[arg(long)]
     profile: bool,
-    /// Only measure forks, sleep and checkpoints; written to `forks.json` and `forks.svg`
+    /// Only measure forks, hibernation and checkpoints; written to `forks.json` and `forks.svg`
     #[arg(long)]
     forks: bool,
     /// Where `sandboxes.json` and `sandboxes.svg` go
@@ -67,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An engine with a home of its own and this many standbys per template.
+/// An engine with its own home and this many standbys per template.
 async fn engine(options: &Options, standbys: usize) -> anyhow::Result<(std::sync::Arc<Engine>, tempfile::TempDir)> {
     let dir = tempfile::tempdir()?;
     let templates = std::path::absolute(&options.templates)?;

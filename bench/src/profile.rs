@@ -1,7 +1,6 @@
-//! Where a sandbox's time goes: the processor time that its machine used in each phase, beside the wall clock.
+//! Where the time of a sandbox goes: CPU time of its machine in each phase, next to the wall clock.
 //!
-//! Wall time on a shared host says how busy the neighbours are; the time a machine was on a processor says what the
-//! work costs, and can be compared between runs.
+//! On a shared host the wall clock depends on the neighbors. CPU time can be compared between runs.
 
 use std::fs;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use sandling_protocol::{Language, Program};
 use crate::contenders::spec;
 use crate::{Options, engine};
 
-/// How often each thing is done in one sandbox: the first time is what a fresh one costs.
+/// How often each operation runs in one sandbox. The first time is that of a fresh sandbox.
 const REPEATS: usize = 6;
 
 pub async fn print(options: &Options) -> anyhow::Result<()> {
@@ -66,7 +65,7 @@ fn cost(begun: Instant, pid: i32, used: Duration) -> anyhow::Result<String> {
     Ok(format!(" {:>8.1} ({:.1})", wall.as_secs_f64() * 1e3, cpu.as_secs_f64() * 1e3))
 }
 
-/// The time that all threads of a process have been on a processor.
+/// CPU time of all threads of a process.
 fn on_processor(pid: i32) -> anyhow::Result<Duration> {
     let mut sum = Duration::ZERO;
     for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {

@@ -1,4 +1,4 @@
-//! Figures: every sample is kept, and what is shown is p50, p90 and p99 of all of them, none trimmed.
+//! Figures: p50, p90 and p99 of all samples, without trimming.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,17 +8,17 @@ use serde::Serialize;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Kernel, cores, and the accelerator that was used.
+    /// Kernel, cores and accelerator.
     pub host: BTreeMap<String, String>,
     pub figures: Vec<Figure>,
-    /// Things that are counted rather than timed.
+    /// Counted values.
     pub counts: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Serialize)]
 pub struct Figure {
     pub name: String,
-    /// Whose it is: `sandling`, or a peer's name.
+    /// `sandling`, or the name of a peer.
     pub who: String,
     pub samples_ms: Vec<f64>,
     pub p50_ms: f64,

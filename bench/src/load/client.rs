@@ -1,4 +1,4 @@
-//! An HTTP client as plain as can be: one connection, kept open, one request after another.
+//! A minimal HTTP client: one persistent connection, one request after another.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// Nothing takes longer, even on a busy host.
+/// The timeout of every request, also on a busy host.
 const ANSWER_WITHIN: Duration = Duration::from_secs(300);
 
 pub struct Client {
@@ -74,7 +74,7 @@ async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Full<Bytes>>
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // It ends with its sender; what went wrong on it the request has said.
+    // It ends with its sender. The request reports errors.
     tokio::spawn(connection);
     Ok(sender)
 }

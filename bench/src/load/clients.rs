@@ -1,4 +1,4 @@
-//! The clients: each makes a sandbox, runs something, reads a file, destroys it, and begins again.
+//! The clients: each creates a sandbox, runs a command, reads a file, deletes the sandbox, and starts again.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use crate::client::{Answer, Client};
 use crate::report::Report;
 use crate::server::Server;
 
-/// Shown of those that failed.
+/// How many failures are shown.
 const FIRST: usize = 10;
 
-/// What came of it all.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Tally {
     creates: Vec<Duration>,
     execs: Vec<Duration>,
     reads: Vec<Duration>,
     destroys: Vec<Duration>,
-    /// Refusals that said when to come back.
+    /// Refusals with a time to retry.
     refusals: u64,
     pub failures: Vec<String>,
 }
@@ -49,7 +49,7 @@ impl Tally {
     }
 }
 
-/// Lets so many clients work for so long. Whoever is in the middle of a round then finishes it.
+/// Runs this many clients for this long. Each finishes its last round.
 pub async fn work(server: &Server, clients: usize, seconds: Duration) -> anyhow::Result<Tally> {
     let until = Instant::now() + seconds;
     let mut working = tokio::task::JoinSet::new();
@@ -104,7 +104,7 @@ async fn use_it(client: &mut Client, id: &str, mark: &str, tally: &mut Tally) ->
     Ok(())
 }
 
-/// Asks until it is done. Being told to come back is no failure if it is said when.
+/// Retries until it succeeds. A refusal that says when to retry is not a failure.
 async fn insist(
     client: &mut Client,
     path: &str,

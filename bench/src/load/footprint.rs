@@ -1,25 +1,25 @@
-//! What a server takes of its host while nobody asks it for anything.
+//! What an idle server uses of its host.
 
 use std::fs;
 use std::path::Path;
 
 use crate::report::Report;
 
-/// Growth below this is noise: a connection that is still being closed, an allocator's habits.
+/// Growth below this is noise, such as a closing connection or the allocator.
 const MORE_DESCRIPTORS: u64 = 8;
 const MORE_FILES: u64 = 8;
 const MORE_MEMORY_KIB: u64 = 16 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
-    /// Processes below the server's, standbys' included.
+    /// Descendants of the server, including standbys.
     pub processes: u64,
-    /// Directories of machines, standbys' included.
+    /// Directories of machines, including standbys.
     pub directories: u64,
-    /// Files anywhere in its home.
+    /// Files in its home.
     files: u64,
     descriptors: u64,
-    /// Memory of the server's own that is shared with nobody.
+    /// Private memory of the server.
     memory_kib: u64,
 }
 
@@ -42,7 +42,7 @@ impl Footprint {
         report.count(&format!("server {when} the load: KiB of its own memory"), self.memory_kib);
     }
 
-    /// What has grown, in words.
+    /// A description of what has grown.
     pub fn grown_from(&self, before: &Self) -> Vec<String> {
         let compared = [
             ("processes", self.processes, before.processes, 0),
@@ -60,7 +60,7 @@ fn entries(path: &Path) -> u64 {
     fs::read_dir(path).map_or(0, |found| found.count() as u64)
 }
 
-/// Whatever is no directory, also below others.
+/// All files in a directory and its subdirectories.
 fn files(path: &Path) -> u64 {
     let found = fs::read_dir(path).into_iter().flatten().flatten();
     found.map(|entry| if entry.file_type().is_ok_and(|kind| kind.is_dir()) { files(&entry.path()) } else { 1 }).sum()

@@ -1,6 +1,6 @@
-//! A server under load: many clients at once that make a sandbox, run something, read a file and destroy it. None may
-//! fail, but for refusals that say when to come back, and nothing may be left. Then what a command costs over HTTP,
-//! beside the same command without it.
+//! A server under load: many concurrent clients create a sandbox, run a command, read a file and delete the sandbox.
+//! None may fail, except for refusals that say when to retry, and nothing may be left behind. Afterwards it measures a
+//! command over HTTP and without HTTP.
 
 mod client;
 mod clients;
@@ -30,7 +30,7 @@ struct Options {
     /// Clients at once
     #[arg(long, default_value_t = 32)]
     clients: usize,
-    /// How long they go on
+    /// How long they run, in seconds
     #[arg(long, default_value_t = 600)]
     seconds: u64,
     /// Commands over HTTP, and as many without
@@ -55,11 +55,11 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was left behind, in words.
+/// A description of what was left behind.
 async fn load(options: &Options, report: &mut Report) -> anyhow::Result<Vec<String>> {
     let server = Server::start(options).await?;
     let seconds = Duration::from_secs(options.seconds);
-    // Pools and caches get their size first; what grows after that grows without end.
+    // Pools and caches reach their size first. Growth after that is a leak.
     let warm_up = seconds.div_f64(10.0).max(Duration::from_secs(10));
     let warm = clients::work(&server, options.clients, warm_up).await?;
     ensure!(warm.failures.is_empty(), "{} requests failed at first: {:#?}", warm.failures.len(), warm.first_failures());

@@ -1,4 +1,4 @@
-//! What HTTP adds to a command: the same one by the engine's own call and over the API, in turns, in one process.
+//! What HTTP adds to a command: the same command through the engine and through the API, in turns, in one process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::report::Report;
 
 const TOKEN: &str = "the-token-of-the-overhead";
-/// The first few find emulated code that was never translated, on either way.
+/// The first runs include the translation of emulated code, so they do not count.
 const WARM_UP: usize = 10;
 
 pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! A server in a process of its own, with a home that goes with it.
+//! A server in its own process, with a temporary home.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -16,9 +16,9 @@ use crate::client::Client;
 use crate::footprint::Footprint;
 
 const TOKEN: &str = "the-token-of-the-load";
-/// How long a server may take to become quiet: a standby under emulation, on a busy host.
+/// How long a server may take to become idle: it may create a standby under emulation, on a busy host.
 const QUIET_WITHIN: Duration = Duration::from_secs(120);
-/// It is quiet when nothing has changed for so long.
+/// It is idle when nothing has changed for this long.
 const QUIET_FOR: Duration = Duration::from_secs(5);
 
 pub struct Server {
@@ -45,7 +45,7 @@ impl Server {
         let address = address.with_context(|| format!("no address in {line:?}"))?;
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let server = Self { process, address, home };
-        // How many may be made in a minute is not what is measured.
+        // Removes the rate limit, which is not measured here.
         let unlimited = server.client().call(Method::PUT, "/v1/workspaces/default/quota", Some(&json!({}))).await?;
         ensure!(unlimited.status == 200, "{unlimited:?}");
         Ok(server)
@@ -55,7 +55,7 @@ impl Server {
         Client::new(self.address, TOKEN)
     }
 
-    /// What it takes once it has nothing left to do.
+    /// What it uses when it is idle.
     pub async fn settled_footprint(&self) -> anyhow::Result<Footprint> {
         let pid = self.process.id().context("the server runs")?;
         let begun = Instant::now();
@@ -73,7 +73,7 @@ impl Server {
         Ok(last)
     }
 
-    /// Asks it to end; nothing may be left of its machines.
+    /// Stops it. None of its machines may be left.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         let pid = self.process.id().context("the server runs")?;
         let asked = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;

@@ -1,4 +1,4 @@
-"""One test for both clients."""
+"""Runs one test with both clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sandling
 
 
 class Colour:
-    """One of the two clients. ``run`` carries out a coroutine function that settles what it calls."""
+    """One of the two clients. ``run`` runs a coroutine function that awaits results where necessary."""
 
     def __init__(self, name: str) -> None:
         self.name = name

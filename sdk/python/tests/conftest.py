@@ -10,7 +10,7 @@ from fake_server import FakeServer
 
 from sandling import Client, Sandbox, local
 
-# For the processes that tests start, too.
+# Also for processes that tests start.
 os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent / "src")
 
 
@@ -28,7 +28,7 @@ def colour(request: pytest.FixtureRequest) -> Colour:
 
 @pytest.fixture(scope="session")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A client of a real server, which makes real machines."""
+    """A client of a real server with real machines."""
     if "SANDLING_BINARY" not in os.environ or "SANDLING_TEMPLATES" not in os.environ:
         pytest.skip("SANDLING_BINARY and SANDLING_TEMPLATES name no server that could make machines")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""A server that answers as it is told and remembers what it was asked: for what no real server can be made to do."""
+"""A scripted server that records its requests, for behavior that a real server cannot be made to show."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Answer:
     headers: Dict[str, str] = field(default_factory=dict)
     #: Close the connection instead of answering.
     hang_up: bool = False
-    #: Close the connection after the body, of which there should be more.
+    #: Close the connection before the end of the body.
     breaks_off: bool = False
-    #: Send the body again and again.
+    #: Send the body repeatedly.
     endless: bool = False
 
 
@@ -37,7 +37,7 @@ Script = Union[Answer, List[Answer], Callable[[Asked], Answer]]
 
 
 class FakeServer:
-    """``answers`` maps a method and path (``*`` for any) to an answer, to a list that is used up, or to a function."""
+    """``answers`` maps a method and path (``*`` for any) to an answer, a list of answers, or a function."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.answers: Dict[Route, Script] = {}
@@ -119,7 +119,7 @@ class FakeServer:
         return script or Answer(404, {"error": f"no answer for {asked.method} {asked.path}", "code": "no_such_route"})
 
     def close(self) -> None:
-        """Ends as a process does, with its connections."""
+        """Closes the server and its connections, like a process that ends."""
         self._http.shutdown()
         self._http.server_close()
         for connection in self._connections:

@@ -1,4 +1,4 @@
-"""Both clients against a server that answers as it is told."""
+"""Both clients against a scripted server."""
 
 from __future__ import annotations
 
@@ -462,7 +462,7 @@ def test_a_command_that_is_cancelled_is_ended_in_the_sandbox(server: FakeServer,
     name = server.asked[0].body["id"]
     assert [asked.path for asked in signals] == [f"/v1/sandboxes/box/execs/{name}/signal"] * 2
     assert [asked.body for asked in signals] == [{"signal": "KILL"}] * 2
-    # One with a name of its own can be found again, and may be meant to.
+    # A command with an ID can be found again, so it continues.
     began.clear()
     ended.clear()
     asyncio.run(work(id="mine"))
@@ -518,7 +518,7 @@ def test_where_the_kernel_has_other_names_for_keep_alive_it_is_used_all_the_same
 def test_a_server_elsewhere_is_reached_the_same_way(colour: Colour, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    # Not one of the addresses that are known to be this machine.
+    # An address that the client does not know as local.
     far = FakeServer("127.0.0.2")
     try:
         far.answers["GET", "/v1/sandboxes/box/events?tail=1"] = Answer(200, {"events": []})

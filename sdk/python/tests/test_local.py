@@ -1,4 +1,4 @@
-"""The local server. These start the real binary that ``SANDLING_BINARY`` names; none of them makes a machine."""
+"""The local server. The tests start the real binary that ``SANDLING_BINARY`` names; none of them creates a machine."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_server_that_somebody_restarts_is_waited_for(
     before, after = answering(), answering()
 
     def restart() -> None:
-        # It ends, is gone, and comes back.
+        # It shuts down, is gone, and comes back.
         with announced(home, ""):
             time.sleep(0.3)
         time.sleep(0.3)
@@ -191,7 +191,7 @@ def test_a_server_that_somebody_named_is_not_looked_for_elsewhere(home: Path, co
 def test_a_server_that_somebody_announced_is_used(home: Path) -> None:
     with announced(home, "http://127.0.0.1:4242"):
         assert local.ensure() == ("http://127.0.0.1:4242", "sdl_secret")
-    # Nobody holds it any more, so nobody listens there.
+    # Nobody holds the lock, so nobody listens there.
     assert local._said(home) is None
 
 
@@ -205,7 +205,7 @@ def test_a_server_that_cannot_start_says_why(home: Path, monkeypatch: pytest.Mon
 
 
 def test_a_binary_beside_this_python_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``.venv/bin/python`` finds it, although nobody activated that environment."""
+    """``.venv/bin/python`` finds it, although the environment is not activated."""
     beside = home / "bin"
     beside.mkdir()
     (beside / "sandling").write_text("#!/bin/sh\n")

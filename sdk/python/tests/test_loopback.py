@@ -23,7 +23,7 @@ from sandling import AsyncClient, AsyncSandbox, BadRequestError, Client, Request
 from sandling import ConnectionError as LostConnection
 
 BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
-#: More than a connection's buffers take on both sides.
+#: More than the buffers of a connection hold on both sides.
 MUCH = 64 << 20
 
 
@@ -33,7 +33,7 @@ def answer(body: bytes = b'{"exit_code":0,"stdout":"","stderr":""}', *more: byte
 
 
 def request_of(connection: socket.socket) -> bytes:
-    """One request, whole; empty at the end of the connection."""
+    """One complete request; empty at the end of the connection."""
     received = b""
     while b"\r\n\r\n" not in received:
         more = connection.recv(1 << 16)
@@ -51,7 +51,7 @@ Serve = Callable[[socket.socket], None]
 
 
 class Sockets:
-    """A server whose every connection is served by a function of the test's."""
+    """A server that handles every connection with a function of the test."""
 
     def __init__(self, *serve: Serve, tls: Any = None) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -186,7 +186,7 @@ def test_a_kept_connection_that_the_server_closed_is_not_used(is_busy: bool) -> 
     async def work(box: AsyncSandbox) -> None:
         await box.exec("true")
         if is_busy:
-            # The loop itself has no time to hear of it.
+            # The event loop cannot notice it in the meantime.
             closed.wait(10)
         else:
             assert await asyncio.get_running_loop().run_in_executor(None, closed.wait, 10)

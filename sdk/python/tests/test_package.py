@@ -1,4 +1,4 @@
-"""The package itself: its two halves, its names, what its import costs."""
+"""The package itself: its two clients, its names and its import time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_option_that_does_not_exist_is_refused() -> None:
 def test_tools_have_the_words_of_the_command_line() -> None:
     source = (ROOT.parent.parent / "crates" / "tools" / "src" / "spec.rs").read_text()
     listed = source[source.index("pub const SPECS") : source.index("pub struct BadCall")]
-    # Rust joins a string's lines without the blanks that begin them.
+    # Rust joins the lines of a string without their indentation.
     words = re.sub(r"\\\n\s+", "", listed)
     found = re.findall(r'name: "(\w+)",\s+description: "(.*?)",\s+arguments: &\[(.*?)\],\s+required', words, re.DOTALL)
     told = {
@@ -80,7 +80,7 @@ def test_names_that_pandastacks_guides_import_are_there() -> None:
     documented = ["Client", "Sandbox", "ExecResult", "Template", "TemplateBuild", "Token"]
     assert [name for name in [*documented, *raised] if not hasattr(sandling, name)] == []
     verbs = [name for name in dir(pandastack.Sandbox) if not name.startswith("_")]
-    # How a client reads an answer is its own business.
+    # How a client parses an answer is internal.
     assert {name for name in verbs if not hasattr(sandling.Sandbox, name)} <= {"default_template", "from_dict"}
     for part in ("sandboxes", "snapshots", "tokens", "volumes"):
         theirs, ours = (

@@ -1,4 +1,4 @@
-"""Pools, with a server whose machines are only numbers."""
+"""Pools, with a server that simulates machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sandling import (
 
 
 class Machines:
-    """Answers as a server does, and knows which machines are alive."""
+    """Simulates a server and records which machines are alive."""
 
     def __init__(self, server: FakeServer) -> None:
         self.alive: Set[str] = set()
@@ -223,7 +223,7 @@ def test_a_run_that_wants_other_memory_has_a_machine_of_that_size(colour: Colour
 
 
 def scripted(machines: Machines, asked: Asked) -> Answer:
-    """What the machine that was lent answers."""
+    """The answers of the leased machine."""
     route = f"{asked.method} {asked.path.partition('/v1/sandboxes/')[2].partition('/')[2].partition('?')[0]}"
     late = {"error": "command timeout after 1s", "code": "command_timeout", "stdout": "so far", "stderr": ""}
     stream = 'event: stdout\ndata: {"chunk":"a"}\n\nevent: stdout\ndata: {"chunk":"b"}\n\n'

@@ -1,4 +1,4 @@
-"""The tools of a model against a server that answers as it is told."""
+"""The tools for a model against a scripted server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tools_of(colour: Colour, server: FakeServer, **options: Any) -> Any:
 
 
 async def at_once(colour: Colour, tools: Any, *calls: Tuple[str, Dict[str, Any]]) -> List[str]:
-    """What the calls of one turn are answered, as frameworks carry them out."""
+    """Runs the calls of one turn in parallel, like frameworks, and returns the answers."""
     if colour.name == "async":
         outputs = await asyncio.gather(*(tools.call(*call) for call in calls))
     else:
@@ -36,7 +36,7 @@ async def at_once(colour: Colour, tools: Any, *calls: Tuple[str, Dict[str, Any]]
 
 
 class Interpreters:
-    """Live interpreters as the server has them: each with variables of its own, and one cell at a time."""
+    """Simulates live interpreters: each has its own variables and runs one cell at a time."""
 
     def __init__(self, server: FakeServer) -> None:
         self.variables: List[Dict[str, Any]] = []

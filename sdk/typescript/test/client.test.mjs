@@ -13,7 +13,7 @@ import { fakeServer } from "./fake-server.mjs";
 
 const BOX = { id: "box", template: "base", status: "running", persistent: false };
 
-/** Runs `work` with a client of a server that answers as told. */
+/** Runs `work` with a client of a scripted server. */
 async function against(answers, work, options = {}) {
   const server = await fakeServer({ "GET /v1/sandboxes/box": { body: BOX }, ...answers });
   const client = new sandling.Client({ apiUrl: server.url, apiKey: "key", ...options });
@@ -381,7 +381,7 @@ test("a file is not emptied by mistake", async () => {
 const BUILD = { id: "b", name: "mine", status: "queued" };
 const LOG = "data:   indented\n\ndata: second\n\nevent: done\ndata: end\n\n";
 
-/** A server whose build of a template ends so. */
+/** A server whose template build ends with this status. */
 function building(ended) {
   return {
     "POST /v1/templates/build": { status: 202, body: BUILD },

@@ -1,10 +1,10 @@
-/** A server that answers as it is told and remembers what it was asked: for what no real server can be made to do. */
+/** A scripted server that records its requests, for behavior that a real server cannot be made to show. */
 
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** `answers` maps "METHOD /path" to an answer, or to a list of answers that are used up one by one; or is a function. */
+/** `answers` maps "METHOD /path" to an answer or a list of answers; or it is a function. */
 export async function fakeServer(answers) {
   const asked = [];
   const server = createServer(async (request, response) => {
@@ -12,7 +12,7 @@ export async function fakeServer(answers) {
     try {
       for await (const piece of request) pieces.push(piece);
     } catch {
-      return; // It was broken off.
+      return; // The client disconnected.
     }
     const sent = Buffer.concat(pieces);
     const { method, url: path, headers } = request;

@@ -1,4 +1,4 @@
-/** The local server. These start the real binary that `SANDLING_BINARY` names; the last one makes a machine. */
+/** The local server. The tests start the real binary that `SANDLING_BINARY` names; the last one creates a machine. */
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -82,13 +82,13 @@ test("a server that died is replaced, and one that was stopped starts again", op
   client.close();
   assert.equal(await stopLocalServer(), true);
   assert.equal(await stopLocalServer(), false);
-  // Whoever used it notices nothing, and need not wait for somebody to run it again.
+  // Its clients continue without waiting for a restart.
   assert.equal(JSON.parse(readFileSync(join(process.env.SANDLING_HOME, "local-server.json"), "utf8")).url, next.url);
   assert.equal((await client.me()).workspace, "default");
   client.close();
 });
 
-/** Announces a server as one does that somebody started. Gives what takes it back. */
+/** Announces a server like `sandling serve` does. Returns a function that removes the announcement. */
 async function announce(url) {
   const directory = process.env.SANDLING_HOME;
   writeFileSync(join(directory, "token"), "sdl_secret");
@@ -109,7 +109,7 @@ test("a server that somebody announced is used while it holds its word", async (
   await assert.rejects(ensureLocalServer(), ConfigError);
 });
 
-/** A server that has one sandbox, which can do a little. */
+/** A server with one simulated sandbox. */
 async function smallServer() {
   const server = await fakeServer({
     "GET /v1/sandboxes/box": { body: { id: "box", template: "base", status: "running", persistent: false } },
@@ -147,7 +147,7 @@ for (const [name, work] of Object.entries({
     let withdraw = await announce(first.url);
     try {
       const box = await client.sandboxes.get("box");
-      // Or a connection that is still open might be used before its end is noticed.
+      // Otherwise the client might reuse a connection before it notices its end.
       client.close();
       await first.close();
       await withdraw();

@@ -1,4 +1,4 @@
-/** Pools, with a server whose machines are only numbers. */
+/** Pools, with a server that simulates machines. */
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -21,7 +21,7 @@ const EXIT = 'event: exit\ndata: {"exit_code":3,"reason":"exited"}\n\n';
 const CELL = { stdout: "", stderr: "", results: [], error: { ename: "ZeroDivisionError" }, exit_code: 1 };
 const NOTHING = { status: 404, body: { error: "nothing there", code: "not_found" } };
 
-/** Runs `work` with a pool of a server that knows which machines are alive. */
+/** Runs `work` with a pool of a server that records which machines are alive. */
 async function against(options, work, answers = {}) {
   const alive = new Set();
   const made = [];

@@ -1,4 +1,4 @@
-/** Terminals, with a server that shows what it is told. */
+/** Terminals, with a scripted server. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

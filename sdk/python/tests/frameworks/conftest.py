@@ -14,7 +14,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ModelServer
         servers.append(ModelServer(list(script)))
         return servers[-1]
 
-    # Some SDKs report home, or ask for a key even if no one checks it.
+    # Some SDKs send telemetry, or need a key even if nobody checks it.
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, "unused")
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")

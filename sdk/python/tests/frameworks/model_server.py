@@ -1,6 +1,6 @@
-"""A model that says what it is told to, over HTTP, in the three dialects that SDKs speak, streamed if asked for.
+"""A scripted model over HTTP, in the three APIs of the SDKs, with and without streaming.
 
-It can misbehave as well: refuse with a status, hang, fail, or drop the connection in the middle of an answer.
+It can also misbehave: refuse with a status, hang, fail, or drop the connection during an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 
 class Refusal(NamedTuple):
-    """An answer that is none."""
+    """An error answer."""
 
     status: int
     message: str = "no"
@@ -22,31 +22,31 @@ class Refusal(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """Half an answer, and then the connection is gone."""
+    """Half an answer, then a dropped connection."""
 
     text: str = "I was about to say"
 
 
 class Hang(NamedTuple):
-    """No answer at all; streamed, a sign of life now and then and no more."""
+    """No answer; with streaming, only keep-alive events."""
 
     seconds: float = 60.0
 
 
 class Cut(NamedTuple):
-    """An answer that reached the limit of its length."""
+    """An answer that reached the output limit."""
 
     text: str
 
 
 class Uncounted(NamedTuple):
-    """An answer without a word about tokens."""
+    """An answer without token counts."""
 
     turn: Any
 
 
 class Counted(NamedTuple):
-    """An answer with its tokens, read and written."""
+    """An answer with input and output token counts."""
 
     turn: Any
     read: int
@@ -54,25 +54,25 @@ class Counted(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A server that says, in the middle of an answer, that it failed. Only the Responses API has a word for that."""
+    """A failure that the server reports during an answer. Only the Responses API has an event for it."""
 
     message: str = "no luck today"
 
 
 class Strange(NamedTuple):
-    """A success whose body is not what was asked for; text if it is no JSON."""
+    """A successful answer with an unexpected body; text if it is not JSON."""
 
     body: Any
 
 
-#: A text, or calls of tools: name and arguments (an object, or text that need not be JSON); or something worse.
+#: A text, or tool calls with name and arguments (an object, or text that may not be JSON), or one of the classes above.
 Turn = Union[str, List[Tuple[str, Any]], Refusal, Drop, Hang, Cut, Uncounted, Counted, Failed, Strange]
-#: What to say to a request, by what it holds and how many came before it.
+#: Chooses the answer to a request by its content and its number.
 Script = Union[List[Turn], Callable[[Dict[str, Any], int], Turn]]
 
 
 class ModelServer:
-    """Each request gets the next turn of the script. ``asked`` holds what was sent, ``keys`` who sent it."""
+    """Each request gets the next turn of the script. ``asked`` has the requests, ``keys`` their API keys."""
 
     def __init__(
         self, script: Script, address: Tuple[str, int] = ("127.0.0.1", 0), tls: Optional[ssl.SSLContext] = None
@@ -115,7 +115,7 @@ class ModelServer:
                 self.end_headers()
                 self.close_connection = True
                 until = time.monotonic() + turn.seconds
-                # A reader whose time begins anew with each byte would wait for ever.
+                # A reader whose timeout restarts with each byte would wait forever.
                 while time.monotonic() < until and not owner.closing.wait(0.2):
                     try:
                         self.wfile.write(b": ping\n\n" if streamed else b" ")
@@ -182,7 +182,7 @@ class ModelServer:
 
 
 def answer_of(dialect: str, turn: Any, number: int) -> Dict[str, Any]:
-    """The whole answer, with what is special about it."""
+    """The complete answer, and its special behavior."""
     if isinstance(turn, (Uncounted, Counted)):
         answer = answer_of(dialect, turn.turn, number)
         names = ("prompt", "completion") if dialect == "/chat/completions" else ("input", "output")
@@ -363,5 +363,5 @@ DIALECTS = {"/messages": messages, "/chat/completions": chat_completions, "/resp
 
 
 def strings(value: Any) -> str:
-    """All text in a request, for looking into it."""
+    """All text in a request."""
     return json.dumps(value, ensure_ascii=False)

@@ -121,7 +121,7 @@ def test_text_goes_to_a_callback_as_well(model: Model, sandbox: Sandbox, monkeyp
 
 
 def mending(body: Dict[str, Any], number: int) -> Turn:
-    """Each attempt has another idea of how to mend ``add``."""
+    """Each attempt fixes ``add`` in another way."""
     said = strings(body)
     attempt = int(re.findall(r"attempt (\d) of \d", said)[0])
     if "tool_result" in said:
@@ -346,7 +346,7 @@ BOX = {"id": "box", "template": "base", "status": "running", "persistent": False
 
 @pytest.fixture
 def pretend(colour: Colour, server: FakeServer) -> Callable[..., Any]:
-    """Runs a task with either agent in a sandbox that only pretends to be one."""
+    """Runs a task with either agent in a simulated sandbox."""
     server.answers["POST", "/v1/sandboxes/box/exec"] = Answer(200, {"exit_code": 0, "stdout": "", "stderr": ""})
     kind = AsyncAgent if colour.name == "async" else Agent
 

@@ -1,4 +1,4 @@
-"""Each framework, as it is on PyPI, with a scripted model and a real sandbox."""
+"""Each framework, unmodified from PyPI, with a scripted model and a real sandbox."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCRIPT = (
 
 
 def check(server: ModelServer) -> None:
-    """The model was shown what its calls gave."""
+    """Checks that the model saw the results of its calls."""
     assert len(server.asked) == 4
     assert "wrote 3 bytes to /workspace/n.txt" in strings(server.asked[1])
     assert "result:\\\\n42" in strings(server.asked[2]) or "result:\\n42" in strings(server.asked[2])
@@ -184,7 +184,7 @@ def test_pydantic_ai(model: Model, sandbox: Sandbox, client: Client, colour: str
 
 
 def with_async(client: Client, sandbox: Sandbox, work: Callable[[AsyncSandboxTools], Any]) -> Any:
-    """Does the work with the awaited tools, on the same sandbox."""
+    """Runs the work with the async tools on the same sandbox."""
     endpoint = client._transport.located()
 
     async def run() -> Any:

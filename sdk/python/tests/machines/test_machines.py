@@ -1,4 +1,4 @@
-"""What needs a server of its own kind, and takes its time."""
+"""Tests that need a special server and take longer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_sandbox_is_made_where_nothing_is_set(tmp_path: Path) -> None:
         pytest.skip("SANDLING_BINARY and SANDLING_TEMPLATES name no server that could make machines")
     binary = Path(os.environ["SANDLING_BINARY"])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SANDLING_")}
-    # As after an installation: the binary is on the PATH, and there is a home with templates.
+    # Like after an installation: the binary is on the PATH, and the home has templates.
     environment = {**kept, "PATH": f"{binary.parent}:{kept['PATH']}", "XDG_DATA_HOME": str(tmp_path)}
     home = tmp_path / "sandling"
     home.mkdir()

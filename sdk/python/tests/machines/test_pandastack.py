@@ -14,7 +14,7 @@ import pytest
 from sandling import Client
 
 EXAMPLES = sorted((Path(__file__).parent / "examples").glob("*.py"))
-#: The same ideas in words that are only ours.
+#: The same patterns with calls that only this SDK has.
 OWN = sorted((Path(__file__).parent / "examples" / "own").glob("*.py"))
 WITHIN = 240
 
@@ -47,7 +47,7 @@ def test_in_our_own_words(example: Path, where: Dict[str, str]) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_as_it_is(example: Path, where: Dict[str, str]) -> None:
-    """So that an example is one: PandaStack's own client runs it, too."""
+    """PandaStack's own client runs the same examples."""
     if importlib.util.find_spec("pandastack") is None:
         pytest.skip("there is no module pandastack")
     run(example.read_text(), PANDASTACK_API=where["url"], PANDASTACK_API_KEY=where["token"])
