@@ -15,7 +15,7 @@ use crate::random;
 use crate::store::Store;
 
 /// How many builds are remembered. The oldest are forgotten first.
-const KEPT: usize = 200;
+const REMEMBERED: usize = 200;
 /// How many builds of a workspace may be queued or running.
 const MOST_RUNNING: usize = 8;
 const MOST_LINES: usize = 10_000;
@@ -135,7 +135,7 @@ impl Registry {
         };
         self.store.insert_build(&record, self.presence.id())?;
         let build = Arc::new(Build::new(record));
-        if all.len() >= KEPT {
+        if all.len() >= REMEMBERED {
             // A build of the same workspace first, and never one that is running.
             let own = all.iter().position(|old| old.workspace == workspace && !old.is_running());
             let oldest = own.or_else(|| all.iter().position(|old| !old.is_running()));
@@ -252,7 +252,7 @@ impl Build {
             progress.bytes += text.len();
             if progress.lines.len() >= MOST_LINES || progress.bytes > MOST_LOG_BYTES {
                 progress.bytes = MOST_LOG_BYTES + 1;
-                (text, level) = ("more was said, and is not kept".to_owned(), Level::Warn);
+                (text, level) = ("the log is full; further lines are dropped".to_owned(), Level::Warn);
             }
             progress.lines.push(Line { at: Timestamp::now(), text, level, step });
             true
@@ -335,13 +335,13 @@ mod tests {
         let builds = registry(&fixture);
         let running = builds.register("quiet", "mine").unwrap();
         assert!(running.queue());
-        for number in 0..KEPT * 2 {
+        for number in 0..REMEMBERED * 2 {
             let build = builds.register("busy", "other").unwrap();
             if number < MOST_RUNNING - 1 {
                 assert!(build.queue());
             }
         }
-        assert!(builds.find("quiet", &running.id).is_some() && builds.all().len() <= KEPT);
+        assert!(builds.find("quiet", &running.id).is_some() && builds.all().len() <= REMEMBERED);
         assert!(builds.register("busy", "other").unwrap().queue());
         assert!(matches!(builds.register("busy", "other"), Err(RegisterError::TooMany)));
         for number in 0..100_000 {

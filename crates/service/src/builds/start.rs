@@ -173,7 +173,7 @@ impl Builds {
             TemplateSource::Saved { .. } | TemplateSource::Snapshot(_)
                 if spec.vcpus.is_some() || spec.memory_mib.is_some() =>
             {
-                let message = "a template on top of another has its size; what was asked for is not kept";
+                let message = "a template on top of another has the size of its base; the requested size is ignored";
                 build.log(message, Level::Warn, None);
             }
             TemplateSource::Saved { .. } | TemplateSource::Snapshot(_) => {}

@@ -22,7 +22,7 @@ use crate::store::Store;
 use crate::workspaces::WorkspaceName;
 
 /// How long an answer is stored.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
+const RETENTION: Duration = Duration::from_secs(24 * 3600);
 /// Larger bodies are not stored.
 const LARGEST_BODY: usize = 4 << 20;
 const LONGEST_KEY: usize = 255;
@@ -203,7 +203,7 @@ impl Idempotency {
     }
 
     fn forget_old(&self) -> Result<(), StoreError> {
-        self.store.forget_keys(Timestamp::now() - KEPT, |owner| self.presence.is_alive(owner))
+        self.store.forget_keys(Timestamp::now() - RETENTION, |owner| self.presence.is_alive(owner))
     }
 }
 
@@ -216,7 +216,7 @@ fn judge(
 ) -> Judgement {
     let running = row.state == RequestState::Running && is_alive(&row.owner);
     let object = row.object;
-    if !running && row.started_at < now - KEPT {
+    if !running && row.started_at < now - RETENTION {
         return Judgement::Expired;
     }
     if row.route != route || row.body_hash != *body {
@@ -335,7 +335,7 @@ mod tests {
         let fixture = Fixture::new();
         let start = Timestamp::now();
         fresh(begin_at(&fixture.idempotency, "k", start)).finish(&answer(1)).unwrap();
-        let day = start + KEPT - Duration::from_secs(1);
+        let day = start + RETENTION - Duration::from_secs(1);
         assert!(matches!(begin_at(&fixture.idempotency, "k", day), Ok(Begin::Done(_))));
         fresh(begin_at(&fixture.idempotency, "k", day + Duration::from_secs(2))).abandon().unwrap();
     }
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_request_that_runs_for_more_than_a_day_is_still_not_run_twice() {
         let fixture = Fixture::new();
-        let start = Timestamp::now() - KEPT - KEPT;
+        let start = Timestamp::now() - RETENTION - RETENTION;
         let pending = fresh(begin_at(&fixture.idempotency, "k", start));
         fixture.idempotency.forget_old().unwrap();
         assert!(matches!(begin(&fixture.idempotency, "k"), Err(KeyRefused::InProgress { .. })));

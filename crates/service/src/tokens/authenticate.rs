@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn no_token_and_no_such_token_are_told_apart() {
+    fn missing_and_unknown_tokens_are_told_apart() {
         let fixture = Fixture::new();
         assert!(matches!(fixture.tokens.authenticate(""), Err(AuthError::Missing)));
         assert!(matches!(fixture.tokens.authenticate("hello"), Err(AuthError::Malformed)));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_is_no_token() {
+    fn an_empty_environment_token_is_ignored() {
         let fixture = Fixture::new().with_environment_token("");
         assert!(matches!(fixture.tokens.authenticate(""), Err(AuthError::Missing)));
     }

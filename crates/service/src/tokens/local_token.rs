@@ -21,9 +21,9 @@ const OWNER_ONLY: u32 = 0o600;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LocalTokenError {
-    #[error("the first token {path} cannot be kept")]
+    #[error("cannot store the first token in {path}")]
     File { path: PathBuf, source: io::Error },
-    #[error("the first token cannot be made")]
+    #[error("cannot make the first token")]
     Token(#[from] TokenError),
 }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_start_leaves_a_token_that_only_its_owner_reads() {
+    fn the_first_start_makes_a_token_that_only_its_owner_can_read() {
         let fixture = Fixture::new();
         let token = read_local_token(&fixture.home).unwrap().unwrap();
         assert_eq!(fixture.tokens.authenticate(&token).unwrap().scope, Scope::Operator);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_start_keeps_it_and_closes_a_file_that_was_opened() {
+    fn the_second_start_keeps_the_token_and_restores_its_permissions() {
         let fixture = Fixture::new();
         let path = local_token_path(&fixture.home);
         let first = fs::read(&path).unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn many_first_starts_at_once_make_one_token() {
+    fn simultaneous_first_starts_make_one_token() {
         let (_dir, home) = Fixture::empty_home();
         std::thread::scope(|scope| {
             for _ in 0..4 {

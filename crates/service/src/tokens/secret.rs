@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fresh_secret_is_well_formed_and_its_own() {
+    fn fresh_secrets_are_well_formed_and_differ() {
         let (one, two) = (TokenSecret::fresh().unwrap(), TokenSecret::fresh().unwrap());
         assert_eq!(one.expose().len(), 44);
         assert_eq!(TokenSecret::parse(one.expose()).unwrap().hash(), one.hash());
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_line_does_not_give_a_secret_away() {
+    fn debug_output_hides_the_secret() {
         let secret = TokenSecret::fresh().unwrap();
         let shown = format!("{secret:?}");
         assert!(shown.starts_with(secret.prefix()));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_secret_is_not_taken_for_one() {
+    fn malformed_secrets_are_refused() {
         let good = TokenSecret::fresh().unwrap();
         let good = good.expose();
         let upper = good.to_uppercase();

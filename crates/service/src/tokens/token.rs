@@ -155,7 +155,7 @@ mod tests {
     use crate::fixture::{Fixture, workspace};
 
     #[test]
-    fn the_store_has_no_secret_in_it() {
+    fn secrets_are_not_stored() {
         let fixture = Fixture::new();
         let token = fixture.tokens.create(&NewToken::new(&WorkspaceName::default(), Scope::Run)).unwrap();
         let (prefix, hidden) = token.secret.expose().split_at(12);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn another_workspaces_token_is_neither_seen_nor_revoked() {
+    fn the_token_of_another_workspace_can_be_neither_seen_nor_revoked() {
         let fixture = Fixture::new();
         let (a, b) = (workspace("team-a"), workspace("team-b"));
         fixture.workspaces.create(&a).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_token_is_listed_no_more_and_cannot_be_revoked_again() {
+    fn a_revoked_token_is_not_listed_and_cannot_be_revoked_again() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
         let token = fixture.tokens.create(&NewToken::new(&default, Scope::Run)).unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_wishes_are_refused() {
+    fn invalid_requests_are_refused() {
         let fixture = Fixture::new();
         let good = NewToken::new(&WorkspaceName::default(), Scope::Run);
         let make = |new: NewToken| fixture.tokens.create(&new);
@@ -207,12 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_has_so_many_tokens_and_no_more() {
+    fn the_number_of_tokens_is_limited() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
         let new = NewToken::new(&default, Scope::Run);
         let first = fixture.tokens.create(&new).unwrap();
-        // The first start made one, this test another.
+        // The first start has made one token, and this test another.
         for number in 2..TOKENS_PER_WORKSPACE {
             let info = TokenInfo { prefix: format!("sdl_{number:08}"), ..first.info.clone() };
             assert!(fixture.store.insert_token(&info, &first.secret.hash()).unwrap());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_row_opens_no_door_and_hides_only_itself() {
+    fn a_damaged_row_is_refused_and_hides_no_other_row() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
         let [damaged, good] =
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_stopped_working_long_ago_are_forgotten_and_others_are_not() {
+    fn only_tokens_that_ended_long_ago_are_deleted() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
         let soon = Timestamp::now() + Duration::from_secs(60);

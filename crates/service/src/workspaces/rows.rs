@@ -72,3 +72,20 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Workspace> {
         record_runs: row.get("record_runs")?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::fixture::{Fixture, workspace};
+
+    #[test]
+    fn a_row_that_is_not_text_hides_no_other_row() {
+        let fixture = Fixture::new();
+        for name in ["first", "second"] {
+            fixture.workspaces.create(&workspace(name)).unwrap();
+        }
+        let sql = "UPDATE workspaces SET name = CAST(x'7bff7d' AS TEXT) WHERE name = 'second'";
+        assert_eq!(fixture.store.connection().execute(sql, []).unwrap(), 1);
+        let names: Vec<_> = fixture.workspaces.list().unwrap().into_iter().map(|one| one.name.to_string()).collect();
+        assert_eq!(names, ["default", "first"]);
+    }
+}

@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_that_could_lead_elsewhere_are_no_names() {
+    fn invalid_names_are_refused() {
         for bad in ["", "-a", "A", "a/b", "..", "a b", "a\n", "ä", "a_b", &"a".repeat(64)] {
             assert_eq!(WorkspaceName::parse(bad), None, "{bad:?}");
         }
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_by_the_rule_is_one(text in "[a-z0-9][a-z0-9-]{0,62}") {
+        fn every_valid_name_is_accepted(text in "[a-z0-9][a-z0-9-]{0,62}") {
             let name = WorkspaceName::parse(&text).map(String::from);
             prop_assert_eq!(name, Some(text));
         }
