@@ -9,13 +9,13 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
+use futures_util::future::BoxFuture;
 use sandling_engine::{Refused, Sandbox, SandboxId, SandboxInfo};
 use sandling_service::{Principal, Scope, WorkspaceName};
 
 use crate::app::App;
+use crate::context::RequestContext;
 use crate::error::ApiError;
-use crate::promise;
-use crate::request::RequestContext;
 
 /// A scope as a type.
 pub(crate) trait Need: Send + Sync {
@@ -78,13 +78,17 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
             && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
         {
             awake(&sandbox).await?;
-            if promise::is_made_to(&parts.headers) {
-                app.promises.used(&sandbox).await;
+            if let Some(UseObserver(observe)) = parts.extensions.get::<UseObserver>() {
+                observe(sandbox).await;
             }
         }
         Ok(Self { principal, need: PhantomData })
     }
 }
+
+/// Called before every request that uses a sandbox's machine. A dialect adds it to the requests of its clients.
+#[derive(Clone)]
+pub(crate) struct UseObserver(pub(crate) Arc<dyn Fn(Arc<Sandbox>) -> BoxFuture<'static, ()> + Send + Sync>);
 
 /// What is asked of a sandbox's machine, and not only about the sandbox.
 const USES: [&str; 14] = [
@@ -121,8 +125,8 @@ pub(crate) fn presented(parts: &Parts) -> String {
     if let Some(token) = bearer(&parts.headers) {
         return token.to_owned();
     }
-    if let Some(key) = api_key(&parts.headers) {
-        return key;
+    if let Some(key) = parts.headers.get(API_KEY).and_then(|key| key.to_str().ok()) {
+        return key.to_owned();
     }
     // A browser can set no header on a WebSocket or an event stream. Elsewhere a token in a URL would only end up in
     // logs, so it is not looked for.
@@ -141,28 +145,6 @@ pub(crate) fn bearer_of(value: &str) -> Option<&str> {
 
 /// The header that E2B's clients send their key in.
 pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-
-/// The token of an `X-API-Key` header. Some of E2B's clients insist on `e2b_` and hexadecimal digits, so a token may
-/// also be spelled that way: its bytes as digits.
-fn api_key(headers: &HeaderMap) -> Option<String> {
-    headers.get(API_KEY)?.to_str().ok().map(key_of)
-}
-
-pub(crate) fn key_of(value: &str) -> String {
-    value.strip_prefix("e2b_").and_then(from_hex).unwrap_or_else(|| value.to_owned())
-}
-
-/// Nothing if it is not the digits of a token: 40 zeros, the usual placeholder, are none.
-fn from_hex(digits: &str) -> Option<String> {
-    let digit = |at: usize| (digits.as_bytes()[at] as char).to_digit(16);
-    let byte = |at: usize| Some((digit(at)? << 4 | digit(at + 1)?) as u8);
-    if digits.len() % 2 == 1 {
-        return None;
-    }
-    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-    let text = String::from_utf8(bytes?).ok()?;
-    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)
-}
 
 fn cannot_set_headers(headers: &HeaderMap) -> bool {
     let says = |name, word| {
@@ -196,16 +178,6 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_a_token_as_it_is_or_by_its_digits() {
-        let with = |key: &str| token_of(Request::get("/").header("x-api-key", key));
-        assert_eq!(with("abc"), "abc");
-        assert_eq!(with("e2b_616263"), "abc");
-        for other in ["e2b_", "e2b_61626", "e2b_6162zz", "e2b_0000", "e2b_é"] {
-            assert_eq!(with(other), if other == "e2b_é" { "" } else { other }, "{other}");
-        }
-    }
-
-    #[test]
     fn only_what_needs_a_machine_wakes_one() {
         let id = "0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11";
         let wakes = |rest: &str| used_sandbox(&format!("/v1/sandboxes/{id}{rest}")).is_some();
@@ -218,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_need_a_machine_is_a_route() {
-        let document = serde_json::to_value(crate::router::openapi()).unwrap();
+        let document = serde_json::to_value(crate::native::openapi()).unwrap();
         let paths: Vec<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
         // Any path of a preview is its server's own, and in no document.
         for used in USES.iter().filter(|used| **used != "proxy") {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use sandling_engine::{Cause, Collected, Execution, Output, RunError, Sandbox};
 use sandling_protocol::{Exit, ExitReason, Part};
-use sandling_service::ProcessDefaults;
 use sandling_wire::{Detached, ExecRequest};
 use serde::Serialize;
 
@@ -69,7 +68,7 @@ pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRe
     let input = request.stdin.as_mut().map(std::mem::take);
     let text = request.text();
     let mut spec = run_spec(request)?;
-    ProcessDefaults::of(&sandbox.info()).fill(&mut spec);
+    sandbox.info().settings.process.fill(&mut spec);
     app.engine.before(sandbox, Cause::Exec, &text).await?;
     let execution = sandbox.run(spec)?;
     if let Some(input) = input {

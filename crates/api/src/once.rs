@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::context::RequestContext;
 use crate::error::ApiError;
-use crate::request::RequestContext;
 
 const HEADER: &str = "idempotency-key";
 

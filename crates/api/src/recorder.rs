@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use sandling_engine::SandboxId;
-use sandling_service::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
-
 use sandling_protocol::CellReport;
+use sandling_service::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::request::RequestContext;
+use crate::context::RequestContext;
 
 /// Listens to one run and writes it to the audit log when it is dropped, however the run ended.
 pub(crate) struct Recorder(Option<Tape>);

@@ -30,6 +30,7 @@ mod process_cache;
 mod recover;
 mod sandbox;
 pub mod scan;
+mod settings;
 mod snapshot;
 mod space;
 mod stall;
@@ -65,6 +66,7 @@ pub use network::{
 pub use process_cache::Fallback as ProcessCacheFallback;
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
+pub use settings::{ProcessDefaults, SandboxSettings};
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };

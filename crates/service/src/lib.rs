@@ -46,7 +46,7 @@ pub use decoder::Decoder;
 pub use idempotency::{Begin, BodyHash, Idempotency, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
 pub use limits::{InvalidValue, check_env, check_map, parse_mode};
 pub use previews::{PreviewError, PreviewToken, Previews};
-pub use process_defaults::ProcessDefaults;
+pub use process_defaults::inherit_process_defaults;
 pub use sandboxes::{
     CreateError, ForkError, ReleaseVolumeError, Sandboxes, TemplateSize, UnknownTemplate, find_template, template_size,
 };

@@ -4,19 +4,18 @@
 //! or in a machine that is made for them. Such a machine ends when no request has come for a while, or when a sandbox
 //! needs the volume.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_engine::store::StoreError;
 use sandling_engine::{
-    Cause, ChangeError, CheckpointError, CreateSpec, Engine, RunError, RunSpec, Sandbox, SandboxId, UseError,
-    VolumeError, VolumeKind, VolumeWish,
+    Cause, ChangeError, CheckpointError, CreateSpec, Engine, RunError, RunSpec, Sandbox, SandboxId, SandboxSettings,
+    UseError, VolumeError, VolumeKind, VolumeWish,
 };
 use sandling_protocol::Program;
 use tokio::sync::Mutex;
 
-use crate::sandboxes::{CreateError, Sandboxes, VOLUME_LABEL};
+use crate::sandboxes::{CreateError, Sandboxes};
 use crate::workspaces::WorkspaceName;
 
 const TEMPLATE: &str = "base";
@@ -97,7 +96,7 @@ impl VolumeFiles {
             ttl: Some(LONGEST),
             idle: Some(IDLE),
             workspace: workspace.as_str().to_owned(),
-            labels: BTreeMap::from([(VOLUME_LABEL.to_owned(), name.to_owned())]),
+            settings: SandboxSettings { for_volume: Some(name.to_owned()), ..SandboxSettings::default() },
             volumes: vec![attachment],
             ..CreateSpec::default()
         };

@@ -88,16 +88,12 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
         check_map(field, map)?;
     }
     check_env(&env)?;
-    let mut network = request.network.unwrap_or_default();
-    if let Some(names) = request.egress_allowlist {
-        network.allow.get_or_insert_default().extend(names);
-    }
     Ok(CreateSpec {
         template: request.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
         from_snapshot,
         vcpus: request.cpu,
         memory_mib: request.memory_mb,
-        disk_mib: request.disk_mb.or(request.disk_gb.map(|gb| gb.saturating_mul(1024))),
+        disk_mib: request.disk_mb,
         pids: request.pids,
         ttl: seconds::lifetime("ttl_seconds", request.ttl_seconds)?,
         idle: seconds::lifetime("idle_seconds", request.idle_seconds)?,
@@ -107,8 +103,9 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
         workspace: workspace.to_owned(),
         metadata,
         labels,
+        settings: Default::default(),
         checkpoints: kept(request.checkpoints, request.checkpoints_kept)?,
-        network: network_spec(network)?,
+        network: network_spec(request.network.unwrap_or_default())?,
         volumes: request.volumes.unwrap_or_default().into_iter().map(IntoEngine::into_engine).collect(),
     })
 }
@@ -165,6 +162,14 @@ mod tests {
     fn what_is_not_there_is_said_to_be_missing() {
         let body = serde_json::json!({"from_snapshot": "x"});
         assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn labels_of_users_do_not_set_anything() {
+        let labels =
+            serde_json::json!({"e2b.public_ports": "true", "template.user": "root", "sandling.for-volume": "x"});
+        let spec = spec(serde_json::json!({ "labels": labels })).unwrap();
+        assert_eq!((spec.labels.len(), spec.settings), (3, Default::default()));
     }
 
     #[test]

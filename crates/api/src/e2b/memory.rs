@@ -26,8 +26,13 @@ pub(super) struct Asked {
     pub(super) memory_mib: Option<u32>,
 }
 
+/// The memory of the server that a request came to.
+pub(super) fn memory(app: &App) -> Arc<Memory> {
+    app.dialect_state()
+}
+
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(super) struct Memory {
     processes: Mutex<HashMap<(SandboxId, String), Arc<Started>>>,
     watchers: Mutex<HashMap<(SandboxId, String), Arc<Watcher>>>,
     lanes: Mutex<HashMap<(SandboxId, String), Lane>>,

@@ -21,8 +21,9 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use super::connection::Connection;
-use super::heartbeat::{self, Heartbeat};
+use super::heartbeat::Heartbeat;
 use crate::app::App;
+use crate::context::Peer;
 use crate::router;
 
 /// What clients may take of the server.
@@ -55,10 +56,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// Sent without reading the request: whoever is one too many costs nothing.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 63\r\n\r\n{\"error\":\"too many connections\",\"code\":\"too_many_connections\"}\n";
-
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Serves until `shutdown` is over, then lets requests under way finish.
 pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, shutdown: impl Future<Output = ()>) {
@@ -162,7 +159,7 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     let mut request: Request = request.map(Body::new);
     request.extensions_mut().insert(Peer(peer));
-    let wanted = heartbeat::is_wanted(request.headers());
+    let wanted = router::wants_interim_responses(request.headers());
     let work = router.oneshot(request);
     if wanted { heartbeat.beside(work).await } else { work.await }
 }

@@ -35,11 +35,24 @@ pub enum TokenCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print the token that you use now, as the variables that a client reads
+    #[command(after_help = "Example:\n  eval \"$(sandling token show --for pandastack)\"")]
+    Show {
+        /// Whose clients read the variables [default: Sandling's own]
+        #[arg(long = "for", value_enum, value_name = "CLIENT")]
+        client: Option<ClientChoice>,
+    },
     /// Revoke a token; it stops working at once
     Rm {
         /// Its beginning, as `token ls` shows it
         prefix: String,
     },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ClientChoice {
+    Pandastack,
+    E2b,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

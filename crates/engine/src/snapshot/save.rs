@@ -177,6 +177,7 @@ impl Save<'_> {
             pids: info.pids,
             created_at: jiff::Timestamp::now(),
             labels: info.labels.clone(),
+            settings: info.settings.clone(),
             parent: info.standing.saved.clone().or_else(|| info.standing.restored.clone()),
             memory: Vec::new(),
             disk,

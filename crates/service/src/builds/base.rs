@@ -2,10 +2,9 @@
 //! replace.
 
 use sandling_engine::store::StoreError;
-use sandling_engine::{SnapshotId, SnapshotInfo, TemplateError};
+use sandling_engine::{ProcessDefaults, SnapshotId, SnapshotInfo, TemplateError};
 
 use super::start::Builds;
-use crate::process_defaults::ProcessDefaults;
 
 /// What a machine is made from.
 pub enum TemplateSource {
@@ -36,7 +35,7 @@ impl TemplateSource {
     pub fn process_defaults(&self) -> ProcessDefaults {
         match self {
             Self::Template(_) => ProcessDefaults::default(),
-            Self::Saved { snapshot, .. } | Self::Snapshot(snapshot) => ProcessDefaults::from_labels(&snapshot.labels),
+            Self::Saved { snapshot, .. } | Self::Snapshot(snapshot) => snapshot.settings.process.clone(),
         }
     }
 

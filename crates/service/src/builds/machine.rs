@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_engine::store::StoreError;
-use sandling_engine::{Execution, Output, RunError, RunSpec, Sandbox, SnapshotError, TemplateError, UseError};
+use sandling_engine::{
+    Execution, Output, ProcessDefaults, RunError, RunSpec, Sandbox, SnapshotError, TemplateError, UseError,
+};
 use sandling_protocol::{ExitReason, OnLimit, Part, Program};
 
 use super::copy::Copy;
@@ -14,7 +16,6 @@ use super::registry::{Build, Level};
 use super::steps::{self, Action, PlanDefaults, below};
 use super::uploads::{UploadError, Uploads};
 use crate::decoder::Decoder;
-use crate::process_defaults::ProcessDefaults;
 use crate::sandboxes::CreateError;
 
 const LONGEST_STEP: Duration = Duration::from_secs(3600);

@@ -1,8 +1,8 @@
 //! Building templates, from Debian packages or from steps.
 //!
 //! Steps run one after another in a machine on top of an existing template; then the machine is saved. The users,
-//! directories and variables that they set ([`ProcessDefaults`](crate::ProcessDefaults)) are stored in the snapshot's
-//! labels. A dialect of the API describes the template ([`BuildSpec`]) and shows the progress ([`Build`]).
+//! directories and variables that they set ([`ProcessDefaults`](sandling_engine::ProcessDefaults)) are stored with the
+//! snapshot. A dialect of the API describes the template ([`BuildSpec`]) and shows the progress ([`Build`]).
 
 mod base;
 mod clean_up;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_engine::store::StoreError;
-use sandling_engine::{CreateSpec, EndReason, Engine, NetworkWish, Sandbox, SnapshotInfo, TemplateError};
+use sandling_engine::{
+    CreateSpec, EndReason, Engine, NetworkWish, ProcessDefaults, Sandbox, SandboxSettings, SnapshotInfo, TemplateError,
+};
 
 use super::base::TemplateSource;
 use super::machine::{BuildFailure, BuildMachine};
@@ -13,7 +15,6 @@ use super::registry::{Build, Level, RegisterError, Registry};
 use super::steps::{Action, Plan, PlanError};
 use super::uploads::{ClaimedFiles, UploadError, Uploads};
 use crate::presence::Presence;
-use crate::process_defaults::ProcessDefaults;
 use crate::sandboxes::{Sandboxes, template_size};
 use crate::store::Store;
 use crate::workspaces::WorkspaceName;
@@ -158,7 +159,7 @@ impl Builds {
             ttl: Some(LONGEST),
             workspace: build.workspace.clone(),
             metadata: BTreeMap::from([(BUILD.to_owned(), build.id.clone())]),
-            labels: defaults.labels(),
+            settings: SandboxSettings { process: defaults, ..SandboxSettings::default() },
             network: NetworkWish { policy, ..NetworkWish::default() },
             ..CreateSpec::default()
         };

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use sandling_engine::ProcessDefaults;
+
 use crate::limits::{InvalidValue, check_map};
-use crate::process_defaults::ProcessDefaults;
 
 pub(super) const MOST_STEPS: usize = 1000;
 /// How many characters of a step an error repeats.

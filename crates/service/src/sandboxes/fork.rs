@@ -8,7 +8,6 @@ use super::create::Sandboxes;
 use super::usage::sandboxes_of_size;
 use crate::admission::AdmitError;
 use crate::create_limiter::Busy;
-use crate::process_defaults::ProcessDefaults;
 use crate::workspaces::WorkspaceName;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +29,8 @@ impl Sandboxes {
         mut spec: ForkSpec,
     ) -> Result<Vec<Fork>, ForkError> {
         let info = parent.info();
-        // The children are still of the same template, whatever other labels the request sets.
-        spec.labels.extend(ProcessDefaults::of(&info).labels());
+        // The children are of the same template.
+        spec.settings.process = info.settings.process.clone();
         let count = u32::try_from(spec.children).unwrap_or(u32::MAX);
         let copies_volumes = spec.volumes.is_some_and(|volumes| volumes != OnVolumes::Detach);
         let copies = info.volumes.iter().filter(|_| copies_volumes).map(|volume| volume.size_mib).sum::<u32>();

@@ -10,5 +10,4 @@ mod usage;
 pub use create::{CreateError, Sandboxes};
 pub use fork::ForkError;
 pub use release_volume::ReleaseVolumeError;
-pub(crate) use release_volume::VOLUME_LABEL;
 pub use template::{TemplateSize, UnknownTemplate, find_template, template_size};

@@ -6,9 +6,6 @@ use sandling_engine::{ChangeError, EndReason, SandboxId};
 use super::create::Sandboxes;
 use crate::workspaces::WorkspaceName;
 
-/// The label of machines that only serve a volume's files.
-pub(crate) const VOLUME_LABEL: &str = "sandling.for-volume";
-
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseVolumeError {
     #[error(transparent)]
@@ -23,7 +20,7 @@ impl Sandboxes {
         let Some(volume) = self.engine.find_volume(workspace.as_str(), name)? else { return Ok(()) };
         for id in volume.attached.iter().filter_map(|(id, _)| SandboxId::parse(id)) {
             if let Some(sandbox) = self.engine.find(workspace.as_str(), &id).await
-                && sandbox.info().labels.contains_key(VOLUME_LABEL)
+                && sandbox.info().settings.for_volume.is_some()
             {
                 sandbox.end(EndReason::Requested).await?;
             }

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use sandling_engine::store::StoreError;
-use sandling_wire::TOKEN_VARIABLE;
+use sandling_wire::{TOKEN_VARIABLE, native_token};
 
 use super::rows::TokenRow;
 use super::scope::{Principal, Scope};
@@ -33,9 +33,14 @@ pub enum AuthError {
 }
 
 impl Tokens {
-    /// The holder of a token. `presented` is the bare token, without `Bearer`; an empty one counts as missing.
+    /// The holder of a token. `presented` is the bare token in any of its forms, without `Bearer`; an empty one counts as
+    /// missing.
     pub fn authenticate(&self, presented: &str) -> Result<Principal, AuthError> {
-        self.authenticate_at(presented, Timestamp::now())
+        let now = Timestamp::now();
+        match (self.authenticate_at(presented, now), native_token(presented)) {
+            (Err(AuthError::Malformed), Some(token)) => self.authenticate_at(&token, now),
+            (result, _) => result,
+        }
     }
 
     fn authenticate_at(&self, presented: &str, now: Timestamp) -> Result<Principal, AuthError> {
@@ -85,6 +90,8 @@ fn environment_principal() -> Principal {
 mod tests {
     use std::time::Duration;
 
+    use sandling_wire::Dialect;
+
     use super::*;
     use crate::fixture::Fixture;
     use crate::{CreatedToken, NewToken};
@@ -102,6 +109,16 @@ mod tests {
         let principal = fixture.tokens.authenticate(token.secret.expose()).unwrap();
         assert_eq!(principal.scope, Scope::Run);
         assert_eq!((principal.name.as_str(), principal.token_prefix), ("ci", token.info.prefix));
+    }
+
+    #[test]
+    fn a_token_works_in_every_form() {
+        let fixture = Fixture::new();
+        let token = token(&fixture, None);
+        for dialect in [Dialect::Native, Dialect::PandaStack, Dialect::E2b] {
+            let principal = fixture.tokens.authenticate(&dialect.token(token.secret.expose())).unwrap();
+            assert_eq!(principal.token_prefix, token.info.prefix);
+        }
     }
 
     #[test]

@@ -13,15 +13,14 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::e2b::memory::Asked;
+use crate::context::RequestContext;
+use crate::e2b::memory::{Asked, memory};
 use crate::e2b::names::{self, Name};
 use crate::e2b::plan::{From as Base, Recipe};
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::preview::host;
-use crate::request::RequestContext;
-use crate::routes::template_builds::find_build;
 use crate::service_refusals::explain;
 
 const MOST_LINES: usize = 100;
@@ -70,7 +69,7 @@ async fn request(
     let build = app.service.builds.register(workspace, &name.name)?;
     let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
     let (workspace, vcpus, memory_mib) = (workspace.to_owned(), wish.cpu_count, wish.memory_mb);
-    app.e2b.ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
+    memory(&app).ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
     let view = json!({
         "templateID": name.name, "buildID": build.id, "public": false,
         "names": [name.name], "aliases": [name.name], "tags": tags,
@@ -125,13 +124,13 @@ async fn begin(
     body: JsonBody<Recipe>,
 ) -> Result<StatusCode, ApiError> {
     let (workspace, recipe) = (caller.workspace().as_str(), body.value);
-    let found = find_build(&app, workspace, &id)?;
+    let found = app.build(workspace, &id)?;
     let plan = recipe.plan()?;
     let (base, note) = match recipe.from() {
         Base::Template(name) => (names::resolve(&app, workspace, name)?, None),
         Base::Image(name) => app.service.builds.find_base(workspace, name)?,
     };
-    let asked = app.e2b.asked(&found);
+    let asked = memory(&app).asked(&found);
     let Asked { names, vcpus, memory_mib, .. } =
         asked.ok_or_else(|| ApiError::conflict("build_begun", "this build has begun already"))?;
     let save_as = SaveAs::Snapshots(names.iter().map(Name::of_snapshot).collect());
@@ -153,7 +152,7 @@ async fn status(
     Parts((_, id)): Parts<(String, String)>,
     Params(from): Params<From>,
 ) -> Result<Json<Value>, ApiError> {
-    let found = find_build(&app, caller.workspace().as_str(), &id)?;
+    let found = app.build(caller.workspace().as_str(), &id)?;
     Ok(Json(view(&found, from.logs_offset, from.limit.unwrap_or(MOST_LINES).min(MOST_LINES))))
 }
 

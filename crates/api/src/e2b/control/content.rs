@@ -24,7 +24,7 @@ use crate::e2b::place::came_from;
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::files_content::{body, send};
+use crate::file_content::{body, send};
 
 const DEEPEST: u32 = 64;
 /// One line of `find` has ten fields, each ended by a NUL.

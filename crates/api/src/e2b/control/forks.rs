@@ -51,6 +51,7 @@ async fn fork(
         ttl: Some(Duration::from_secs(seconds)),
         metadata: metadata_of(&info),
         labels: info.labels.clone(),
+        settings: info.settings.clone(),
         ..ForkSpec::default()
     };
     let forks = app.service.sandboxes.fork(caller.workspace(), &parent, spec).await?;

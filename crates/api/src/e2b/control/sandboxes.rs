@@ -20,14 +20,14 @@ use super::network::Network;
 use super::view::{SandboxView, detail};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::context::RequestContext;
 use crate::convert::sandbox::{check_env, check_map};
 use crate::e2b::names;
-use crate::e2b::refusal::unsupported;
+use crate::e2b::refusal::{CONTROL, unsupported};
 use crate::e2b::settings::Settings;
-use crate::error::{ApiError, Shape};
+use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::once::{Answer, Mark, Once};
-use crate::request::RequestContext;
 
 const DEFAULT_TEMPLATE: &str = "base";
 /// How long a sandbox lives if nobody says otherwise.
@@ -89,7 +89,7 @@ async fn create(
         async move {
             let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
                 // It may be kept as the answer to a retry, which must read as this one does.
-                error.shape = Shape::E2b;
+                error.shape = Some(CONTROL);
                 error
             })?;
             Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
@@ -188,7 +188,7 @@ impl NewSandbox {
             env,
             workspace: workspace.to_owned(),
             metadata,
-            labels: settings.labels(),
+            settings: settings.stored(),
             network,
             volumes: self.volume_mounts.unwrap_or_default().into_iter().map(VolumeWish::from).collect(),
             ..CreateSpec::default()

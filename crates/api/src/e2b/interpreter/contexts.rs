@@ -6,9 +6,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use sandling_engine::Sandbox;
+use sandling_engine::{ProcessDefaults, Sandbox};
 use sandling_protocol::{ContextInfo, ContextSpec, Language};
-use sandling_service::ProcessDefaults;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

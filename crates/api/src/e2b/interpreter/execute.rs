@@ -8,9 +8,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
-use sandling_engine::{Cause, Cell, CellOutput, Output, RunSpec, Sandbox};
+use sandling_engine::{Cause, Cell, CellOutput, Output, ProcessDefaults, RunSpec, Sandbox};
 use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
-use sandling_service::ProcessDefaults;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -18,13 +17,14 @@ use super::contexts::{Tongue, known, make, spec};
 use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
+use crate::context::RequestContext;
 use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
+use crate::e2b::memory::memory;
 use crate::e2b::place::{Interpreter, Runner};
 use crate::error::ApiError;
 use crate::extract::JsonBody;
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 use crate::text::Decoder;
 
 /// Bytes that one run may print.
@@ -67,7 +67,7 @@ async fn execute(
         }
     };
     let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
-    let lane = app.e2b.lane(sandbox.id(), &id);
+    let lane = memory(&app).lane(sandbox.id(), &id);
     let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env };
     let turn = lane.clone().try_lock_owned().ok();
     let begun = match (usual, &turn) {
