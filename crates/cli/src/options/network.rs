@@ -71,11 +71,11 @@ impl Reach {
     pub fn request(&self) -> Result<NetworkRequest, BadLimit> {
         Ok(NetworkRequest {
             mode: self.network.map(Into::into),
-            allow: allowed(&self.allow),
-            deny: listed(&self.deny),
+            allow: given_allow_list(&self.allow),
+            deny: given_list(&self.deny),
             tls: self.inspect_tls.then_some(TlsName::Inspected),
             limits: limits(&self.limits)?,
-            secrets: listed(&self.secrets),
+            secrets: given_list(&self.secrets),
             group: self.group.clone(),
             hostname: self.hostname.clone(),
             binding: None,
@@ -84,19 +84,19 @@ impl Reach {
 }
 
 /// The values of a repeatable option, or `None` if it was not given. One empty value means an empty list.
-pub fn listed(words: &[String]) -> Option<Vec<String>> {
+pub fn given_list(words: &[String]) -> Option<Vec<String>> {
     (!words.is_empty()).then(|| words.iter().filter(|word| !word.is_empty()).cloned().collect())
 }
 
 /// The same for `--allow`. Warns about names without a dot, since most of them are misspelled presets.
-pub fn allowed(words: &[String]) -> Option<Vec<String>> {
-    for word in words.iter().filter_map(|word| single_name(word)) {
+pub fn given_allow_list(words: &[String]) -> Option<Vec<String>> {
+    for word in words.iter().filter_map(|word| name_without_dot(word)) {
         eprintln!("sandling: treating {word} as a host name; {NoPreset}");
     }
-    listed(words)
+    given_list(words)
 }
 
-fn single_name(word: &str) -> Option<&str> {
+fn name_without_dot(word: &str) -> Option<&str> {
     let Target::Name(name) = word.parse::<Entry>().ok()?.target else { return None };
     (!name.as_str().contains('.')).then_some(word)
 }

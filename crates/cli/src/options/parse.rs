@@ -29,7 +29,9 @@ pub fn seconds(text: &str) -> Result<u64, String> {
 /// An amount in dollars.
 pub fn dollars(text: &str) -> Result<f64, String> {
     let amount: Option<f64> = text.trim_start_matches('$').parse().ok();
-    amount.filter(|amount| amount.is_finite() && *amount >= 0.0).ok_or_else(|| "expected an amount such as 0.50".to_owned())
+    amount
+        .filter(|amount| amount.is_finite() && *amount >= 0.0)
+        .ok_or_else(|| "expected an amount such as 0.50".to_owned())
 }
 
 /// `IN,OUT`, both in dollars.

@@ -78,7 +78,9 @@ impl FromStr for Place {
     /// The text before a colon is a sandbox, unless it contains a slash.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
-            Some(("", _)) => Err("the sandbox before the colon is missing: write SANDBOX:PATH, or ./:… for a local path".to_owned()),
+            Some(("", _)) => {
+                Err("the sandbox before the colon is missing: write SANDBOX:PATH, or ./:… for a local path".to_owned())
+            }
             Some((sandbox, path)) if !sandbox.contains('/') => {
                 Ok(Self::Remote { sandbox: sandbox.to_owned(), path: path.to_owned() })
             }
