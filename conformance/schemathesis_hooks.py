@@ -8,8 +8,8 @@
 import schemathesis
 from schemathesis import GenerationMode
 
-UNKNOWN = {"from_snapshot", "volumes", "network", "egress_allowlist", "checkpoints_kept", "inherit_secrets"}
-COSTLY = {"cpu", "memory_mb", "disk_mb", "disk_gb", "persistent", "idle_seconds"}
+UNKNOWN = {"from_snapshot", "volumes", "network", "checkpoints_kept", "inherit_secrets"}
+COSTLY = {"cpu", "memory_mb", "disk_mb", "persistent", "idle_seconds"}
 
 SETTLED = {
     "/v1/sandboxes": {"template": "base", "ttl_seconds": 20},

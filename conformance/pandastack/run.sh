@@ -53,10 +53,12 @@ mkdir -p "$installed"
 install_python
 [[ " ${suites[*]} " != *" typescript "* ]] || install_typescript
 start_server
-export PANDASTACK_API=$SANDLING_API PANDASTACK_API_KEY=$SANDLING_TOKEN
+# The form of the token selects the dialect.
+export PANDASTACK_API=$SANDLING_API PANDASTACK_API_KEY=pds_${SANDLING_TOKEN#sdl_}
 # The tests create many sandboxes per minute.
 workspaces unlimited default
 SANDLING_TOKEN_OTHER=$(workspaces token other)
+SANDLING_TOKEN_OTHER=pds_${SANDLING_TOKEN_OTHER#sdl_}
 export SANDLING_TOKEN_OTHER
 run_suites
 left=$(workspaces left "$SANDLING_TOKEN" "$SANDLING_TOKEN_OTHER")

@@ -8,7 +8,7 @@ use hyper::Method;
 use sandling_api::{App, ServerLimits, serve};
 use sandling_engine::{CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, EngineConfig, Home, RunSpec, Sandbox};
 use sandling_protocol::Program;
-use sandling_service::{Access, AccessSettings};
+use sandling_service::{Service, ServiceSettings};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -26,8 +26,8 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
     let launcher = std::path::absolute(&options.sandling)?;
     let config = EngineConfig { standbys: 0, launcher, ..EngineConfig::new(home.clone())? };
     let engine = Engine::open(config).await.context("the engine did not open")?;
-    let settings = AccessSettings { environment_token: Some(TOKEN.to_owned()), ..AccessSettings::default() };
-    let app = App::new(engine.clone(), Access::open(&home, settings)?)?;
+    let settings = ServiceSettings { environment_token: Some(TOKEN.to_owned()), ..ServiceSettings::default() };
+    let app = App::new(engine.clone(), Service::open(engine.clone(), settings)?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mut client = Client::new(listener.local_addr()?, TOKEN);
     let serving = tokio::spawn(serve(listener, app, ServerLimits::default(), std::future::pending()));

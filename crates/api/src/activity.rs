@@ -1,14 +1,8 @@
-//! Whether anybody needs the server: for one that was started for somebody and ends by itself.
+//! Requests in progress, for a server that ends by itself when it is idle.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use sandling_engine::State;
-
-use crate::app::App;
-
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Requests under way, and when there last was one.
 pub(crate) struct Activity {
@@ -29,11 +23,17 @@ impl Activity {
         Busy(self)
     }
 
-    fn touch(&self) {
+    /// Counts as a request that ended now.
+    pub(crate) fn touch(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    fn quiet(&self) -> Duration {
+    pub(crate) fn is_busy(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) > 0
+    }
+
+    /// The time since the last request.
+    pub(crate) fn quiet(&self) -> Duration {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 }
@@ -42,28 +42,5 @@ impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
         self.0.touch();
-    }
-}
-
-impl App {
-    /// Over when for so long there was no request, no template was built, and no sandbox ran. What streams without
-    /// end follows a sandbox, or may be cut.
-    pub async fn idle(&self, after: Duration) {
-        loop {
-            if self.is_needed() {
-                self.activity.touch();
-            }
-            if self.activity.quiet() >= after {
-                return;
-            }
-            tokio::time::sleep(LOOK_EVERY.min(after)).await;
-        }
-    }
-
-    fn is_needed(&self) -> bool {
-        let runs = |state| !matches!(state, State::Hibernated | State::Ended | State::Unreadable);
-        self.activity.under_way.load(Ordering::Relaxed) > 0
-            || self.builds.are_under_way()
-            || self.engine.list().iter().any(|sandbox| runs(sandbox.state))
     }
 }

@@ -1,57 +1,54 @@
 //! What all requests share.
 
-use std::io;
-use std::sync::Arc;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use sandling_engine::Engine;
-use sandling_service::Access;
+use sandling_engine::{Engine, State};
+use sandling_service::{Build, Service};
 use tokio::sync::watch;
 
 use crate::activity::Activity;
-use crate::build::Builds;
-use crate::e2b::Memory;
+use crate::closing::Closing;
+use crate::error::ApiError;
 use crate::meter::Meter;
-use crate::preview::Ledger;
-use crate::promise::Promises;
-use crate::turns::Turns;
 
-/// The directory of the home that previews keep their secret in.
-const PREVIEWS: &str = "previews";
+/// How often an idle server checks whether it is still idle.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The server's state behind its routes. It knows the engine and who may do what; it owns neither's rules.
+/// The state behind the routes. The rules are those of the engine and of the service.
 pub struct App {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) access: Arc<Access>,
-    pub(crate) previews: Ledger,
-    pub(crate) builds: Builds,
+    pub(crate) service: Arc<Service>,
     pub(crate) meter: Meter,
-    pub(crate) turns: Turns,
-    pub(crate) promises: Promises,
     pub(crate) activity: Activity,
-    pub(crate) e2b: Memory,
-    /// Held while a machine is found for a volume's files.
-    pub(crate) opening: tokio::sync::Mutex<()>,
+    dialect_states: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     closing: watch::Sender<bool>,
 }
 
 impl App {
-    /// What previews need, and how builds went, is kept in the engine's home.
-    pub fn new(engine: Arc<Engine>, access: Arc<Access>) -> io::Result<Arc<Self>> {
-        let previews = Ledger::open(&engine.config().home.root().join(PREVIEWS), access.clone())?;
-        let builds = Builds::open(access.clone()).map_err(io::Error::other)?;
-        Ok(Arc::new(Self {
+    pub fn new(engine: Arc<Engine>, service: Arc<Service>) -> Arc<Self> {
+        Arc::new(Self {
             engine,
-            access,
-            previews,
-            builds,
+            service,
             meter: Meter::new(),
-            turns: Turns::new(),
-            promises: Promises::default(),
             activity: Activity::new(),
-            e2b: Memory::default(),
-            opening: tokio::sync::Mutex::default(),
+            dialect_states: Mutex::default(),
             closing: watch::Sender::new(false),
-        }))
+        })
+    }
+
+    /// State that one dialect keeps between requests. Only the dialect knows its type.
+    pub(crate) fn dialect_state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut states = self.dialect_states.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = states.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default())).clone();
+        state.downcast().expect("a state is stored under its own type")
+    }
+
+    /// A build of a workspace.
+    pub(crate) fn build(&self, workspace: &str, id: &str) -> Result<Arc<Build>, ApiError> {
+        self.service.builds.find(workspace, id).ok_or_else(|| ApiError::not_found("build"))
     }
 
     pub(crate) fn closing(&self) -> Closing {
@@ -61,19 +58,25 @@ impl App {
     pub(crate) fn close_streams(&self) {
         self.closing.send_replace(true);
     }
-}
 
-/// The moment when the server begins to drain. What would never end by itself watches it.
-#[derive(Clone)]
-pub(crate) struct Closing(watch::Receiver<bool>);
-
-impl Closing {
-    pub(crate) fn of(sender: &watch::Sender<bool>) -> Self {
-        Self(sender.subscribe())
+    /// Returns after this time without a request, a build or a running sandbox. An endless stream either follows a
+    /// running sandbox or may be cut off.
+    pub async fn idle(&self, after: Duration) {
+        loop {
+            if self.is_needed() {
+                self.activity.touch();
+            }
+            if self.activity.quiet() >= after {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY.min(after)).await;
+        }
     }
 
-    pub(crate) async fn reached(&mut self) {
-        // A sender that is gone means the same.
-        let _ = self.0.wait_for(|closing| *closing).await;
+    fn is_needed(&self) -> bool {
+        let runs = |state| !matches!(state, State::Hibernated | State::Ended | State::Unreadable);
+        self.activity.is_busy()
+            || self.service.builds.any_running()
+            || self.engine.list().iter().any(|sandbox| runs(sandbox.state))
     }
 }

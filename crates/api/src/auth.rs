@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, header};
+use futures_util::future::BoxFuture;
 use sandling_engine::{Refused, Sandbox, SandboxId, SandboxInfo};
-use sandling_service::{AuthError, Denied, Principal, Scope, WorkspaceName};
+use sandling_service::{Principal, Scope, WorkspaceName};
 
 use crate::app::App;
+use crate::context::RequestContext;
 use crate::error::ApiError;
-use crate::promise;
-use crate::request::RequestContext;
 
 /// A scope as a type.
 pub(crate) trait Need: Send + Sync {
@@ -69,7 +69,7 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let principal = app.access.authenticate(&presented(parts))?;
+        let principal = app.service.tokens.authenticate(&presented(parts))?;
         if let Some(context) = parts.extensions.get::<RequestContext>() {
             context.came_from(&principal);
         }
@@ -78,13 +78,17 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
             && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
         {
             awake(&sandbox).await?;
-            if promise::is_made_to(&parts.headers) {
-                app.promises.used(&sandbox).await;
+            if let Some(UseObserver(observe)) = parts.extensions.get::<UseObserver>() {
+                observe(sandbox).await;
             }
         }
         Ok(Self { principal, need: PhantomData })
     }
 }
+
+/// Called before every request that uses a sandbox's machine. A dialect adds it to the requests of its clients.
+#[derive(Clone)]
+pub(crate) struct UseObserver(pub(crate) Arc<dyn Fn(Arc<Sandbox>) -> BoxFuture<'static, ()> + Send + Sync>);
 
 /// What is asked of a sandbox's machine, and not only about the sandbox.
 const USES: [&str; 14] = [
@@ -121,8 +125,8 @@ pub(crate) fn presented(parts: &Parts) -> String {
     if let Some(token) = bearer(&parts.headers) {
         return token.to_owned();
     }
-    if let Some(key) = api_key(&parts.headers) {
-        return key;
+    if let Some(key) = parts.headers.get(API_KEY).and_then(|key| key.to_str().ok()) {
+        return key.to_owned();
     }
     // A browser can set no header on a WebSocket or an event stream. Elsewhere a token in a URL would only end up in
     // logs, so it is not looked for.
@@ -142,28 +146,6 @@ pub(crate) fn bearer_of(value: &str) -> Option<&str> {
 /// The header that E2B's clients send their key in.
 pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The token of an `X-API-Key` header. Some of E2B's clients insist on `e2b_` and hexadecimal digits, so a token may
-/// also be spelled that way: its bytes as digits.
-fn api_key(headers: &HeaderMap) -> Option<String> {
-    headers.get(API_KEY)?.to_str().ok().map(key_of)
-}
-
-pub(crate) fn key_of(value: &str) -> String {
-    value.strip_prefix("e2b_").and_then(from_hex).unwrap_or_else(|| value.to_owned())
-}
-
-/// Nothing if it is not the digits of a token: 40 zeros, the usual placeholder, are none.
-fn from_hex(digits: &str) -> Option<String> {
-    let digit = |at: usize| (digits.as_bytes()[at] as char).to_digit(16);
-    let byte = |at: usize| Some((digit(at)? << 4 | digit(at + 1)?) as u8);
-    if digits.len() % 2 == 1 {
-        return None;
-    }
-    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-    let text = String::from_utf8(bytes?).ok()?;
-    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)
-}
-
 fn cannot_set_headers(headers: &HeaderMap) -> bool {
     let says = |name, word| {
         headers.get(name).and_then(|v| v.to_str().ok()).is_some_and(|v| v.to_ascii_lowercase().contains(word))
@@ -175,26 +157,6 @@ fn cannot_set_headers(headers: &HeaderMap) -> bool {
 pub(crate) fn query_value(query: Option<&str>, name: &str) -> String {
     let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query.unwrap_or_default()).unwrap_or_default();
     pairs.into_iter().find(|(key, _)| key == name).map(|(_, value)| value).unwrap_or_default()
-}
-
-impl From<AuthError> for ApiError {
-    fn from(error: AuthError) -> Self {
-        let code = match &error {
-            AuthError::Missing => "token_missing",
-            AuthError::Malformed => "token_malformed",
-            AuthError::Unknown => "token_unknown",
-            AuthError::Expired => "token_expired",
-            AuthError::Revoked => "token_revoked",
-            AuthError::Store(source) => return Self::internal(source),
-        };
-        Self::new(StatusCode::UNAUTHORIZED, code, error.to_string())
-    }
-}
-
-impl From<Denied> for ApiError {
-    fn from(denied: Denied) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", denied.to_string())
-    }
 }
 
 #[cfg(test)]
@@ -216,16 +178,6 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_a_token_as_it_is_or_by_its_digits() {
-        let with = |key: &str| token_of(Request::get("/").header("x-api-key", key));
-        assert_eq!(with("abc"), "abc");
-        assert_eq!(with("e2b_616263"), "abc");
-        for other in ["e2b_", "e2b_61626", "e2b_6162zz", "e2b_0000", "e2b_é"] {
-            assert_eq!(with(other), if other == "e2b_é" { "" } else { other }, "{other}");
-        }
-    }
-
-    #[test]
     fn only_what_needs_a_machine_wakes_one() {
         let id = "0e0b5a3c-7a0b-4e57-9f52-0f7d6f1f3a11";
         let wakes = |rest: &str| used_sandbox(&format!("/v1/sandboxes/{id}{rest}")).is_some();
@@ -238,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_need_a_machine_is_a_route() {
-        let document = serde_json::to_value(crate::router::openapi()).unwrap();
+        let document = serde_json::to_value(crate::native::openapi()).unwrap();
         let paths: Vec<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
         // Any path of a preview is its server's own, and in no document.
         for used in USES.iter().filter(|used| **used != "proxy") {

@@ -21,27 +21,21 @@ pub struct ApiError {
     pub(crate) retry_after: Option<u64>,
     /// More fields of the body, such as the output a command had produced.
     pub(crate) more: Map<String, Value>,
-    pub(crate) shape: Shape,
+    pub(crate) shape: Option<Shape>,
 }
 
-/// How an error's body is written, which is a matter of the dialect that the client speaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Shape {
-    #[default]
-    Native,
-    /// E2B's control plane and files: the status again, and a sentence.
-    E2b,
-    /// E2B's procedure calls: a code of the Connect protocol, which decides about the status.
-    Connect,
-    /// E2B's interpreter: the sentence alone.
-    Plain,
+/// How a dialect writes an error, if not as our own API does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) body: fn(&ApiError) -> Value,
+    pub(crate) render: fn(&ApiError) -> Response,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let message = cut(message.into());
         let message = if status.is_server_error() { without_trigger_words(&message) } else { message };
-        Self { status, code, message, retry_after: None, more: Map::new(), shape: Shape::Native }
+        Self { status, code, message, retry_after: None, more: Map::new(), shape: None }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -97,14 +91,14 @@ impl ApiError {
 
     /// The body in the shape that the client reads.
     pub(crate) fn written(&self, request_id: &str) -> Value {
-        if self.shape == Shape::E2b { crate::e2b::error_body(self) } else { self.body(request_id) }
+        self.shape.map_or_else(|| self.body(request_id), |shape| (shape.body)(self))
     }
 
     /// The answer as it goes over the wire.
     pub(crate) fn render(&self, request_id: &str) -> Response {
         let mut response = match self.shape {
-            Shape::Native => (self.status, axum::Json(self.body(request_id))).into_response(),
-            Shape::E2b | Shape::Connect | Shape::Plain => crate::e2b::render(self),
+            None => (self.status, axum::Json(self.body(request_id))).into_response(),
+            Some(shape) => (shape.render)(self),
         };
         let mut header = |name: &'static str, value: String| {
             let value = value.parse().expect("digits and fixed words make a header");

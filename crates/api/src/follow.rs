@@ -9,7 +9,6 @@ use sandling_wire::{Detached, ExecRequest};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::build::Start;
 use crate::convert::IntoWire;
 use crate::convert::exec::run_spec;
 use crate::error::ApiError;
@@ -69,7 +68,7 @@ pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRe
     let input = request.stdin.as_mut().map(std::mem::take);
     let text = request.text();
     let mut spec = run_spec(request)?;
-    Start::of(&sandbox.info()).fill(&mut spec);
+    sandbox.info().settings.process.fill(&mut spec);
     app.engine.before(sandbox, Cause::Exec, &text).await?;
     let execution = sandbox.run(spec)?;
     if let Some(input) = input {

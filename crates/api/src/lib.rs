@@ -1,39 +1,40 @@
 //! HTTP only: routes, who may use them, what goes over the wire, errors as statuses, the document that describes it.
 //!
 //! [`serve`] takes a listening socket and an [`App`]. The rules of sandboxes are the engine's, and so are the rules
-//! of who may do what; this crate translates. It speaks the wire of the public PandaStack clients and more under the
-//! same paths.
+//! of who may do what; this crate translates. It has three dialects: `native`, our own API, `pandastack`
+//! and `e2b`. No other module knows them but the router that mounts them.
 
 mod activity;
 mod app;
 mod audit;
 mod auth;
-mod build;
+mod closing;
+mod context;
 mod convert;
+mod create_sandbox;
 mod e2b;
 mod error;
 mod extract;
+mod file_content;
 mod follow;
 mod meter;
+mod native;
 mod once;
+mod pandastack;
 mod preview;
-mod promise;
-mod random;
 mod range;
 mod recorder;
 mod refusals;
 mod request;
 mod router;
-mod routes;
 mod server;
+mod service_refusals;
 mod socket;
 mod sse;
 mod text;
-mod turns;
-mod volume_files;
 
 pub use app::App;
-pub use router::openapi_json;
+pub use native::openapi_json;
 pub use server::{ServerLimits, serve};
 // The answers that the command line also gives without a server.
 pub use convert::network::{BadNetwork, network_spec};

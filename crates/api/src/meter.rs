@@ -47,6 +47,11 @@ struct DecisionLabels {
     reason: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FallbackLabels {
+    reason: &'static str,
+}
+
 /// What gateways did, counted by themselves.
 #[derive(Default)]
 struct NetworkMeter {
@@ -65,6 +70,7 @@ pub(crate) struct Meter {
     sandboxes: Family<SandboxLabels, Gauge>,
     volumes: Gauge,
     volume_bytes: Gauge,
+    process_cache_fallbacks: Family<FallbackLabels, Counter>,
     network: NetworkMeter,
     /// Held by whoever reads: figures are cleared and counted anew.
     reading: Mutex<()>,
@@ -82,9 +88,23 @@ impl Meter {
         registry.register("sandboxes", "Sandboxes that are alive", sandboxes.clone());
         registry.register("volumes", "Volumes there are", volumes.clone());
         registry.register("volume_bytes", "What they take on the host's disk", volume_bytes.clone());
+        let process_cache_fallbacks = Family::default();
+        let help = "Machines that were restored from device state instead of a cached process";
+        registry.register("process_cache_fallbacks", help, process_cache_fallbacks.clone());
         let network = NetworkMeter::default();
         network.register(registry.sub_registry_with_prefix("network"));
-        Self { registry, requests, durations, sandboxes, volumes, volume_bytes, network, reading: Mutex::default() }
+        let reading = Mutex::default();
+        Self {
+            registry,
+            requests,
+            durations,
+            sandboxes,
+            volumes,
+            volume_bytes,
+            process_cache_fallbacks,
+            network,
+            reading,
+        }
     }
 
     pub(crate) fn request(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
@@ -108,6 +128,10 @@ impl Meter {
             let status = status(info.state);
             let (workspace, template) = (info.workspace, info.template);
             self.sandboxes.get_or_create(&SandboxLabels { workspace, template, status }).inc();
+        }
+        self.process_cache_fallbacks.clear();
+        for (reason, count) in engine.process_cache_fallbacks() {
+            self.process_cache_fallbacks.get_or_create(&FallbackLabels { reason: reason.name() }).inc_by(count);
         }
         self.network.read(engine.network_totals(), engine.network_connections());
         self.render()

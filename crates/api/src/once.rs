@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use sandling_service::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer, WorkspaceName};
+use sandling_service::{Begin, BodyHash, IdempotencyKey, Pending, StoredAnswer, WorkspaceName};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::context::RequestContext;
 use crate::error::ApiError;
-use crate::request::RequestContext;
 
 const HEADER: &str = "idempotency-key";
 
@@ -83,7 +83,7 @@ impl Once<'_> {
     {
         let mark = Mark::default();
         if let Some(key) = key(self.headers)? {
-            match self.app.access.begin(self.workspace, &key, self.route, &BodyHash::of(self.body))? {
+            match self.app.service.idempotency.begin(self.workspace, &key, self.route, &BodyHash::of(self.body))? {
                 Begin::Done(answer) => return Ok(again(answer)),
                 Begin::Fresh(pending) => *mark.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending),
             }
@@ -101,20 +101,22 @@ impl Once<'_> {
         F: Future<Output = Result<T, ApiError>>,
     {
         let Some(key) = key(self.headers)? else { return Ok(Begun::Now(work().await?)) };
-        let pending = match self.app.access.begin(self.workspace, &key, self.route, &BodyHash::of(self.body)) {
-            Ok(Begin::Fresh(pending)) => pending,
-            Ok(Begin::Done(answer)) if answer.status == StatusCode::OK => {
-                let object = String::from_utf8_lossy(&answer.body).into_owned();
-                let message = "the request with this idempotency key ran; nothing of what it printed is kept any more";
-                return Ok(Begun::Before { object, refusal: ApiError::conflict("key_answer_not_kept", message) });
-            }
-            Ok(Begin::Done(answer)) => return Ok(Begun::Failed(again(answer))),
-            Err(refused) => {
-                let refusal = ApiError::from(refused);
-                let object = refusal.more.get("object").and_then(Value::as_str).map(str::to_owned);
-                return object.map(|object| Begun::Before { object, refusal: refusal.clone() }).ok_or(refusal);
-            }
-        };
+        let pending =
+            match self.app.service.idempotency.begin(self.workspace, &key, self.route, &BodyHash::of(self.body)) {
+                Ok(Begin::Fresh(pending)) => pending,
+                Ok(Begin::Done(answer)) if answer.status == StatusCode::OK => {
+                    let object = String::from_utf8_lossy(&answer.body).into_owned();
+                    let message =
+                        "the request with this idempotency key ran; nothing of what it printed is kept any more";
+                    return Ok(Begun::Before { object, refusal: ApiError::conflict("key_answer_not_kept", message) });
+                }
+                Ok(Begin::Done(answer)) => return Ok(Begun::Failed(again(answer))),
+                Err(refused) => {
+                    let refusal = ApiError::from(refused);
+                    let object = refusal.more.get("object").and_then(Value::as_str).map(str::to_owned);
+                    return object.map(|object| Begun::Before { object, refusal: refusal.clone() }).ok_or(refusal);
+                }
+            };
         pending.attach_object(object)?;
         let begun = work().await;
         let kept = begun.as_ref().map(|_| Answer { status: StatusCode::OK, body: object.into() });
@@ -161,22 +163,4 @@ fn again(answer: StoredAnswer) -> Response {
 pub(crate) fn replayed(mut response: Response) -> Response {
     response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     response
-}
-
-impl From<KeyRefused> for ApiError {
-    fn from(refused: KeyRefused) -> Self {
-        let message = refused.to_string();
-        let (code, object) = match refused {
-            KeyRefused::Mismatch => return Self::new(StatusCode::UNPROCESSABLE_ENTITY, "key_mismatch", message),
-            KeyRefused::InProgress { object } => ("key_in_progress", object),
-            KeyRefused::Interrupted { object } => ("key_interrupted", object),
-            KeyRefused::NotKept { object, .. } => ("key_answer_not_kept", object),
-            KeyRefused::Store(source) => return Self::internal(&source),
-        };
-        let error = Self::conflict(code, message);
-        match object {
-            Some(object) => error.with("object", object),
-            None => error,
-        }
-    }
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use sandling_engine::SandboxId;
-use sandling_service::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
-
 use sandling_protocol::CellReport;
+use sandling_service::{AuditResult, NewAudit, RECORDING_LIMIT, Recording};
 use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::request::RequestContext;
+use crate::context::RequestContext;
 
 /// Listens to one run and writes it to the audit log when it is dropped, however the run ended.
 pub(crate) struct Recorder(Option<Tape>);
@@ -28,7 +27,7 @@ impl Recorder {
     pub(crate) fn new(app: &Arc<App>, context: &RequestContext, sandbox: &SandboxId, code: String) -> Self {
         let wanted = context.principal().is_some_and(|principal| {
             // A workspace that is gone wants nothing.
-            app.access.workspace(&principal.workspace).is_ok_and(|workspace| workspace.record_runs)
+            app.service.workspaces.find(&principal.workspace).is_ok_and(|workspace| workspace.record_runs)
         });
         Self(wanted.then(|| Tape {
             app: app.clone(),
@@ -95,9 +94,7 @@ impl Drop for Tape {
             remote: self.context.peer().map(|peer| peer.ip()),
             recording: Some(recording),
         };
-        if let Err(error) = self.app.access.audit(&entry) {
-            tracing::error!(error = &error as &dyn std::error::Error, "a run could not be recorded");
-        }
+        self.app.service.audit.record(&entry);
     }
 }
 

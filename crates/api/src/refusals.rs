@@ -8,9 +8,9 @@ use sandling_engine::{
 };
 use sandling_image::{BuildError, LoadError};
 use sandling_protocol::{Failure, FailureKind};
+use sandling_service::Busy;
 
 use crate::error::ApiError;
-use crate::turns;
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
@@ -19,11 +19,11 @@ impl From<StoreError> for ApiError {
 }
 
 /// The public clients try again, so nothing may have been made.
-fn no_space(message: impl Into<String>) -> ApiError {
+pub(crate) fn no_space(message: impl Into<String>) -> ApiError {
     ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", message)
 }
 
-fn is_full(error: &std::io::Error) -> bool {
+pub(crate) fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
@@ -144,7 +144,7 @@ impl From<CreateError> for ApiError {
             CreateError::Make(MakeError::Guest(LinkError::NoAnswer))
             | CreateError::Identify(IdentifyError::Guest(LinkError::NoAnswer) | IdentifyError::Clock) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a sandbox could not be made in time");
-                turns::busy()
+                Busy.into()
             }
             CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
             CreateError::Make(_) | CreateError::Identify(_) | CreateError::GrowDisk(_) => Self::internal(&error),

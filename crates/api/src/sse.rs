@@ -15,7 +15,7 @@ use hyper::body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::app::Closing;
+use crate::closing::Closing;
 use crate::text::ascii_json;
 
 const PING_EVERY: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ mod sandbox;
 mod session;
 mod socket;
 
-pub use address::{Origin, Server};
+pub use address::{API_VARIABLE, Origin, Server};
 pub use answers::*;
 pub use error::ClientError;
 pub use events::{Event, EventReader, Events};

@@ -9,7 +9,7 @@ use sandling_wire::Home;
 use crate::memory;
 use crate::network::NetworkConfig;
 
-/// `off`: see [`EngineConfig::thaw`].
+/// `off` disables the process cache: see [`EngineConfig::process_cache`].
 pub const THAW_VARIABLE: &str = "SANDLING_THAW";
 
 #[derive(Debug, Clone)]
@@ -30,9 +30,9 @@ pub struct EngineConfig {
     pub takeover: bool,
     /// What sandboxes' networks are like, whatever their policies say.
     pub network: NetworkConfig,
-    /// Machines under emulation go on as processes that were kept, with everything translated. Otherwise each begins with
-    /// its devices' state alone, slower, and at addresses of its own.
-    pub thaw: bool,
+    /// Resumes emulated machines from cached processes, with everything translated. Otherwise each is restored from device
+    /// state, which is slower, but has memory addresses of its own.
+    pub process_cache: bool,
     /// The program that is executed to set up a machine's jail; it is given `__jail` as its first argument.
     pub launcher: PathBuf,
 }
@@ -50,7 +50,7 @@ impl EngineConfig {
             hibernate_after: Some(Duration::from_secs(300)),
             takeover: false,
             network: NetworkConfig::default(),
-            thaw: std::env::var_os(THAW_VARIABLE).is_none_or(|wish| wish != "off"),
+            process_cache: std::env::var_os(THAW_VARIABLE).is_none_or(|wish| wish != "off"),
             launcher: std::env::current_exe()?,
         })
     }

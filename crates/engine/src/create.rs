@@ -15,6 +15,7 @@ use crate::link::LinkError;
 use crate::made::{Made, MakeError, file_bytes};
 use crate::network::{InForce, NetworkError, NetworkWish, Prepared};
 use crate::sandbox::{BootMode, Sandbox, SandboxInfo};
+use crate::settings::SandboxSettings;
 use crate::snapshot::{RestoreError, SnapshotId, SnapshotInfo, Standing};
 use crate::store::StoreError;
 use crate::template::{Template, TemplateError};
@@ -50,6 +51,7 @@ pub struct CreateSpec {
     pub workspace: String,
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    pub settings: SandboxSettings,
     /// Makes a checkpoint before everything that changes it, and keeps so many.
     pub checkpoints: Option<u32>,
     pub network: NetworkWish,
@@ -156,6 +158,7 @@ impl Engine {
             workspace: spec.workspace.clone(),
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
+            settings: spec.settings.clone(),
             boundary: made.machine().boundary().clone(),
             bake: template.shape.key.clone(),
             standing: Standing::default(),
@@ -198,6 +201,7 @@ impl Engine {
             workspace: spec.workspace.clone(),
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
+            settings: spec.settings.clone(),
             parent: None,
             checkpoints: spec.checkpoints,
             network,

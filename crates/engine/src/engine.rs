@@ -1,14 +1,11 @@
 //! The engine: everything of one home directory, in one place.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_image::{ContentId, ImageStore};
-use sandling_vmm::accelerator::{self, Accelerator, Probe, ResolveError};
-use sandling_vmm::machine::MachineConfig;
+use sandling_vmm::accelerator::{self, Probe, ResolveError};
 use sandling_vmm::memory::place_library;
-use sandling_vmm::process_cache::ProcessCache;
 use tokio::sync::{broadcast, watch};
 
 use crate::config::EngineConfig;
@@ -16,6 +13,7 @@ use crate::create::DEFAULT_WORKSPACE;
 use crate::made::Maker;
 use crate::network::{Groups, Outside, Vault};
 use crate::owner::Owner;
+use crate::process_cache::{Fallback, ProcessCache};
 use crate::recover;
 use crate::sandbox::{EndReason, Sandbox, SandboxId, SandboxInfo};
 use crate::snapshot::{Overlays, SnapshotId};
@@ -81,6 +79,11 @@ struct Registry {
 }
 
 impl Engine {
+    /// How often machines were restored from device state instead of their cached process, by reason.
+    pub fn process_cache_fallbacks(&self) -> impl Iterator<Item = (Fallback, u64)> {
+        self.maker.process_cache.fallbacks()
+    }
+
     /// Opens a home directory, and takes over or ends what dead engines left there. An engine that takes over does
     /// so behind its other work: whoever asks for a sandbox waits for that one's fate and no other's.
     pub async fn open(config: EngineConfig) -> Result<Arc<Self>, OpenError> {
@@ -92,12 +95,16 @@ impl Engine {
         let owner = if config.takeover { Owner::of_server(&engines) } else { Owner::new(&engines) };
         let owner = owner.map_err(home_error)?;
         let images = ImageStore::open(config.home.templates()).map_err(OpenError::Templates)?;
+        let process_cache = match config.process_cache {
+            true => ProcessCache::open(config.home.root(), probe.accelerator).map_err(home_error)?,
+            false => ProcessCache::default(),
+        };
         let maker = Arc::new(Maker {
             sandboxes: config.home.sandboxes(),
             engine: owner.id().to_owned(),
             launcher: config.launcher.clone(),
             library: place_library(config.home.root()).map_err(home_error)?,
-            thawing: thawing(&config, probe.accelerator).map_err(home_error)?,
+            process_cache: Arc::new(process_cache),
         });
         let overlays = Overlays::new(config.home.snapshots());
         let (vault, outside) = (Vault::of(&config.home), Outside::new(&config.network));
@@ -350,12 +357,4 @@ impl Engine {
     fn shelves(&self) -> MutexGuard<'_, HashMap<Shape, Arc<Shelf>>> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What this host can thaw, if it is to: nothing where the processor itself runs the guests.
-fn thawing(config: &EngineConfig, accelerator: Accelerator) -> std::io::Result<Option<ProcessCache>> {
-    if !config.thaw || accelerator != Accelerator::Tcg {
-        return Ok(None);
-    }
-    ProcessCache::open(config.home.root(), Path::new(MachineConfig::QEMU)).map(Some)
 }

@@ -15,6 +15,7 @@ use crate::expiry::Lifetime;
 use crate::identify::{Confirmed, identify};
 use crate::network::{InForce, Prepared};
 use crate::sandbox::{BootMode, Sandbox, SandboxId, SandboxInfo, UseError};
+use crate::settings::SandboxSettings;
 use crate::snapshot::{Files, SaveTimes, SnapshotError, SnapshotInfo};
 use crate::store::Listed;
 use crate::timeline::Timeline;
@@ -50,6 +51,7 @@ pub struct ForkSpec {
     pub persistent: bool,
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    pub settings: SandboxSettings,
     /// Variables for what is started in them, instead of the parent's; what runs already has its own.
     pub env: Option<BTreeMap<String, String>>,
     /// Whether they may use the parent's secrets. They have its policy in any case.
@@ -65,6 +67,7 @@ pub(crate) struct Born {
     pub(crate) workspace: String,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) settings: SandboxSettings,
     pub(crate) parent: Option<SandboxId>,
     /// How many checkpoints it keeps, if it makes them.
     pub(crate) checkpoints: Option<u32>,
@@ -195,6 +198,7 @@ impl Engine {
             workspace: parent.workspace.clone(),
             metadata: spec.metadata.clone(),
             labels: spec.labels.clone(),
+            settings: spec.settings.clone(),
             checkpoints: None,
             network,
             volumes: None,
@@ -272,6 +276,7 @@ impl Engine {
             workspace: born.workspace,
             metadata: born.metadata,
             labels: born.labels,
+            settings: born.settings,
             from_snapshot: born.parent.is_none().then(|| snapshot.id.clone()),
             parent: born.parent,
             timeline: Timeline::keeping(born.checkpoints),

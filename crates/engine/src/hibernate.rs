@@ -43,7 +43,7 @@ pub(crate) async fn wake(engine: &Arc<Engine>, info: &SandboxInfo) -> Result<Liv
     if source.disk_name != info.standing.top() {
         // It fell asleep under an older program, which called its disk something else.
         source.disk_name = info.standing.top().to_owned();
-        source.warm = None;
+        source.cached = None;
     }
     let made = engine.maker.restore_as(info.id.clone(), &source).await?;
     match identify(made.link(), &made.id, None, info.pids).await {

@@ -26,9 +26,11 @@ mod memory;
 pub mod network;
 pub mod owner;
 mod ports;
+mod process_cache;
 mod recover;
 mod sandbox;
 pub mod scan;
+mod settings;
 mod snapshot;
 mod space;
 mod stall;
@@ -39,7 +41,6 @@ mod ticks;
 mod timeline;
 mod unreadable;
 mod volume;
-mod warm;
 
 pub use bake::BakeError;
 pub use checkpoint::{CheckpointError, Rewound};
@@ -62,8 +63,10 @@ pub use network::{
     NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefault, NetworkDefaultChange, NetworkError,
     NetworkSettings, NetworkWish,
 };
+pub use process_cache::Fallback as ProcessCacheFallback;
 pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
+pub use settings::{ProcessDefaults, SandboxSettings};
 pub use snapshot::{
     ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
 };

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_protocol::{CellSpec, ContextSpec, ExecSpec, Language, OnLimit, Program, Request, Stdin};
@@ -10,17 +11,19 @@ use sandling_vmm::jail::{JailConfig, Limits, Requirement};
 use sandling_vmm::machine::{Disk, Hardware, Layer, Machine, MachineConfig, MachineDir, MachineError, Plug, Start};
 
 use sandling_vmm::memory::Memory;
-use sandling_vmm::process_cache::ProcessCache;
+use sandling_vmm::qmp::QmpError;
 
 use crate::identify::{IdentifyError, identify};
 use crate::link::{Link, LinkError};
+use crate::process_cache::{Cached, Fallback, ProcessCache};
 use crate::recover::ENGINE_FILE;
 use crate::sandbox::{Live, SandboxId};
 use crate::template::Template;
-use crate::warm::{self, Warm};
 
 /// A restored guest that has not answered within this time never will.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// A guest of a cached process answers in milliseconds. After this time it is faster to restore another machine.
+const CACHED_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How often a machine does each thing it will be asked for, so that emulated code is translated already.
 pub(crate) const EXERCISES: u32 = 2;
 /// What agents run first, more often than not. A template that has not all of it does the rest.
@@ -51,6 +54,16 @@ pub enum MakeError {
     Identify(#[from] IdentifyError),
 }
 
+impl MakeError {
+    /// What this error of a machine with a cached process says about the process.
+    fn fallback(&self) -> Fallback {
+        match self {
+            Self::Guest(_) | Self::Machine(MachineError::Qmp(QmpError::TimedOut { .. })) => Fallback::Silent,
+            _ => Fallback::Failed,
+        }
+    }
+}
+
 /// What a machine is restored from: a template's bake, or a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
@@ -68,19 +81,16 @@ pub(crate) struct Source {
     pub(crate) volume_mib: u32,
     /// What its disk is called among its files.
     pub(crate) disk_name: String,
-    /// The process that it goes on as, if there is one.
-    pub(crate) warm: Option<Warm>,
-    /// What it is restored from if it cannot go on so; without it, all the same but the process.
-    pub(crate) cold: Option<Box<Source>>,
+    /// A process that the same machine can be resumed from, which is faster. All other fields describe the restore from
+    /// device state, to which a failed resume falls back.
+    pub(crate) cached: Option<Cached>,
 }
 
 impl Source {
-    /// The same machine, made by loading the state of its devices.
-    fn without_process(&self) -> Self {
-        match &self.cold {
-            Some(cold) => Self { volume_mib: self.volume_mib, ..Self::clone(cold) },
-            None => Self { warm: None, ..self.clone() },
-        }
+    /// The same machine, resumed from its cached process.
+    fn resumed(&self, cached: &Cached) -> Self {
+        let Cached { memory, overlay, .. } = cached.clone();
+        Self { memory, overlay, ..self.clone() }
     }
 }
 
@@ -92,8 +102,7 @@ pub(crate) struct Maker {
     pub(crate) launcher: PathBuf,
     /// What is preloaded into QEMU, so that its memory can be saved.
     pub(crate) library: PathBuf,
-    /// Whether, and how, machines go on as processes that were kept.
-    pub(crate) thawing: Option<ProcessCache>,
+    pub(crate) process_cache: Arc<ProcessCache>,
 }
 
 /// A machine with a session to its guest. If it is dropped, it is ended and its directory removed.
@@ -110,24 +119,31 @@ impl Maker {
     }
 
     pub(crate) async fn restore_as(&self, id: SandboxId, source: &Source) -> Result<Made, MakeError> {
-        // What is plugged in is opened by another than the machine.
-        if source.warm.is_some() && !source.plugs.is_empty() {
-            return self.start_as(id, &source.without_process()).await;
+        let cold = Source { cached: None, ..source.clone() };
+        let Some(cached) = &source.cached else { return self.start_as(id, &cold).await };
+        if !source.plugs.is_empty() {
+            self.process_cache.fell_back(Fallback::Volumes);
+            return self.start_as(id, &cold).await;
         }
-        match self.start_as(id.clone(), source).await {
-            Err(error @ (MakeError::Machine(_) | MakeError::Socket(_) | MakeError::Guest(_)))
-                if source.warm.is_some() =>
-            {
-                tracing::warn!(%id, error = &error as &dyn std::error::Error, "a kept process did not go on");
-                let made = self.start_as(id, &source.without_process()).await;
-                if let (Ok(_), MakeError::Machine(_), Some(warm)) = (&made, &error, &source.warm) {
-                    // Nothing else is wrong, so nobody need try it again.
-                    warm.distrust();
-                }
-                made
+        let error = match self.start_as(id.clone(), &source.resumed(cached)).await {
+            Err(error @ (MakeError::Machine(_) | MakeError::Socket(_) | MakeError::Guest(_))) => error,
+            Ok(made) => {
+                self.process_cache.answered(&cached.process);
+                return Ok(made);
             }
-            made => made,
-        }
+            Err(error) => return Err(error),
+        };
+        let reason = error.fallback();
+        self.process_cache.fell_back(reason);
+        tracing::warn!(
+            %id,
+            reason = reason.name(),
+            error = &error as &dyn std::error::Error,
+            "a cached process was not resumed; the machine is restored from device state"
+        );
+        let made = self.start_as(id, &cold).await?;
+        self.process_cache.blame(&cached.process, reason);
+        Ok(made)
     }
 
     async fn start_as(&self, id: SandboxId, source: &Source) -> Result<Made, MakeError> {
@@ -152,8 +168,8 @@ impl Maker {
         fs::write(dir.join(ENGINE_FILE), &self.engine)?;
         let machine = MachineDir::new(dir);
         machine.create()?;
-        if let Some(warm) = &source.warm {
-            warm.mark(dir)?;
+        if let Some(cached) = &source.cached {
+            cached.process.mark(dir)?;
         }
         let disk = machine.files().join(&source.disk_name);
         fs::copy(&source.overlay, &disk)?;
@@ -167,7 +183,7 @@ impl Maker {
             start: Start::Restore {
                 memory: source.memory.clone(),
                 state: source.state.clone(),
-                cached: source.warm.as_ref().zip(self.thawing.as_ref()).map(|(warm, cache)| warm.process(cache)),
+                cached: source.cached.as_ref().and_then(|cached| self.process_cache.process(&cached.process)),
             },
             disk: Disk { overlay: source.disk_name.clone(), backing: source.layers.clone() },
             jail: jail(&self.launcher, own_uid(dir), &source.hardware, source.disk_mib, source.volume_mib),
@@ -176,7 +192,8 @@ impl Maker {
             plugs: source.plugs.clone(),
         };
         let machine = Machine::restore(config).await?;
-        match self.greet(&machine).await {
+        let limit = if source.cached.is_some() { CACHED_ANSWER_WITHIN } else { ANSWER_WITHIN };
+        match self.greet(&machine, limit).await {
             Ok(link) => Ok(Live { machine, link }),
             Err(error) => {
                 // The first error counts; a machine that does not end is found at the next start.
@@ -186,10 +203,10 @@ impl Maker {
         }
     }
 
-    async fn greet(&self, machine: &Machine) -> Result<Link, MakeError> {
+    async fn greet(&self, machine: &Machine, limit: Duration) -> Result<Link, MakeError> {
         let greeting = Link::greet(machine.connect_control().await?).await.map_err(MakeError::Socket)?;
         machine.cont().await?;
-        Ok(greeting.answered(ANSWER_WITHIN).await?)
+        Ok(greeting.answered(limit).await?)
     }
 
     /// Restores a machine, has it do once what it will be asked for, and stops it.
@@ -198,8 +215,8 @@ impl Maker {
         let made = self.restore(&source).await?;
         let mut languages = template.warm_languages();
         let mut rounds = EXERCISES;
-        if source.warm.is_some() {
-            // It knows all of it and only has to have touched its memory. A new spare of Node's would take seconds.
+        if source.cached.is_some() {
+            // Everything is translated; it only has to touch its memory. A new spare of Node's would take seconds.
             languages.retain(|language| *language == Language::Python);
             rounds = 1;
         }
@@ -211,22 +228,25 @@ impl Maker {
         Ok(made)
     }
 
-    /// Sees to it that there is a process that machines of this template go on as. Without one they are only slower.
-    pub(crate) async fn ensure_warm(&self, template: &Template) {
-        let Some(thawing) = &self.thawing else { return };
-        let _one_at_a_time = template.warming.lock().await;
-        if template.warm.get().is_some() {
+    /// Makes a cached process for machines of this template, unless there is one. Without it they are only slower.
+    pub(crate) async fn ensure_cached_process(&self, template: &Template) {
+        if !self.process_cache.is_enabled() {
             return;
         }
-        let places = template.baked.dir();
-        if Warm::find(places, thawing).is_none() {
-            warm::sweep(places, thawing);
-            if let Err(error) = self.keep_process(template, thawing).await {
-                tracing::warn!(template = %template.name, error = &error as &dyn std::error::Error, "no process was kept");
+        let _one_at_a_time = template.caching.lock().await;
+        if template.cached.get().is_some() {
+            return;
+        }
+        let bake = template.baked.dir();
+        if self.process_cache.find(bake).is_none() {
+            self.process_cache.sweep(bake);
+            if let Err(error) = self.cache_process(template).await {
+                let cause = &error as &dyn std::error::Error;
+                tracing::warn!(template = %template.name, error = cause, "cannot cache a process of the template");
             }
         }
-        if let Some(warm) = Warm::find(places, thawing) {
-            template.warm.get_or_init(|| warm);
+        if let Some(process) = self.process_cache.find(bake) {
+            template.cached.get_or_init(|| process);
         }
     }
 
@@ -235,7 +255,7 @@ impl Maker {
         let (id, dir) = (made.id.clone(), std::mem::take(&mut made.dir));
         // The old connection first: QEMU serves one at a time.
         let machine = made.into_live().machine;
-        match self.greet(&machine).await {
+        match self.greet(&machine, ANSWER_WITHIN).await {
             Ok(link) => Ok(Made { id, live: Some(Live { machine, link }), dir }),
             Err(error) => {
                 end_and_remove(&machine, &dir).await;
@@ -244,19 +264,19 @@ impl Maker {
         }
     }
 
-    /// Keeps the process of a machine of this template, restored and exercised, for others to go on as.
-    async fn keep_process(&self, template: &Template, thawing: &ProcessCache) -> Result<(), MakeError> {
+    /// Restores a machine of this template, exercises it, and stores its process.
+    async fn cache_process(&self, template: &Template) -> Result<(), MakeError> {
         let made = self.restore(&template.cold_source(self)).await?;
         exercise(made.link(), &template.warm_languages(), EXERCISES).await?;
-        // Whoever goes on as it connects anew.
+        // The guest must expect a new connection, because a resumed machine has one.
         let made = self.reconnect(made).await?;
-        let kept = self.keep_process_of(&made, template, thawing).await;
+        let stored = self.cache_process_of(&made, template).await;
         // Not by dropping it: the program may be about to end.
         made.discard().await;
-        kept
+        stored
     }
 
-    async fn keep_process_of(&self, made: &Made, template: &Template, thawing: &ProcessCache) -> Result<(), MakeError> {
+    async fn cache_process_of(&self, made: &Made, template: &Template) -> Result<(), MakeError> {
         exercise(made.link(), &template.warm_languages(), EXERCISES).await?;
         let ordinary = ["/bin/sh", "-c", ORDINARY].map(str::to_owned).to_vec();
         run_once(made.link(), "exercise-ordinary", Program::Argv(ordinary), b"").await?;
@@ -264,9 +284,9 @@ impl Maker {
         made.link().hold(true);
         made.machine().stop().await?;
         let frozen = made.machine().copy(u64::from(template.hardware.memory_mib) << 20).await?;
-        let (places, thawing) = (template.baked.dir().to_owned(), thawing.clone());
+        let (bake, cache) = (template.baked.dir().to_owned(), self.process_cache.clone());
         let disk = made.machine().dir().files().join(DISK);
-        let storing = move || warm::save_template(&places, &disk, &frozen, &thawing);
+        let storing = move || cache.save_template(&bake, &disk, &frozen);
         let stored = tokio::task::spawn_blocking(storing).await;
         stored.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(MakeError::Directory)
     }

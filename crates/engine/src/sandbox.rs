@@ -22,6 +22,7 @@ use crate::format::Format;
 use crate::lifecycle::{self, Refused, State};
 use crate::link::{Link, LinkError};
 use crate::network::{InForce, Network, NetworkChange, NetworkChangeError, NetworkCounts, NetworkSettings};
+use crate::settings::SandboxSettings;
 use crate::snapshot::{Saves, Saving, SnapshotError, SnapshotId, Standing};
 use crate::store::{Listed, StoreError};
 use crate::timeline::{Checkpoint, Mark, Timeline};
@@ -90,6 +91,8 @@ pub struct SandboxInfo {
     pub metadata: BTreeMap<String, String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub settings: SandboxSettings,
     pub boundary: Boundary,
     /// The bake that it stands on, by its key.
     #[serde(default)]

@@ -128,7 +128,7 @@ impl Shelf {
         if since_taken < REPLACE_AFTER {
             return Some(REPLACE_AFTER - since_taken);
         }
-        self.maker.ensure_warm(&self.template).await;
+        self.maker.ensure_cached_process(&self.template).await;
         match self.maker.standby(&self.template).await {
             Ok(made) => {
                 self.ready().push_back(made);

@@ -18,8 +18,8 @@ use crate::bake::{self, BakeError, Baked};
 use crate::create::DEFAULT_WORKSPACE;
 use crate::engine::Engine;
 use crate::made::{DISK, Maker, Source};
+use crate::process_cache::StoredProcess;
 use crate::store::StoreError;
-use crate::warm::Warm;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
@@ -55,10 +55,10 @@ pub(crate) struct Template {
     pub(crate) image: Image,
     pub(crate) hardware: Hardware,
     pub(crate) baked: Baked,
-    /// The process that its machines go on as, once there is one.
-    pub(crate) warm: OnceLock<Warm>,
-    /// Held while one is being made.
-    pub(crate) warming: tokio::sync::Mutex<()>,
+    /// The process that its machines are resumed from, once there is one.
+    pub(crate) cached: OnceLock<StoredProcess>,
+    /// Held while the process is made.
+    pub(crate) caching: tokio::sync::Mutex<()>,
 }
 
 /// One step of work that takes a while, for whoever waits.
@@ -106,14 +106,8 @@ impl Template {
     /// What a machine that is restored from it needs.
     pub(crate) fn source(&self, maker: &Maker) -> Source {
         let cold = self.cold_source(maker);
-        let Some(warm) = self.warm.get().filter(|warm| warm.is_whole()) else { return cold };
-        Source {
-            memory: warm.memory(cold.memory.clone()),
-            overlay: warm.overlay(),
-            warm: Some(warm.clone()),
-            cold: Some(Box::new(cold.clone())),
-            ..cold
-        }
+        let cached = self.cached.get().filter(|process| process.is_whole());
+        Source { cached: cached.map(|process| process.clone().of_template(cold.memory.clone())), ..cold }
     }
 
     pub(crate) fn cold_source(&self, maker: &Maker) -> Source {
@@ -127,8 +121,7 @@ impl Template {
             plugs: Vec::new(),
             volume_mib: 0,
             disk_name: DISK.to_owned(),
-            warm: None,
-            cold: None,
+            cached: None,
         }
     }
 }
@@ -202,18 +195,15 @@ impl Engine {
             .await
             .map_err(|source| TemplateError::Bake { name: name.to_owned(), source })?;
         let name = name.to_owned();
-        let warm = OnceLock::new();
-        if let Some(found) = self.maker.thawing.as_ref().and_then(|thawing| Warm::find(baked.dir(), thawing)) {
-            warm.get_or_init(|| found);
-        }
+        let cached = self.maker.process_cache.find(baked.dir()).map(OnceLock::from).unwrap_or_default();
         let template = Arc::new(Template {
             name,
             shape: shape.clone(),
             image,
             hardware,
             baked,
-            warm,
-            warming: Default::default(),
+            cached,
+            caching: Default::default(),
         });
         templates.insert(shape, template.clone());
         Ok(template)
@@ -272,8 +262,8 @@ impl Engine {
         let image = building.await.map_err(|_| TemplateError::CutOff)??;
         let built = summary(&image.manifest.recipe, Some(&image));
         let template = self.prepared(image, &name, None, None, &*on_step).await?;
-        on_step(Step { text: "keeping what was translated".to_owned(), progress: None });
-        self.maker.ensure_warm(&template).await;
+        on_step(Step { text: "caching a translated process".to_owned(), progress: None });
+        self.maker.ensure_cached_process(&template).await;
         Ok(built)
     }
 

@@ -5,9 +5,10 @@ use std::path::Path;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
+use crate::builds::BuildEnd;
 use crate::idempotency::rows::{KeyClaim, RequestState};
 use crate::store::Store;
-use crate::{AuditQuery, BodyHash, BuildEnd, Scope, WorkspaceName, tokens};
+use crate::{AuditQuery, BodyHash, Scope, WorkspaceName, tokens};
 
 fn text(name: &str) -> String {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/golden/v1");

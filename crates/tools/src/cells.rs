@@ -91,12 +91,12 @@ struct Cell {
 }
 
 impl Toolbox {
-    pub(crate) async fn run_code(&self, arguments: Value, control: &CallControl<'_>) -> Result<Observation, ToolError> {
+    pub(crate) async fn run_code(&self, arguments: Value, call: &CallControl<'_>) -> Result<Observation, ToolError> {
         let RunCode { code, language, timeout_seconds } = read_arguments(arguments)?;
         let deadline = self.settings.deadline(timeout_seconds)?;
         match language {
-            LanguageName::Python => self.run_cell(code, deadline, control).await,
-            other => self.run_script(other, code, deadline, control).await,
+            LanguageName::Python => self.run_cell(code, deadline, call).await,
+            other => self.run_script(other, code, deadline, call).await,
         }
     }
 
@@ -104,35 +104,30 @@ impl Toolbox {
         &self,
         code: String,
         deadline: Duration,
-        control: &CallControl<'_>,
+        call: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
-        match self.try_cell(&code, deadline, control).await {
+        match self.try_cell(&code, deadline, call).await {
             // After a rewind, the interpreter may not exist yet. Nothing ran, so start a new one.
             Err(ToolError::Client(error)) if is_unknown_context(&error) => {
                 *self.python.lock().await = None;
-                self.try_cell(&code, deadline, control).await
+                self.try_cell(&code, deadline, call).await
             }
             other => other,
         }
     }
 
-    async fn try_cell(
-        &self,
-        code: &str,
-        deadline: Duration,
-        control: &CallControl<'_>,
-    ) -> Result<Observation, ToolError> {
+    async fn try_cell(&self, code: &str, deadline: Duration, call: &CallControl<'_>) -> Result<Observation, ToolError> {
         let _turn = tokio::select! {
             turn = self.cell.lock() => turn,
-            () = control.cancelled.cancelled() => return Err(ToolError::Cancelled),
+            () = call.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
         let context = self.context().await?;
         let request = json!({ "code": code, "timeout_ms": u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX) });
         let path = self.path(&format!("repl/sessions/{context}/run/stream"));
-        let mut running = std::pin::pin!(self.follow(&path, &request, control));
+        let mut running = std::pin::pin!(self.follow(&path, &request, call));
         tokio::select! {
             done = &mut running => self.observed(done, deadline),
-            () = control.cancelled.cancelled() => {
+            () = call.cancelled.cancelled() => {
                 let _ = self.client.tell(&self.path(&format!("repl/sessions/{context}/interrupt")), &json!({})).await;
                 if tokio::time::timeout(INTERRUPTED_WITHIN, &mut running).await.is_err() {
                     let restart = self.path(&format!("repl/sessions/{context}/restart"));
@@ -144,7 +139,7 @@ impl Toolbox {
     }
 
     /// Shows a cell's output until the cell has ended.
-    async fn follow(&self, path: &str, request: &Value, control: &CallControl<'_>) -> Result<Cell, ClientError> {
+    async fn follow(&self, path: &str, request: &Value, call: &CallControl<'_>) -> Result<Cell, ClientError> {
         let mut events = self.client.post_events(path, request).await?;
         while let Some(event) = events.next().await? {
             let data: Value = serde_json::from_str(&event.data)
@@ -159,7 +154,7 @@ impl Toolbox {
                 "error" => return Err(refused(data)),
                 _ => continue,
             };
-            (control.watch)(stream, data["chunk"].as_str().unwrap_or_default().as_bytes());
+            (call.watch)(stream, data["chunk"].as_str().unwrap_or_default().as_bytes());
         }
         Err(ClientError::broken("a cell ended without a result"))
     }

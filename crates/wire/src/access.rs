@@ -1,18 +1,18 @@
-//! Who may do what: tokens, workspaces, quotas, the audit log.
+//! Tokens, workspaces, quotas and the audit log.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Whoever sends the request.
+/// The caller.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MeView {
-    /// The token's prefix: a token stands for one user.
+    /// The prefix of the token, which stands for one user.
     pub user_id: String,
     pub name: String,
     pub workspace: String,
     pub current_org: String,
     pub orgs: Vec<String>,
-    /// `read`, `run`, `admin` or `operator`; each contains those before it.
+    /// `read`, `run`, `admin` or `operator`; each includes those before it.
     pub scope: &'static str,
     pub auth_method: &'static str,
 }
@@ -20,10 +20,10 @@ pub struct MeView {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// For people.
+    /// A description for people.
     pub label: Option<String>,
     pub name: Option<String>,
-    /// How long it works; for ever if absent.
+    /// How many days it works; without an end if absent.
     #[schema(minimum = 1, maximum = 3660)]
     pub expires_in_days: Option<u32>,
     /// `read`, `run`, `admin` or `operator`; the caller's own if absent.
@@ -54,7 +54,7 @@ pub struct TokenView {
     pub scope: &'static str,
     pub created_at: String,
     pub expires_at: Option<String>,
-    /// Exact to a minute.
+    /// To the minute.
     pub last_used_at: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub struct TokenList {
     pub items: Vec<TokenView>,
 }
 
-/// A new token. This is the only time its secret is shown.
+/// A new token. Its secret is shown only in this response.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct NewTokenView {
     pub token: String,
@@ -82,7 +82,7 @@ pub struct CreateWorkspace {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PatchWorkspace {
-    /// Whether the code and output of runs go to the audit log.
+    /// Whether the audit log records the code and output of runs.
     pub record_runs: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct WorkspaceList {
     pub items: Vec<WorkspaceView>,
 }
 
-/// A workspace's limits; null is without limit.
+/// The limits of a workspace; null means unlimited.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -120,21 +120,21 @@ pub struct Used {
     pub sandboxes: u64,
     pub cpu: u64,
     pub memory_mb: u64,
-    /// What sandboxes and volumes may grow to, and what snapshots, checkpoints and sleeping sandboxes store.
+    /// The maximum sizes of sandboxes and volumes, and what snapshots, checkpoints and hibernated sandboxes store.
     pub disk_mb: u64,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct AuditParams {
-    /// Only from this time on.
+    /// Only entries since this time.
     #[param(format = DateTime)]
     pub since: Option<String>,
-    /// Only what follows this number.
+    /// Only entries after this number.
     pub after: Option<i64>,
     /// 100 if absent, at most 10000.
     pub limit: Option<u32>,
-    /// Another workspace's, for operators.
+    /// The entries of another workspace; for operators.
     pub workspace: Option<String>,
 }
 
@@ -152,7 +152,7 @@ pub struct AuditView {
     pub code: Option<String>,
     pub request_id: String,
     pub remote: Option<String>,
-    /// There is a recording of the run.
+    /// Whether the run was recorded.
     pub recorded: bool,
 }
 
@@ -167,11 +167,11 @@ pub struct AuditList {
     pub items: Vec<AuditView>,
 }
 
-/// What was run and what it printed.
+/// The code of a run and its output.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RecordingView {
     pub code: String,
-    /// Bytes left out at the end.
+    /// How many bytes are missing at the end.
     pub code_cut: u32,
     pub output: String,
     pub output_cut: u32,

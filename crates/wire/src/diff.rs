@@ -1,4 +1,4 @@
-//! What changed between two moments.
+//! Differences between two states of a file system.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -10,7 +10,7 @@ pub struct DiffParams {
     pub from: String,
     /// The same; `now` if absent.
     pub to: Option<String>,
-    /// The directory that is compared; `/` if absent.
+    /// The directory to compare; `/` if absent.
     pub path: Option<String>,
     /// `json` if absent.
     pub format: Option<DiffFormat>,
@@ -23,7 +23,7 @@ pub struct AnyDiffParams {
     pub from: String,
     /// The same.
     pub to: String,
-    /// The directory that is compared; `/` if absent.
+    /// The directory to compare; `/` if absent.
     pub path: Option<String>,
     /// `json` if absent.
     pub format: Option<DiffFormat>,
@@ -34,9 +34,9 @@ pub struct AnyDiffParams {
 pub enum DiffFormat {
     #[default]
     Json,
-    /// For `git apply`, or `patch -p1` where all that changed is text.
+    /// For `git apply`, or for `patch -p1` if only text files changed.
     Patch,
-    /// What was added and changed.
+    /// The files that were added or changed.
     Tar,
 }
 
@@ -49,7 +49,7 @@ pub struct DiffView {
     pub added: usize,
     pub changed: usize,
     pub removed: usize,
-    /// In the order of their paths.
+    /// Sorted by path.
     pub files: Vec<FileView>,
 }
 
@@ -60,7 +60,7 @@ pub struct FileView {
     pub change: &'static str,
     pub before: Option<StateView>,
     pub after: Option<StateView>,
-    /// The text diff, as it stands in a patch; empty where only the owner or the finer permissions differ.
+    /// The text diff as in a patch; empty if only the owner or permissions other than `x` differ.
     pub patch: Option<String>,
     /// Why there is no text diff: `binary`, `too_large`, `special` or `unreadable`.
     pub no_patch: Option<&'static str>,

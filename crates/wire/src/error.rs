@@ -3,13 +3,13 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What went wrong. Some errors have more fields, such as the output a command had produced before its deadline.
+/// An error. Some errors have more fields, such as the output of a command that reached its timeout.
 #[derive(Serialize, ToSchema)]
 pub struct ErrorBody {
-    /// One sentence for a person.
+    /// A sentence for people.
     pub error: String,
-    /// One word for a program; it does not change.
+    /// A stable code for programs.
     pub code: String,
-    /// Under which the server's log and the audit log have this request.
+    /// The id of this request in the server's log and in the audit log.
     pub request_id: String,
 }

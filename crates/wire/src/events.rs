@@ -1,4 +1,4 @@
-//! What happened.
+//! Events of sandboxes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,7 @@ const MAX_TAIL: u32 = 10_000;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EventView {
-    /// Rises from event to event.
+    /// Increases with every event.
     pub number: i64,
     pub time: String,
     pub sandbox_id: String,
@@ -30,9 +30,9 @@ pub struct EventList {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct EventParams {
-    /// So many of the newest; 100 if absent, or none when following.
+    /// How many of the newest events; if absent, 100, or none when following.
     pub tail: Option<u32>,
-    /// Go on sending, as events named `event`.
+    /// Keep sending new events, as server-sent events named `event`.
     pub follow: Option<Flag>,
 }
 

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// A command: `cmd`, or `args`, or `code` with its `language`.
+/// A command: exactly one of `cmd`, `args`, and `code` with its `language`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecRequest {
-    /// A line for the shell.
+    /// A shell command line.
     #[schema(min_length = 1)]
     pub cmd: Option<String>,
-    /// A program and its arguments, without a shell. Beside `code`, the script's arguments.
+    /// A program and its arguments, without a shell; with `code`, the arguments of the script.
     #[schema(max_items = 4096)]
     pub args: Option<Vec<String>>,
     /// A script for an interpreter.
@@ -24,17 +24,17 @@ pub struct ExecRequest {
     pub env: Option<BTreeMap<String, String>>,
     /// A name or a number. Absent: root.
     pub user: Option<String>,
-    /// Given to the command, then closed.
+    /// Written to the command's stdin, which is then closed.
     pub stdin: Option<String>,
-    /// A command of the same id is never started twice.
+    /// An id of your own. A command with the same id never starts twice.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub id: Option<String>,
-    /// Answer as soon as the command runs.
+    /// Respond as soon as the command runs.
     pub detached: Option<bool>,
-    /// Bytes it may print.
+    /// How many bytes it may print.
     #[schema(maximum = 67108864)]
     pub output_limit: Option<u64>,
-    /// At the limit: `kill` it, or `keep_tail`, i.e. drop the oldest output.
+    /// At the output limit: `kill` ends the command, `keep_tail` drops the oldest output.
     pub on_limit: Option<OnLimitName>,
 }
 
@@ -46,12 +46,12 @@ pub enum OnLimitName {
 }
 
 impl ExecRequest {
-    /// A command line, with nothing else said.
+    /// A shell command line without further settings.
     pub fn line(cmd: String, timeout_seconds: Option<f64>) -> Self {
         Self { cmd: Some(cmd), timeout_seconds, ..Self::default() }
     }
 
-    /// What is to be run, as the audit log keeps it.
+    /// What runs, as the audit log records it.
     pub fn text(&self) -> String {
         match (&self.cmd, &self.args, &self.code) {
             (Some(text), ..) | (.., Some(text)) => text.clone(),
@@ -61,7 +61,7 @@ impl ExecRequest {
     }
 }
 
-/// A language; other names that people use for it are taken as well.
+/// A language. Other common names for it are accepted too.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LanguageName {
@@ -74,7 +74,7 @@ pub enum LanguageName {
     Bash,
 }
 
-/// How a command ended and all that it printed.
+/// How a command ended, and its output.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct ExecResult {
     pub id: String,
@@ -87,24 +87,24 @@ pub struct ExecResult {
 /// How a command ended.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Ended {
-    /// As a shell would say it: the exit code, or 128 + the signal's number.
+    /// As in a shell: the exit code, or 128 plus the number of the signal.
     pub exit_code: i32,
     pub signal: Option<i32>,
     /// `exited`, `signalled`, `timeout`, `out_of_memory` or `output_limit`.
     pub reason: &'static str,
     pub duration_ms: u64,
-    /// Bytes that were printed and are in no answer.
+    /// How many bytes of output were dropped.
     pub dropped_bytes: u64,
 }
 
-/// A command that runs on after the answer.
+/// A command that continues after the response.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Detached {
     pub id: String,
     pub pid: u32,
     /// `running`.
     pub status: &'static str,
-    /// The id had been started before; this request started nothing.
+    /// A command with this id existed already, and this request started nothing.
     pub existing: bool,
 }
 
@@ -113,10 +113,10 @@ pub struct Detached {
 pub struct ExecView {
     pub id: String,
     pub pid: u32,
-    /// Cut to 200 characters.
+    /// The first 200 characters.
     pub command: String,
     pub started_at: String,
-    /// Bytes printed so far.
+    /// How many bytes it has printed so far.
     pub output_bytes: u64,
     /// `running` or `exited`.
     pub status: &'static str,
@@ -132,7 +132,7 @@ pub struct ExecList {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct AttachParams {
-    /// Output from this byte on; what is no longer kept is left out.
+    /// Output from this byte on. Output that the server no longer has is skipped.
     #[serde(default)]
     pub from: u64,
 }
@@ -140,7 +140,7 @@ pub struct AttachParams {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ResultParams {
-    /// Wait for the end of a command that still runs.
+    /// Wait until the command ends.
     #[serde(default)]
     pub wait: bool,
 }

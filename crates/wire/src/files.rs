@@ -48,7 +48,7 @@ pub enum WriteName {
 pub struct RemoveParams {
     #[param(pattern = r"^/[^\x00]*$", max_length = 4095)]
     pub path: String,
-    /// Also a directory that is not empty; true if absent.
+    /// Also remove a directory that is not empty; true if absent.
     pub recursive: Option<bool>,
 }
 
@@ -69,7 +69,7 @@ pub struct MakeDirRequest {
     /// Permission bits in octal.
     #[schema(pattern = "^[0-7]{1,4}$")]
     pub mode: Option<String>,
-    /// Make what is missing above it, and do not mind if it is there; true if absent.
+    /// Create missing parents, and accept an existing directory; true if absent.
     pub parents: Option<bool>,
 }
 
@@ -104,7 +104,7 @@ pub struct EntryView {
     pub path: String,
     pub is_dir: bool,
     pub size: u64,
-    /// What it is, in one letter: `f`ile, `d`irectory, `l`ink, or `o`ther.
+    /// The kind in one letter: `f`ile, `d`irectory, `l`ink or `o`ther.
     pub mode: &'static str,
     /// Permission bits in octal.
     pub permissions: String,
@@ -112,7 +112,7 @@ pub struct EntryView {
     pub gid: u32,
     /// Seconds since 1970.
     pub mtime: i64,
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     pub target: Option<String>,
 }
 

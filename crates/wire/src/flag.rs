@@ -1,4 +1,4 @@
-//! A yes or no in a query string, in every spelling that the public clients use.
+//! A boolean in a query string, in every spelling that clients use.
 
 use serde::Deserialize;
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! Forks, and what becomes of them.
+//! Forks.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use crate::volume::VolumesName;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForkRequest {
-    /// How many children: 1, or 2 for a tree, if absent.
+    /// How many children; if absent, 1, or 2 for a tree.
     #[schema(minimum = 1, maximum = 64)]
     pub count: Option<usize>,
     pub metadata: Option<BTreeMap<String, String>>,
     pub labels: Option<BTreeMap<String, String>>,
-    /// How long each child lives; absent: as long as its parent was given. `explore_ttl` in the metadata counts, too.
+    /// The time to live of each child; if absent, `explore_ttl` in the metadata, else that of the parent.
     #[schema(maximum = 31622400)]
     pub ttl_seconds: Option<u64>,
     #[schema(maximum = 31622400)]
     pub idle_seconds: Option<u64>,
     pub persistent: Option<bool>,
-    /// What becomes of the parent's volumes. If it has any, it must be said.
+    /// What the children get of the parent's volumes; required if it has any.
     pub volumes: Option<VolumesName>,
-    /// The environment of what is started in the children.
+    /// Environment variables of new processes in the children.
     pub env: Option<BTreeMap<String, String>>,
-    /// Whether the children may use their parent's secrets; they have its network policy in any case.
+    /// Whether the children may use the parent's secrets. They have its network policy in any case.
     pub inherit_secrets: Option<bool>,
 }
 
@@ -38,11 +38,11 @@ pub struct ForkView {
     pub tree_id: String,
     pub parent_id: String,
     pub snapshot_id: String,
-    /// The only child, where there is one.
+    /// The child, if there is exactly one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxView>,
     pub children: Vec<SandboxView>,
-    /// What each child can prove: what it shares with its parent, that it was reseeded, how long each step took.
+    /// One per child: what it shares with its parent, the proof of its new random seed, and the time of each step.
     #[schema(value_type = Vec<Object>)]
     pub receipts: Vec<Value>,
     pub at: String,
@@ -53,17 +53,17 @@ pub struct ForkView {
 pub struct ContextForkView {
     #[serde(flatten)]
     pub fork: ForkView,
-    /// The interpreter in each child, in the order of the children.
+    /// The interpreter of each child, in the order of the children.
     pub contexts: Vec<SessionView>,
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromoteRequest {
-    /// Whether the other children of the same fork are ended.
+    /// Whether to end the other children of the same fork.
     #[serde(default)]
     pub cleanup_siblings: bool,
-    /// Which fork; absent: the one that the child comes from.
+    /// The fork; if absent, the one that the child comes from.
     pub tree_id: Option<String>,
 }
 
@@ -72,11 +72,11 @@ pub struct PromoteView {
     pub winner: String,
     pub tree_id: String,
     pub deleted: Vec<String>,
-    /// Siblings that could not be ended, and why.
+    /// The siblings that could not be ended, with the reason.
     pub failures: BTreeMap<String, String>,
 }
 
-/// A sandbox in its family.
+/// A sandbox among its relatives.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RelativeView {
     pub id: String,

@@ -1,14 +1,14 @@
-//! Where state lives: one directory, and nothing outside it is written.
+//! The home directory, which holds all state.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Names the directory of all state.
+/// The variable that names the home directory.
 pub const HOME_VARIABLE: &str = "SANDLING_HOME";
-/// Names another directory for templates, so that several homes can share them.
+/// The variable that names another directory for templates, so that several homes can share them.
 pub const TEMPLATES_VARIABLE: &str = "SANDLING_TEMPLATES";
 
-/// The directory layout. Everything else asks here for paths.
+/// The layout of a home directory. All other code takes its paths from here.
 #[derive(Debug, Clone)]
 pub struct Home {
     root: PathBuf,
@@ -40,7 +40,7 @@ impl Home {
         self
     }
 
-    /// Makes the directories, readable by nobody else.
+    /// Creates the directories, readable only by their owner.
     pub fn prepare(&self) -> io::Result<()> {
         use std::os::unix::fs::DirBuilderExt;
         for path in [&self.root, &self.sandboxes(), &self.snapshots(), &self.volumes(), &self.engines()] {
@@ -72,7 +72,7 @@ impl Home {
         self.root.join("volumes")
     }
 
-    /// One locked file per engine that is alive.
+    /// One locked file per running engine.
     pub fn engines(&self) -> PathBuf {
         self.root.join("engines")
     }

@@ -5,6 +5,7 @@
 //! The `api` crate converts between these types and the engine's, and checks the values that a client sends.
 
 mod access;
+mod dialect;
 mod diff;
 mod error;
 mod events;
@@ -29,6 +30,7 @@ mod timeline;
 mod volume;
 
 pub use access::*;
+pub use dialect::*;
 pub use diff::*;
 pub use error::*;
 pub use events::*;

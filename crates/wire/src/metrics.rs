@@ -1,22 +1,22 @@
-//! What a sandbox uses.
+//! Resource usage of a sandbox.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Figures of the machine as the host sees it, and of the guest as it says itself.
+/// Usage of the machine as the host measures it, and of the guest as the guest reports it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SandboxMetrics {
     /// CPU time of the whole machine.
     pub cpu_ms: u64,
-    /// Memory that is its own, and its share of what it has in common with others (Pss).
+    /// Its own memory plus its share of memory that it shares with others (PSS).
     pub memory_bytes: u64,
     pub host_rss_bytes: u64,
-    /// What its disk takes on the host.
+    /// The space that its disk takes on the host.
     pub disk_bytes: u64,
     pub network_received_bytes: u64,
     pub network_sent_bytes: u64,
     pub uptime_seconds: u64,
-    /// Since it began, in percent of one CPU.
+    /// The average since it started, in percent of one CPU.
     pub host_cpu_percent: f64,
     /// Absent while it is paused.
     pub guest: Option<GuestMetrics>,

@@ -1,4 +1,4 @@
-//! What a gateway decided, as it is shown.
+//! Decisions of gateways.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// One decision of a sandbox's gateway.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct NetworkEventView {
-    /// Rises from event to event.
+    /// Increases with every event.
     pub number: u64,
     pub time: String,
     /// `dns`, `connect`, `accept`, `name`, `request`, `close` or `packet`.
@@ -14,16 +14,16 @@ pub struct NetworkEventView {
     pub name: Option<String>,
     pub address: Option<String>,
     pub port: Option<u16>,
-    /// Whether it is about datagrams rather than a connection.
+    /// Whether it is about UDP rather than a TCP connection.
     pub udp: bool,
     pub verdict: VerdictName,
-    /// Why it was refused, or why it failed, for people.
+    /// The reason of a refusal or failure, for people.
     pub reason: Option<String>,
-    /// The same for programs.
+    /// The same reason as a code for programs.
     pub code: Option<String>,
     pub sent_bytes: u64,
     pub received_bytes: u64,
-    /// Names of secrets that were placed into a request.
+    /// Names of the secrets that the gateway inserted into a request.
     pub secrets: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What sandboxes may reach, and what went through their gateways, as it is shown.
+//! Network policies and counters in responses.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -10,27 +10,27 @@ use crate::network::{ModeName, NetworkLimits, TlsName};
 pub struct PolicyView {
     pub mode: ModeName,
     pub allow: Vec<String>,
-    /// What is refused whatever else is allowed.
+    /// Refused whatever else is allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     pub tls: TlsName,
 }
 
-/// Who said so.
+/// Where a policy comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyFrom {
     /// The sandbox has a policy of its own.
     Sandbox,
-    /// It follows its template's default.
+    /// Its template's default applies.
     Template,
-    /// It follows its workspace's default.
+    /// Its workspace's default applies.
     Workspace,
-    /// It would follow a default, and there is none.
+    /// There is no policy and no default.
     Nothing,
 }
 
-/// What a sandbox may reach, in a few words.
+/// A summary of what a sandbox may reach.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct NetworkSummary {
     #[serde(flatten)]
@@ -40,51 +40,50 @@ pub struct NetworkSummary {
     pub group: Option<String>,
 }
 
-/// What a sandbox may reach, and what went through its gateway.
+/// What a sandbox may reach, and the counters of its gateway.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct NetworkView {
     #[serde(flatten)]
     pub policy: PolicyView,
     pub from: PolicyFrom,
-    /// The workspace's policy, if it binds: what that does not allow is refused, too.
+    /// The workspace's binding policy, if there is one; it limits the sandbox's own policy.
     pub bound: Option<PolicyView>,
-    /// What it may use, whoever said so.
+    /// The limits in effect.
     pub limits: NetworkLimits,
     pub secrets: Vec<AttachedView>,
-    /// Names of secrets that it was given and that were removed since. It cannot use what is stored by such a name now,
-    /// unless it is given that.
+    /// Names of its secrets that were removed since. A new secret of the same name must be attached again.
     pub revoked_secrets: Vec<String>,
     pub group: Option<GroupView>,
     pub counts: CountsView,
-    /// In the mode `learn`: the list that would have allowed what was used.
+    /// In the mode `learn`: the allow-list of the destinations that were used.
     pub learned: Option<Vec<String>>,
 }
 
-/// What sandboxes may reach that say nothing about it themselves.
+/// What sandboxes without a policy of their own may reach.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct NetworkDefaultView {
-    /// Absent: it is left to the workspace's default, and that to none at all.
+    /// If absent, the workspace's default applies, else nothing is allowed.
     pub policy: Option<PolicyView>,
-    /// Those that it sets.
+    /// The limits that it sets.
     pub limits: NetworkLimits,
-    /// Whether it is the most for all sandboxes of the workspace, whatever they say themselves.
+    /// Whether it limits all sandboxes of the workspace, whatever their own policy says.
     pub binding: bool,
 }
 
-/// Whom the sandbox is together with.
+/// The group of a sandbox.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GroupView {
     pub name: String,
-    /// By which the others reach it.
+    /// The names by which the group reaches it.
     pub names: Vec<String>,
 }
 
-/// A secret that the sandbox may use.
+/// A secret that a sandbox may use.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AttachedView {
-    /// Also of the variable that holds the placeholder.
+    /// Its name, and that of the environment variable that holds the placeholder.
     pub name: String,
-    /// What the guest has instead of the value.
+    /// What the guest sees instead of the value.
     pub placeholder: String,
 }
 
@@ -98,8 +97,8 @@ pub struct CountsView {
     pub dns_queries: u64,
     pub dns_refused: u64,
     pub requests_refused: u64,
-    /// Also frames that were dropped: damaged, too long, in fragments or under another's name.
+    /// Includes dropped frames: malformed, too long, fragmented, or with another sender's address.
     pub packets_refused: u64,
-    /// Decisions that are no event, because there were too many at once.
+    /// Decisions without an event, because there were too many at once.
     pub events_lost: u64,
 }

@@ -11,7 +11,7 @@ pub struct PortList {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PortView {
     pub port: u16,
-    /// Where it can be seen, with a preview token.
+    /// The address of the preview, which needs a token.
     pub preview_url: String,
 }
 
@@ -20,21 +20,21 @@ pub struct PortView {
 pub struct CreatePreview {
     #[schema(minimum = 1)]
     pub port: u16,
-    /// How long the token works: an hour if absent, at most seven days.
+    /// How long the token works; one hour if absent, at most seven days.
     #[schema(minimum = 1, maximum = 604800)]
     pub ttl_seconds: Option<u64>,
-    /// Path prefixes it is good for; all if absent.
+    /// Path prefixes that the token opens; all if absent.
     pub paths: Option<Vec<String>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PreviewView {
-    /// Opens the preview in a browser: the token is in it.
+    /// An address for a browser; it contains the token.
     pub url: String,
-    /// The same under a path of the API's own address.
+    /// The same as a path of the API's address.
     pub path_url: String,
     pub token: String,
-    /// By which it can be revoked.
+    /// The id to revoke it by.
     pub id: String,
     pub sandbox_id: String,
     pub port: u16,

@@ -1,4 +1,4 @@
-//! Contexts, which the public clients call REPL sessions.
+//! REPL sessions: live interpreters that keep their variables.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +24,10 @@ pub struct SessionView {
     pub id: String,
     pub sandbox_id: String,
     pub language: &'static str,
-    /// Cells run so far.
+    /// How many cells it has run.
     pub cells: u64,
     pub busy: bool,
-    /// How often its interpreter had to be started anew.
+    /// How often its interpreter was restarted.
     pub restarts: u32,
 }
 
@@ -41,7 +41,7 @@ pub struct RunCell {
     pub output_limit: Option<u64>,
 }
 
-/// One run in an interpreter of its own.
+/// Code that runs in a new interpreter.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunOnce {
@@ -63,20 +63,20 @@ pub struct OnceResult {
 pub struct CellResult {
     pub stdout: String,
     pub stderr: String,
-    /// 0 if the code ran through, 1 if not.
+    /// 0 if the code succeeded, else 1.
     pub exit: i32,
     pub exit_code: i32,
     /// `ok`, `error`, `interrupted`, `timeout`, `out_of_memory`, `output_limit` or `died`.
     pub status: &'static str,
     pub duration_ms: u64,
-    /// Counts the cells of this session, from 1.
+    /// The number of the cell in this session, from 1.
     pub execution_count: u64,
-    /// What a person would have seen of the exception.
+    /// The exception as Python prints it.
     pub error: Option<String>,
     pub traceback: Option<TracebackView>,
-    /// Rich results: from MIME type to data, binary data in base64.
+    /// Rich results: MIME types and data, binary data in base64.
     pub results: Vec<BTreeMap<String, String>>,
-    /// The interpreter did not survive; the session has a new one, without variables.
+    /// Whether the interpreter was restarted, which loses all variables.
     pub restarted: bool,
     pub dropped_bytes: u64,
 }

@@ -20,39 +20,39 @@ pub struct SandboxView {
     /// `creating`, `running`, `paused`, `hibernated`, `unreadable` or `deleted`.
     pub status: &'static str,
     pub created_at: String,
-    /// The same for all: each is alone with a gateway of its own.
+    /// The same for all sandboxes, because each has its own gateway.
     pub guest_ip: String,
-    /// The snapshot that it was made from.
+    /// The snapshot that it was created from.
     pub from_snapshot: Option<String>,
-    /// Without what was put there under names that begin with `secret.`.
+    /// Entries whose name starts with `secret.` are not returned.
     pub metadata: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
     pub boot_ms: u64,
-    /// `standby` if a ready machine was taken, `snapshot` if one was restored for this request.
+    /// `standby` if a pre-warmed machine was used, `snapshot` if a machine was restored for the request.
     pub boot_mode: &'static str,
-    /// Its time to live and its idle limit do not apply.
+    /// Whether its time to live and idle timeout are ignored.
     pub persistent: bool,
     pub ttl_seconds: Option<u64>,
     pub idle_seconds: Option<u64>,
-    /// When its time to live is over, if it has one.
+    /// When its time to live ends, if it has one.
     pub expires_at: Option<String>,
     pub workspace: String,
-    /// How many checkpoints it keeps, if it makes one before each step.
+    /// How many checkpoints are kept, if one is made before each step.
     pub checkpoints_kept: Option<u32>,
     pub network: NetworkSummary,
     pub volumes: Vec<MountedView>,
-    /// Which accelerator runs it, and which layers of the jail are in force.
+    /// The accelerator and the layers of the jail that isolate it.
     #[schema(value_type = Object)]
     pub boundary: Value,
 }
 
-/// What a sandbox is now.
+/// The status of a sandbox.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct StatusView {
     pub status: &'static str,
 }
 
-/// What sandbox is wanted. What is absent comes from the template.
+/// A sandbox to create. Absent fields come from the template.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSandbox {
@@ -60,12 +60,12 @@ pub struct CreateSandbox {
     pub template: Option<String>,
     pub metadata: Option<BTreeMap<String, String>>,
     pub labels: Option<BTreeMap<String, String>>,
-    /// The environment of every command in it.
+    /// Environment variables of every command in it.
     pub env: Option<BTreeMap<String, String>>,
-    /// How long it lives; 0 or absent: the server's default.
+    /// Time to live; if 0 or absent, the server's default.
     #[schema(maximum = 31622400)]
     pub ttl_seconds: Option<u64>,
-    /// How long it may be unused; 0 or absent: as long as it lives.
+    /// Idle timeout; if 0 or absent, there is none.
     #[schema(maximum = 31622400)]
     pub idle_seconds: Option<u64>,
     pub persistent: Option<bool>,
@@ -76,22 +76,18 @@ pub struct CreateSandbox {
     /// At least the template's own.
     #[schema(maximum = 1048576)]
     pub disk_mb: Option<u32>,
-    #[schema(maximum = 1024)]
-    pub disk_gb: Option<u32>,
-    /// Processes and threads, all together.
+    /// The limit of processes and threads.
     #[schema(minimum = 16, maximum = 1000000)]
     pub pids: Option<u32>,
     pub from_snapshot: Option<String>,
     pub volumes: Option<Vec<VolumeMount>>,
-    /// `every-exec`: a checkpoint before each command, cell and change of files, to rewind to.
+    /// `every-exec` makes a checkpoint before each command, cell and change of files.
     pub checkpoints: Option<CheckpointsName>,
-    /// How many checkpoints without a name are kept; absent: 20.
+    /// How many checkpoints without a name are kept; 20 if absent.
     #[schema(minimum = 1, maximum = 100)]
     pub checkpoints_kept: Option<u32>,
-    /// What it may reach; absent: what its template's or its workspace's default says, else nothing.
+    /// What it may reach; if absent, its template's or workspace's default applies, else nothing is allowed.
     pub network: Option<NetworkRequest>,
-    /// Names that it may reach, as the public clients write it; the same as `network.allow`.
-    pub egress_allowlist: Option<Vec<String>>,
 }
 
 /// When checkpoints are made.
@@ -99,22 +95,22 @@ pub struct CreateSandbox {
 #[serde(rename_all = "kebab-case")]
 pub enum CheckpointsName {
     EveryExec,
-    /// Only those that are asked for.
+    /// Only on request.
     Never,
 }
 
-/// How long a sandbox may live. 0 stands for "without limit", because the public clients expect numbers.
+/// How long a sandbox may live. 0 means no limit.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LifecycleView {
     pub ttl_seconds: u64,
     pub idle_seconds: u64,
     pub persistent: bool,
     pub expires_at: Option<String>,
-    /// For how long nobody has used it.
+    /// How long it has been idle.
     pub idle_for_seconds: u64,
 }
 
-/// What is to change. A time to live counts from now; 0 takes a limit away.
+/// A change. A time to live counts from now; 0 removes a limit.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LifecyclePatch {

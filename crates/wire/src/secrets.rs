@@ -1,9 +1,9 @@
-//! Secrets, which are never shown.
+//! Secrets. No response contains their values.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A secret to be stored.
+/// A secret to store.
 // No `Debug`: it would print the value.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -11,7 +11,7 @@ pub struct SetSecret {
     /// Visible ASCII characters.
     #[schema(min_length = 1, max_length = 8192)]
     pub value: String,
-    /// Names and `*.name` to which requests may carry it.
+    /// Hosts whose requests may contain it: names and `*.name`.
     #[schema(min_items = 1, example = json!(["api.example.com"]))]
     pub hosts: Vec<String>,
 }

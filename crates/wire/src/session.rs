@@ -9,15 +9,15 @@ use crate::exec::ExecRequest;
 #[serde(deny_unknown_fields)]
 pub struct SessionStart {
     pub run: ExecRequest,
-    /// Present: the command gets a terminal of this size.
+    /// If present, the command gets a terminal of this size.
     pub terminal: Option<WindowSize>,
-    /// The command's stdin is at its end from the start, unless `run` brings some.
+    /// Whether stdin is closed from the start, unless `run` has input.
     pub closed_stdin: Option<bool>,
-    /// Write risky shapes of the code to the sandbox's events. Advice, not a boundary.
+    /// Write risky patterns in the code to the sandbox's events. This is advice, not a boundary.
     pub scan: Option<bool>,
 }
 
-/// What a session's client may say later, beside bytes for stdin.
+/// A later message of the client; bytes for stdin are binary messages.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SessionInput {
     pub eof: Option<bool>,

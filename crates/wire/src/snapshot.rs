@@ -10,18 +10,18 @@ use crate::volume::VolumesName;
 pub struct SnapshotRequest {
     #[schema(max_length = 200)]
     pub name: Option<String>,
-    /// What becomes of the sandbox's volumes in what is made of the snapshot. If it has any, it must be said.
+    /// What sandboxes created from the snapshot get of the volumes; required if the sandbox has any.
     pub volumes: Option<VolumesName>,
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ImportParams {
-    /// Instead of the name that it was exported with.
+    /// Replaces the name in the export.
     pub name: Option<String>,
 }
 
-/// What template a snapshot becomes.
+/// The template that a snapshot becomes.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TemplateRequest {
@@ -34,7 +34,7 @@ pub struct TemplateRequest {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SnapshotFilter {
-    /// Only those of this sandbox, which may have ended.
+    /// Only snapshots of this sandbox, which may have ended.
     pub sandbox_id: Option<String>,
 }
 
@@ -46,13 +46,13 @@ pub struct SnapshotView {
     pub template: String,
     pub workspace: String,
     pub created_at: String,
-    /// The snapshot that this one stores the differences to.
+    /// The snapshot that this one stores its differences to.
     pub parent_id: Option<String>,
-    /// What it adds: memory and disk together.
+    /// What it adds to its parent: memory and disk.
     pub size_bytes: u64,
     pub memory_bytes: u64,
     pub disk_bytes: u64,
-    /// How many layers its memory has.
+    /// The number of memory layers.
     pub depth: usize,
     pub cpu: u32,
     pub memory_mb: u32,

@@ -1,4 +1,4 @@
-//! Templates and builds of them.
+//! Templates and their builds.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ pub struct TemplateView {
     pub memory_mb: u32,
     pub disk_mb: u32,
     pub size_bytes: u64,
-    /// Every workspace has it.
+    /// Whether every workspace has it.
     pub is_global: bool,
     pub workspace: Option<String>,
-    /// The Debian packages it is made of.
+    /// Its Debian packages.
     pub tools: Vec<String>,
-    /// It can be used now; otherwise it must be built first.
+    /// Whether it can be used now; otherwise it must be built first.
     pub ready: bool,
     pub meta: BTreeMap<String, String>,
 }
 
-/// A template to build: another one with more packages, or what a Dockerfile says.
+/// A template to build: another template with more packages, or a Dockerfile.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuildRequest {
@@ -35,14 +35,14 @@ pub struct BuildRequest {
     /// Debian packages.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Packages from npm, `name` or `name@version`; their own install scripts are not run.
+    /// npm packages, `name` or `name@version`. Their install scripts do not run.
     #[serde(default)]
     pub npm: Vec<String>,
-    /// A Dockerfile of one stage, whose base is a template. Files for `COPY` are parts of a form.
+    /// A Dockerfile with one stage, whose base is a template. Files for `COPY` are parts of a multipart form.
     pub dockerfile: Option<String>,
-    /// A template as it is, under another name; what a Dockerfile's `FROM` may have.
+    /// A template to use under another name; anything that `FROM` in a Dockerfile may name.
     pub image_ref: Option<String>,
-    /// A template of this name that was built from a Dockerfile is replaced.
+    /// Whether to replace a template of this name that was built from a Dockerfile.
     pub replace: Option<bool>,
     pub cpu: Option<u32>,
     pub memory_mb: Option<u32>,

@@ -1,22 +1,22 @@
-//! Checkpoints, and the way back.
+//! Checkpoints and rewinds.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CheckpointView {
-    /// Given once, and never to another.
+    /// Unique in the sandbox.
     pub number: u64,
-    /// One with a name is kept until the name is taken away.
+    /// A checkpoint with a name is kept until the name is removed.
     pub name: Option<String>,
     pub at: String,
-    /// What was about to happen: `exec`, `cell`, `files`, `rewind`, or `request` if somebody asked for it.
+    /// The step that followed: `exec`, `cell`, `files` or `rewind`; `request` if a client asked for the checkpoint.
     pub cause: &'static str,
-    /// What was about to be run or changed, cut off.
+    /// The beginning of what was about to run or change.
     pub text: String,
-    /// The checkpoint that the sandbox had come from.
+    /// The checkpoint before it.
     pub after: Option<u64>,
-    /// What it stores over the one before: memory and disk together.
+    /// What it adds to the one before: memory and disk.
     pub size_bytes: u64,
 }
 
@@ -24,16 +24,16 @@ pub struct CheckpointView {
 pub struct TimelineView {
     /// Oldest first.
     pub checkpoints: Vec<CheckpointView>,
-    /// The checkpoint that the sandbox has come from.
+    /// The last checkpoint before the sandbox's current state.
     pub current: Option<u64>,
-    /// How many without a name are kept, if one is made before each step.
+    /// How many checkpoints without a name are kept, if one is made before each step.
     pub checkpoints_kept: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointRequest {
-    /// With a name it is kept until the name is taken away.
+    /// A checkpoint with a name is kept until the name is removed.
     #[schema(pattern = "^[A-Za-z._-][A-Za-z0-9._-]{0,99}$")]
     pub name: Option<String>,
 }
@@ -50,9 +50,9 @@ pub struct RewindRequest {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RewindView {
     pub id: String,
-    /// Where the sandbox is now.
+    /// The checkpoint that the sandbox is at now.
     pub to: u64,
-    /// Where it was: rewind to this to take it back.
+    /// The checkpoint of the state before; rewind to it to undo.
     pub was: Option<u64>,
     pub status: &'static str,
 }

@@ -12,7 +12,7 @@ pub struct CreateVolume {
     pub size_mb: Option<u32>,
 }
 
-/// Under which name a copy is made.
+/// The name of a copy.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyVolume {
@@ -25,38 +25,38 @@ pub struct VolumeView {
     pub name: String,
     pub size_mb: u32,
     pub size_bytes: u64,
-    /// What it really takes on the host.
+    /// The space that it takes on the host.
     pub used_bytes: u64,
-    /// `volume`, or `snapshot`: a moment of one, which can be read and cloned.
+    /// `volume`, or `snapshot`, which can be read and cloned.
     pub kind: &'static str,
-    /// The volume that it is a copy of.
+    /// The volume that it was copied from.
     pub from: Option<String>,
     pub workspace: String,
     pub created_at: String,
     pub attached_to: Vec<UserView>,
 }
 
-/// A sandbox that has a volume.
+/// A sandbox that uses a volume.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UserView {
     pub sandbox_id: String,
     pub read_only: bool,
 }
 
-/// A volume that a sandbox is to have.
+/// A volume to attach to a sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeMount {
     pub name: String,
-    /// Where it is to be; absent: `/mnt/` and its name.
+    /// The mount point; `/mnt/` and its name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mount: Option<String>,
-    /// Many sandboxes can read a volume, or one can write it.
+    /// Many sandboxes can read a volume, or one can write to it.
     #[serde(alias = "readOnly")]
     pub read_only: Option<bool>,
 }
 
-/// A volume that a sandbox has.
+/// A volume that is attached to a sandbox.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct MountedView {
     pub name: String,
@@ -64,14 +64,14 @@ pub struct MountedView {
     pub read_only: bool,
 }
 
-/// What becomes of a sandbox's volumes in its copies.
+/// What the copies of a sandbox get of its volumes.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumesName {
-    /// A copy has none of them.
+    /// Copies have no volumes.
     Detach,
-    /// A copy can read what was on them at that moment.
+    /// Copies can read the content of that moment.
     ReadOnly,
-    /// A copy has volumes of its own, which begin with what was on them.
+    /// Each copy gets its own volumes with the content of that moment.
     Clone,
 }

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 API = os.environ.get("SANDLING_API") or os.environ["PANDASTACK_API"]
 #: Accepted as an administrator's.
-TOKEN = os.environ.get("SANDLING_TOKEN") or os.environ["PANDASTACK_API_KEY"]
+TOKEN = os.environ["PANDASTACK_API_KEY"]
 #: Belongs to another workspace.
 TOKEN_OTHER = os.environ.get("SANDLING_TOKEN_OTHER", "")
 

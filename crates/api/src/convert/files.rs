@@ -23,8 +23,7 @@ pub(crate) fn checked(path: String) -> Result<String, ApiError> {
 
 /// Permission bits as people write them: octal digits.
 pub(crate) fn permissions(text: &str) -> Result<u32, ApiError> {
-    let bits = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|bits| *bits <= 0o7777);
-    bits.ok_or_else(|| ApiError::bad_request("a mode is written in octal, such as 0644"))
+    Ok(sandling_service::parse_mode(text)?)
 }
 
 /// The path and depth of a listing.

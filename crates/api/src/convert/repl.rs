@@ -18,7 +18,7 @@ pub(crate) fn context_spec(request: CreateSession) -> Result<ContextSpec, ApiErr
         no_nul(field, text.as_deref().unwrap_or_default())?;
     }
     Ok(ContextSpec {
-        id: request.id.map_or_else(|| Ok(crate::random::hex::<8>()), checked_id)?,
+        id: request.id.map_or_else(|| Ok(sandling_service::random::hex::<8>()), checked_id)?,
         language: request.language.unwrap_or_default().into_engine(),
         cwd: request.cwd,
         env,

@@ -15,9 +15,6 @@ use crate::error::ApiError;
 /// The template of a client that names none.
 const DEFAULT_TEMPLATE: &str = "code-interpreter";
 /// Bounds for what a client may hang on a sandbox.
-const MAX_ENTRIES: usize = 256;
-const MAX_KEY: usize = 256;
-const MAX_VALUE: usize = 32 * 1024;
 /// What clients were told is kept and not shown again.
 const SECRET: &str = "secret.";
 
@@ -91,16 +88,12 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
         check_map(field, map)?;
     }
     check_env(&env)?;
-    let mut network = request.network.unwrap_or_default();
-    if let Some(names) = request.egress_allowlist {
-        network.allow.get_or_insert_default().extend(names);
-    }
     Ok(CreateSpec {
         template: request.template.unwrap_or_else(|| DEFAULT_TEMPLATE.to_owned()),
         from_snapshot,
         vcpus: request.cpu,
         memory_mib: request.memory_mb,
-        disk_mib: request.disk_mb.or(request.disk_gb.map(|gb| gb.saturating_mul(1024))),
+        disk_mib: request.disk_mb,
         pids: request.pids,
         ttl: seconds::lifetime("ttl_seconds", request.ttl_seconds)?,
         idle: seconds::lifetime("idle_seconds", request.idle_seconds)?,
@@ -110,30 +103,19 @@ pub(crate) fn create_spec(request: CreateSandbox, workspace: &str) -> Result<Cre
         workspace: workspace.to_owned(),
         metadata,
         labels,
+        settings: Default::default(),
         checkpoints: kept(request.checkpoints, request.checkpoints_kept)?,
-        network: network_spec(network)?,
+        network: network_spec(request.network.unwrap_or_default())?,
         volumes: request.volumes.unwrap_or_default().into_iter().map(IntoEngine::into_engine).collect(),
     })
 }
 
 pub(crate) fn check_map(field: &str, map: &BTreeMap<String, String>) -> Result<(), ApiError> {
-    let too_long = |(key, value): (&String, &String)| key.is_empty() || key.len() > MAX_KEY || value.len() > MAX_VALUE;
-    if map.len() > MAX_ENTRIES || map.iter().any(too_long) {
-        let message = format!(
-            "{field} may have {MAX_ENTRIES} entries, with keys of 1 to {MAX_KEY} bytes and values of up to {MAX_VALUE}"
-        );
-        return Err(ApiError::bad_request(message));
-    }
-    Ok(())
+    Ok(sandling_service::check_map(field, map)?)
 }
 
-/// What no process could be given.
 pub(crate) fn check_env(env: &BTreeMap<String, String>) -> Result<(), ApiError> {
-    let bad = |(name, value): (&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
-    match env.iter().find(|entry| bad(*entry)) {
-        Some((name, _)) => Err(ApiError::bad_request(format!("{name:?} cannot be an environment variable"))),
-        None => Ok(()),
-    }
+    Ok(sandling_service::check_env(env)?)
 }
 
 pub(crate) fn lifecycle_view(lifetime: &Lifetime, idle_for: std::time::Duration) -> LifecycleView {
@@ -180,6 +162,14 @@ mod tests {
     fn what_is_not_there_is_said_to_be_missing() {
         let body = serde_json::json!({"from_snapshot": "x"});
         assert_eq!(spec(body).unwrap_err().status, axum::http::StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn labels_of_users_do_not_set_anything() {
+        let labels =
+            serde_json::json!({"e2b.public_ports": "true", "template.user": "root", "sandling.for-volume": "x"});
+        let spec = spec(serde_json::json!({ "labels": labels })).unwrap();
+        assert_eq!((spec.labels.len(), spec.settings), (3, Default::default()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sandling_engine::TemplateSummary;
 use sandling_wire::{BuildView, TemplateView};
 
-use crate::build::{Build, Stage};
+use sandling_service::{Build, Stage};
 
 pub fn template_view(workspace: &str, summary: TemplateSummary) -> TemplateView {
     let ready = summary.image.is_some() && summary.damage.is_none();
@@ -32,7 +32,7 @@ pub fn template_view(workspace: &str, summary: TemplateSummary) -> TemplateView 
 pub(crate) fn build_view(build: &Build) -> BuildView {
     let stage = build.progress().borrow().stage.clone();
     let (status, ended_at, error, bytes) = match stage {
-        Stage::Asked | Stage::Queued => ("queued", None, None, None),
+        Stage::Registered | Stage::Queued => ("queued", None, None, None),
         Stage::Running => ("running", None, None, None),
         Stage::Done { at, bytes } => ("done", Some(at), None, Some(bytes)),
         Stage::Failed { at, why, step } => ("failed", Some(at), Some(told(why, &step)), None),

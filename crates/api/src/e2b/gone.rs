@@ -8,7 +8,8 @@ use sandling_engine::{EndReason, Sandbox, SandboxId};
 use super::place::opens;
 use super::settings::Settings;
 use crate::app::App;
-use crate::error::{ApiError, Shape};
+use crate::e2b::refusal::CONTROL;
+use crate::error::ApiError;
 
 const PHRASE: &str = "The sandbox was not found";
 /// How long it may take until it is known why a sandbox was lost.
@@ -25,7 +26,7 @@ fn gone_because(id: &SandboxId, why: &str) -> ApiError {
 
 fn out_of_reach(id: &str, message: &str) -> ApiError {
     let mut error = ApiError::new(StatusCode::BAD_GATEWAY, "sandbox_gone", message);
-    error.shape = Shape::E2b;
+    error.shape = Some(CONTROL);
     error.with("sandboxId", id)
 }
 

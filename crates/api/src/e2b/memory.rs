@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandling_engine::SandboxId;
+use sandling_service::Build;
 
 use super::envd::{Started, Watcher};
 use super::names::Name;
 use crate::app::App;
-use crate::build::Build;
 
 /// More than these are looked through for what belongs to sandboxes that have ended.
 const MANY: usize = 1024;
@@ -26,8 +26,13 @@ pub(super) struct Asked {
     pub(super) memory_mib: Option<u32>,
 }
 
+/// The memory of the server that a request came to.
+pub(super) fn memory(app: &App) -> Arc<Memory> {
+    app.dialect_state()
+}
+
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(super) struct Memory {
     processes: Mutex<HashMap<(SandboxId, String), Arc<Started>>>,
     watchers: Mutex<HashMap<(SandboxId, String), Arc<Watcher>>>,
     lanes: Mutex<HashMap<(SandboxId, String), Lane>>,
@@ -40,7 +45,7 @@ impl Memory {
     pub(super) fn ask(&self, app: &App, build: &Build, asked: Asked) {
         let mut all = lock(&self.asked);
         if all.len() >= MANY {
-            all.retain(|id, asked| app.builds.find(&asked.workspace, id).is_ok());
+            all.retain(|id, asked| app.service.builds.find(&asked.workspace, id).is_some());
         }
         all.insert(build.id.clone(), asked);
     }

@@ -2,8 +2,8 @@
 //!
 //! Three planes on one address: `control` (make, list, pause, fork), `envd` (processes and files of one sandbox) and
 //! `interpreter` (code in it). The last two are told apart from each other and from a user's own servers by the port
-//! that a request names, in its headers or its host: see [`place`]. What must be remembered about a sandbox is in its
-//! labels ([`settings`]), its token is derived from its id ([`token`]), so nothing here outlives or contradicts the
+//! that a request names, in its headers or its host: see [`place`]. What the clients set for a sandbox is in its
+//! settings ([`settings`]), its token is derived from its id ([`token`]), so nothing here outlives or contradicts the
 //! engine's own store.
 
 mod control;
@@ -20,7 +20,5 @@ mod router;
 mod settings;
 mod token;
 
-pub(crate) use memory::Memory;
-pub(crate) use place::{Place, by_place};
-pub(crate) use refusal::{error_body, render};
+pub(crate) use place::by_place;
 pub(crate) use router::routes;

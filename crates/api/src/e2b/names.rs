@@ -1,10 +1,10 @@
 //! What a template's name stands for: one of ours, a snapshot, or what was built from a client's own steps.
 
 use sandling_engine::{SnapshotId, SnapshotInfo};
+use sandling_service::TemplateSource;
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
-use crate::build::Source;
 use crate::error::ApiError;
 
 /// E2B's names of templates, and ours.
@@ -79,26 +79,28 @@ pub(super) fn theirs(ours: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Finds what a client means by a template's name: a snapshot's id or name, a template that was built, or one of ours.
-pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Source, ApiError> {
+pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<TemplateSource, ApiError> {
     if let Some(id) = SnapshotId::parse(text) {
         let found = app.engine.find_snapshot(workspace, &id)?;
-        return found.map(|info| Source::Snapshot(Box::new(info))).ok_or_else(|| ApiError::not_found("snapshot"));
+        return found
+            .map(|info| TemplateSource::Snapshot(Box::new(info)))
+            .ok_or_else(|| ApiError::not_found("snapshot"));
     }
     if let Some((_, ours)) = STANDS_FOR.iter().find(|(theirs, _)| *theirs == text) {
-        return Ok(Source::Template((*ours).to_owned()));
+        return Ok(TemplateSource::Template((*ours).to_owned()));
     }
     if let Some(info) = find_snapshot(app, workspace, text)? {
-        return Ok(Source::Snapshot(Box::new(info)));
+        return Ok(TemplateSource::Snapshot(Box::new(info)));
     }
     if let Ok(name) = Name::parse(text)
         && let Some(info) = app.engine.snapshot_of_template(workspace, &name.of_alias())?
     {
-        return Ok(Source::Saved { name: name.of_alias(), snapshot: Box::new(info) });
+        return Ok(TemplateSource::Saved { name: name.of_alias(), snapshot: Box::new(info) });
     }
     if let Some(info) = app.engine.snapshot_of_template(workspace, text)? {
-        return Ok(Source::Saved { name: text.to_owned(), snapshot: Box::new(info) });
+        return Ok(TemplateSource::Saved { name: text.to_owned(), snapshot: Box::new(info) });
     }
-    Ok(Source::Template(text.to_owned()))
+    Ok(TemplateSource::Template(text.to_owned()))
 }
 
 /// The newest snapshot of this name.

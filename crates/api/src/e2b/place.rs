@@ -20,14 +20,14 @@ use sandling_service::{Principal, Scope, WorkspaceName};
 use super::envd::metrics;
 use super::gone::{asleep, ended, gone};
 use super::origins::{preflight, share};
-use super::refusal::closed_port;
+use super::refusal::{self, closed_port};
 use super::settings::Settings;
 use super::token::{self, Signed};
 use crate::app::App;
 use crate::auth::query_value;
-use crate::error::{ApiError, Shape};
+use crate::context::RequestContext;
+use crate::error::ApiError;
 use crate::preview::{host, proxy};
-use crate::request::RequestContext;
 
 pub(super) const ENVD: u16 = 49983;
 pub(super) const INTERPRETER: u16 = 49999;
@@ -53,7 +53,7 @@ const CONTROL: [&str; 11] = [
 
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(super) struct Place {
     id: SandboxId,
     port: u16,
     by_host: bool,
@@ -77,6 +77,7 @@ pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, 
         (ENVD | INTERPRETER, "/health") => health(&app, &place, request.headers()).await.map(share),
         (ENVD, "/metrics") => metrics(&app, &place, request.headers()).await.map(share),
         (ENVD | INTERPRETER, _) => {
+            request.extensions_mut().insert(host::Claimed);
             request.extensions_mut().insert(place);
             return next.run(request).await;
         }
@@ -88,7 +89,7 @@ pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, 
         },
     };
     answer.unwrap_or_else(|mut error| {
-        error.shape = if error.shape == Shape::Native { Shape::E2b } else { error.shape };
+        error.shape.get_or_insert(refusal::CONTROL);
         error.into_response()
     })
 }

@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 
-use crate::build::{Action, Plan, Usual, check_hash};
 use crate::convert::files::permissions;
 use crate::convert::sandbox::check_env;
 use crate::error::ApiError;
+use sandling_service::{Action, Plan, PlanDefaults, check_hash};
 
 /// Who runs everything in E2B's sandboxes, in their home.
-const USUAL: Usual = Usual { user: super::settings::USER, workdir: None };
+const DEFAULTS: PlanDefaults = PlanDefaults { user: super::settings::USER, workdir: None };
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -49,7 +49,7 @@ impl Recipe {
             actions: self.steps.iter().map(Step::action).collect::<Result<_, _>>()?,
             start: command(&self.start_cmd),
             ready: command(&self.ready_cmd),
-            usual: USUAL,
+            defaults: DEFAULTS,
         })
     }
 }

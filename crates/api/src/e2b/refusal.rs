@@ -11,33 +11,37 @@ use serde_json::{Value, json};
 use super::origins::share;
 use crate::error::{ApiError, Shape};
 
-/// An error as it goes over the wire, in its shape.
-pub(crate) fn render(error: &ApiError) -> Response {
-    // A page that may read the answer may read why there is none.
-    share(written(error))
+/// Errors of the control plane and of files: the status again, and a sentence.
+pub(super) const CONTROL: Shape = Shape { body: error_body, render: |error| share(control(error)) };
+/// Errors of procedure calls: a code of the Connect protocol, which determines the status.
+pub(super) const CONNECT: Shape = Shape { body: connect_body, render: |error| share(call(error)) };
+/// Errors of the interpreter: the sentence alone.
+pub(super) const PLAIN: Shape = Shape {
+    body: |error| error.message.clone().into(),
+    render: |error| share((error.status, error.message.clone()).into_response()),
+};
+
+// A page that may read the answer may also read the error: every shape is shared with other origins.
+fn control(error: &ApiError) -> Response {
+    let mut response = (error.status, Json(error_body(error))).into_response();
+    let is_tried_again = error.status.is_server_error() || error.status == StatusCode::TOO_MANY_REQUESTS;
+    if is_tried_again && error.retry_after.is_none() {
+        // The Python client repeats a create by itself, which helps only if the refusal says when to come back.
+        response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
+    }
+    response
 }
 
-fn written(error: &ApiError) -> Response {
-    match error.shape {
-        Shape::Native | Shape::E2b => {
-            let mut response = (error.status, Json(error_body(error))).into_response();
-            let is_tried_again = error.status.is_server_error() || error.status == StatusCode::TOO_MANY_REQUESTS;
-            if is_tried_again && error.retry_after.is_none() {
-                // The Python client sends a create again by itself; only a refusal that says when is worth it.
-                response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
-            }
-            response
-        }
-        Shape::Connect => {
-            let (code, status) = connect(error);
-            (status, Json(json!({ "code": code, "message": error.message }))).into_response()
-        }
-        Shape::Plain => (error.status, error.message.clone()).into_response(),
-    }
+fn call(error: &ApiError) -> Response {
+    (connect(error).1, Json(connect_body(error))).into_response()
+}
+
+fn connect_body(error: &ApiError) -> Value {
+    json!({ "code": connect(error).0, "message": error.message })
 }
 
 /// The body of an error of the control plane.
-pub(crate) fn error_body(error: &ApiError) -> Value {
+fn error_body(error: &ApiError) -> Value {
     let mut body = error.more.clone();
     // The JavaScript client goes by this number, the Python client by the status.
     body.insert("code".to_owned(), error.status.as_u16().into());
@@ -67,7 +71,7 @@ pub(super) fn connect(error: &ApiError) -> (&'static str, StatusCode) {
 pub(super) fn closed_port(id: &SandboxId, port: u16) -> ApiError {
     let message = "The sandbox is running but port is not open";
     let mut error = ApiError::new(StatusCode::BAD_GATEWAY, "nothing_listens", message);
-    error.shape = Shape::E2b;
+    error.shape = Some(CONTROL);
     error.with("sandboxId", id.compact()).with("port", port)
 }
 
@@ -79,9 +83,9 @@ pub(super) fn unsupported(message: &str) -> ApiError {
 pub(super) async fn shaped(shape: Shape, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().get_mut::<ApiError>()
-        && error.shape == Shape::Native
+        && error.shape.is_none()
     {
-        error.shape = shape;
+        error.shape = Some(shape);
     }
     response
 }
@@ -93,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn the_number_in_the_body_is_the_status() {
         let mut error = ApiError::not_found("sandbox");
-        error.shape = Shape::E2b;
+        error.shape = Some(CONTROL);
         let response = error.render("id");
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         let bytes = axum::body::to_bytes(response.into_body(), 1000).await.unwrap();
@@ -104,7 +108,7 @@ mod tests {
     #[test]
     fn a_definitive_refusal_is_not_to_be_sent_again() {
         let should_retry = |error: ApiError| {
-            let response = ApiError { shape: Shape::E2b, ..error }.render("id");
+            let response = ApiError { shape: Some(CONTROL), ..error }.render("id");
             response.headers().get("should-retry").map(|value| value.to_str().unwrap().to_owned())
         };
         let full = || ApiError::new(StatusCode::TOO_MANY_REQUESTS, "quota", "x");

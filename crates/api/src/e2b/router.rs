@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use axum::{Router, middleware};
 
-use super::refusal::shaped;
+use super::refusal::{CONNECT, CONTROL, PLAIN, shaped};
 use super::{control, envd, interpreter, origins};
 use crate::app::App;
 use crate::error::Shape;
@@ -14,8 +14,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     let shared = || middleware::map_response(async |response: Response| origins::share(response));
     let with = |shape: Shape| middleware::from_fn(move |request, next| shaped(shape, request, next));
     Router::new()
-        .merge(control::router().layer(with(Shape::E2b)))
-        .merge(envd::calls().layer(with(Shape::Connect)).layer(shared()))
-        .merge(envd::plain().layer(with(Shape::E2b)).layer(shared()))
-        .merge(interpreter::router().layer(with(Shape::Plain)).layer(shared()))
+        .merge(control::router().layer(with(CONTROL)))
+        .merge(envd::calls().layer(with(CONNECT)).layer(shared()))
+        .merge(envd::plain().layer(with(CONTROL)).layer(shared()))
+        .merge(interpreter::router().layer(with(PLAIN)).layer(shared()))
 }

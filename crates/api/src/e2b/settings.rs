@@ -1,17 +1,8 @@
-//! What E2B's clients said about a sandbox and the engine has no word for: kept in its labels.
+//! What E2B's clients set for a sandbox, with E2B's defaults.
 
-use std::collections::BTreeMap;
+use sandling_engine::{ProcessDefaults, SandboxInfo, SandboxSettings};
 
-use sandling_engine::SandboxInfo;
-
-use crate::build::Start;
-
-const TEMPLATE: &str = "e2b.template";
-const AUTO_RESUME: &str = "e2b.auto_resume";
-const PUBLIC_PORTS: &str = "e2b.public_ports";
-const INTERNET: &str = "e2b.internet";
-
-/// Who runs everything, unless the template or the request says otherwise.
+/// The user of every process, unless the template or the request names another.
 pub(super) const USER: &str = "user";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,70 +11,39 @@ pub(super) struct Settings {
     pub(super) template: Option<String>,
     /// Whether traffic wakes it.
     pub(super) auto_resume: bool,
-    /// Whether its servers can be seen without a token, as E2B's can.
+    /// Whether its ports can be reached without a token, as in E2B's cloud.
     pub(super) public_ports: bool,
-    /// What the client said about the internet; that nothing leaves is another matter.
+    /// Whether the client asked for the internet. The network policy decides what the sandbox reaches.
     pub(super) internet: Option<bool>,
-    pub(super) start: Start,
+    pub(super) start: ProcessDefaults,
 }
 
 impl Settings {
-    /// Who runs what does not say as whom.
+    /// The user of processes that name none.
     pub(super) fn user(&self) -> &str {
         self.start.user.as_deref().unwrap_or(USER)
     }
 
-    /// Those of a sandbox. One that was not made through this dialect is woken by whoever uses it, as everywhere else,
-    /// and its servers stay closed.
+    /// The settings of a sandbox. Traffic wakes a sandbox that another dialect created, and its ports stay closed.
     pub(super) fn of(info: &SandboxInfo) -> Self {
-        Self::from_labels(&info.labels)
-    }
-
-    pub(super) fn from_labels(labels: &BTreeMap<String, String>) -> Self {
-        let flag = |name: &str| labels.get(name).map(|value| value == "true");
+        let stored = info.settings.clone();
         Self {
-            template: labels.get(TEMPLATE).cloned(),
-            auto_resume: flag(AUTO_RESUME).unwrap_or(true),
-            public_ports: flag(PUBLIC_PORTS).unwrap_or(false),
-            internet: flag(INTERNET),
-            start: Start::from_labels(labels),
+            template: stored.template_name,
+            auto_resume: stored.auto_resume.unwrap_or(true),
+            public_ports: stored.public_ports,
+            internet: stored.internet,
+            start: stored.process,
         }
     }
 
-    pub(super) fn labels(&self) -> BTreeMap<String, String> {
-        let mut labels = self.start.labels();
-        let flags = [(AUTO_RESUME, Some(self.auto_resume)), (PUBLIC_PORTS, Some(self.public_ports))];
-        for (name, flag) in flags.into_iter().chain([(INTERNET, self.internet)]) {
-            labels.extend(flag.map(|flag| (name.to_owned(), flag.to_string())));
+    pub(super) fn stored(self) -> SandboxSettings {
+        SandboxSettings {
+            process: self.start,
+            template_name: self.template,
+            auto_resume: Some(self.auto_resume),
+            public_ports: self.public_ports,
+            internet: self.internet,
+            for_volume: None,
         }
-        labels.extend(self.template.clone().map(|template| (TEMPLATE.to_owned(), template)));
-        labels
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_down_is_read_back() {
-        let settings = Settings {
-            template: Some("mine:v1".to_owned()),
-            auto_resume: false,
-            public_ports: true,
-            internet: Some(true),
-            start: Start {
-                env: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
-                user: Some("root".to_owned()),
-                workdir: Some("/app".to_owned()),
-            },
-        };
-        assert_eq!(Settings::from_labels(&settings.labels()), settings);
-    }
-
-    #[test]
-    fn a_sandbox_of_another_dialect_is_woken_by_use_and_keeps_its_ports_closed() {
-        let settings = Settings::from_labels(&BTreeMap::new());
-        assert!(settings.auto_resume && !settings.public_ports && settings.start == Start::default());
     }
 }

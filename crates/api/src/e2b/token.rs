@@ -10,22 +10,22 @@ use crate::app::App;
 
 /// Opens a sandbox's processes and files.
 pub(super) fn access(app: &App, id: &SandboxId) -> String {
-    app.previews.key.derive(&format!("e2b:access:{id}"))
+    app.service.previews.derive(&format!("e2b:access:{id}"))
 }
 
 /// Opens the servers in a sandbox, where those are not open to everybody.
 pub(super) fn traffic(app: &App, id: &SandboxId) -> String {
-    app.previews.key.derive(&format!("e2b:traffic:{id}"))
+    app.service.previews.derive(&format!("e2b:traffic:{id}"))
 }
 
 /// Opens one upload of a template's files.
 pub(super) fn upload(app: &App, workspace: &str, hash: &str) -> String {
-    app.previews.key.derive(&format!("e2b:upload:{workspace}:{hash}"))
+    app.service.previews.derive(&format!("e2b:upload:{workspace}:{hash}"))
 }
 
 /// Opens a volume's files. It says whose the volume is, because their addresses do not.
 pub(super) fn volume(app: &App, workspace: &str, id: &str) -> String {
-    format!("{workspace}.{}", app.previews.key.derive(&format!("e2b:volume:{workspace}:{id}")))
+    format!("{workspace}.{}", app.service.previews.derive(&format!("e2b:volume:{workspace}:{id}")))
 }
 
 /// Whether two secrets are the same, in a time that does not tell how much of them is.

@@ -3,6 +3,10 @@
 use axum::http::{HeaderMap, header};
 use sandling_engine::SandboxId;
 
+/// Marks a request whose host a dialect reads in its own way, so that it is no preview.
+#[derive(Clone, Copy)]
+pub(crate) struct Claimed;
+
 /// A suffix that every system resolves to itself, for an API that is reached by an address.
 const LOCAL: &str = "localhost";
 

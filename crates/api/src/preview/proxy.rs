@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use sandling_engine::{LinkError, Sandbox, UseError};
 use sandling_protocol::FailureKind;
 
-use crate::app::Closing;
+use crate::closing::Closing;
 use crate::error::ApiError;
 
 /// Headers that speak of one connection and mean nothing to the next (RFC 9110, 7.6.1).

@@ -1,24 +1,14 @@
-//! Long calls of a client that gives up after 30 s of silence.
+//! Interim responses during a long call, for a client that gives up after some seconds of silence.
 //!
-//! The public Python client passes one number to its HTTP library, which is then the longest silence it bears. Its
-//! library skips repeated `100 Continue` answers, so one is sent now and then while a request is being worked on.
-//! Other clients fail on them and get none.
+//! Python's HTTP library skips repeated `100 Continue` responses, and each one restarts its read timer. Other libraries
+//! fail on them, so only the clients that the router names get them.
 
 use std::pin::pin;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, header};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::connection::Pulse;
-
-const NEEDS_IT: &str = "pandastack-py/";
-
-/// Whether the client that sent these headers needs a sign of life, and can bear it.
-pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
-    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-    agent.is_some_and(|agent| agent.starts_with(NEEDS_IT))
-}
 
 /// Signs of life on one connection.
 #[derive(Clone)]

@@ -4,6 +4,4 @@ mod connection;
 mod heartbeat;
 mod serve;
 
-pub(crate) use serve::Peer;
-
 pub use serve::{ServerLimits, serve};

@@ -21,9 +21,10 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use super::connection::Connection;
-use super::heartbeat::{self, Heartbeat};
+use super::heartbeat::Heartbeat;
 use crate::app::App;
-use crate::{build, router};
+use crate::context::Peer;
+use crate::router;
 
 /// What clients may take of the server.
 #[derive(Debug, Clone)]
@@ -56,10 +57,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 63\r\n\r\n{\"error\":\"too many connections\",\"code\":\"too_many_connections\"}\n";
 
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
-
 /// Serves until `shutdown` is over, then lets requests under way finish.
 pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, shutdown: impl Future<Output = ()>) {
     let server = Server {
@@ -68,7 +65,8 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
         app,
         limits,
     };
-    tokio::spawn(build::clear_up(server.app.clone()));
+    let builds = server.app.service.builds.clone();
+    tokio::spawn(async move { builds.clean_up().await });
     let mut connections = JoinSet::new();
     let mut sweeps = tokio::time::interval(SWEEP_EVERY);
     let mut shutdown = std::pin::pin!(shutdown);
@@ -79,7 +77,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
                 Err(error) => wait_out(&error).await,
             },
             Some(_) = connections.join_next() => {}
-            _ = sweeps.tick() => build::forget_old(&server.app),
+            _ = sweeps.tick() => server.app.service.builds.forget_unused_files(),
             () = &mut shutdown => break,
         }
     }
@@ -161,7 +159,7 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     let mut request: Request = request.map(Body::new);
     request.extensions_mut().insert(Peer(peer));
-    let wanted = heartbeat::is_wanted(request.headers());
+    let wanted = router::wants_interim_responses(request.headers());
     let work = router.oneshot(request);
     if wanted { heartbeat.beside(work).await } else { work.await }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sandling_api::{App, ServerLimits, serve};
 use sandling_engine::{Engine, EngineConfig, Home};
-use sandling_service::{Access, AccessSettings};
+use sandling_service::{Service, ServiceSettings};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,8 +36,8 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path().join("home"));
         let engine = Engine::open(EngineConfig::new(home.clone()).unwrap()).await.unwrap();
-        let settings = AccessSettings { environment_token: Some(TOKEN.to_owned()), ..Default::default() };
-        let app: Arc<App> = App::new(engine, Access::open(&home, settings).unwrap()).unwrap();
+        let settings = ServiceSettings { environment_token: Some(TOKEN.to_owned()), ..Default::default() };
+        let app: Arc<App> = App::new(engine.clone(), Service::open(engine, settings).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

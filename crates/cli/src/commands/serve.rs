@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sandling_api::{App, ServerLimits};
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
-use sandling_service::{Access, AccessSettings};
+use sandling_service::{Service, ServiceSettings};
 use sandling_wire::{TOKEN_VARIABLE, local_token_path};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,8 +31,8 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
     let home = config.home.clone();
     announce::wait_for_shutdown(&home).await;
     let engine = Engine::open(config).await?;
-    let access = Access::open(&home, AccessSettings::from_environment())?;
-    let app = App::new(engine.clone(), access).context("cannot open the server's database")?;
+    let service = Service::open(engine.clone(), ServiceSettings::from_environment())?;
+    let app = App::new(engine.clone(), service);
     let listener =
         TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
     let address = listener.local_addr()?;

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use sandling_wire::CreateToken;
+use sandling_wire::{CreateToken, Dialect, TOKEN_VARIABLE};
 use serde_json::Value;
 
-use crate::client::{Client, NewToken, Token as ListedToken, read, segment};
-use crate::options::{Token, TokenCommand};
+use crate::client::{API_VARIABLE, Client, NewToken, Server, Token as ListedToken, read, segment};
+use crate::options::{ClientChoice, Token, TokenCommand};
 use crate::show;
 
 pub async fn token(options: &Token) -> anyhow::Result<ExitCode> {
@@ -26,9 +26,21 @@ pub async fn token(options: &Token) -> anyhow::Result<ExitCode> {
             created(client.post(&base, &request).await?, *json)?;
         }
         TokenCommand::Ls { json } => list(client.get(&base).await?, *json)?,
+        TokenCommand::Show { client: form } => show::line(variables(client.server(), *form))?,
         TokenCommand::Rm { prefix } => client.delete(&format!("{base}/{}", segment(prefix))).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shell commands that set a client's variables to the server's address and token.
+fn variables(Server { address, token, .. }: &Server, client: Option<ClientChoice>) -> String {
+    let (dialect, key, addresses) = match client {
+        None => (Dialect::Native, TOKEN_VARIABLE, &[API_VARIABLE][..]),
+        Some(ClientChoice::Pandastack) => (Dialect::PandaStack, "PANDASTACK_API_KEY", &["PANDASTACK_API"][..]),
+        Some(ClientChoice::E2b) => (Dialect::E2b, "E2B_API_KEY", &["E2B_API_URL", "E2B_SANDBOX_URL"][..]),
+    };
+    let addresses = addresses.iter().map(|name| format!("export {name}={address}\n"));
+    addresses.collect::<String>() + &format!("export {key}={}", dialect.token(token))
 }
 
 fn created(created: Value, json: bool) -> anyhow::Result<()> {
@@ -57,4 +69,21 @@ fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
         ]);
     }
     show::line(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Origin;
+
+    #[test]
+    fn a_token_is_shown_in_the_form_that_each_client_reads() {
+        let (address, token) = ("http://127.0.0.1:8080".to_owned(), format!("sdl_{}", "0".repeat(40)));
+        let server = Server { address, token, origin: Origin::Home };
+        let pandastack = variables(&server, Some(ClientChoice::Pandastack));
+        assert!(pandastack.contains("PANDASTACK_API=http://127.0.0.1:8080\n"), "{pandastack}");
+        assert!(pandastack.ends_with(&format!("PANDASTACK_API_KEY=pds_{}", "0".repeat(40))), "{pandastack}");
+        assert!(variables(&server, Some(ClientChoice::E2b)).contains("E2B_API_KEY=e2b_73646c5f3030"));
+        assert!(variables(&server, None).ends_with(&server.token));
+    }
 }

@@ -35,11 +35,24 @@ pub enum TokenCommand {
         #[arg(long, help = "Print JSON")]
         json: bool,
     },
+    /// Print your current token as shell commands that set a client's environment variables
+    #[command(after_help = "Example:\n  eval \"$(sandling token show --for pandastack)\"")]
+    Show {
+        /// Print the variables of this client [default: Sandling's own]
+        #[arg(long = "for", value_enum, value_name = "CLIENT")]
+        client: Option<ClientChoice>,
+    },
     /// Revoke a token, effective immediately
     Rm {
         /// Token prefix, as shown by `token ls`
         prefix: String,
     },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ClientChoice {
+    Pandastack,
+    E2b,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

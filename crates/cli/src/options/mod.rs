@@ -13,7 +13,7 @@ mod template;
 mod volumes;
 mod work;
 
-pub use access::{Audit, Quota, Token, TokenCommand};
+pub use access::{Audit, ClientChoice, Quota, Token, TokenCommand};
 pub use agents::{Agent, AgentBudget, Mcp};
 pub use copies::{Fork, Snapshot, SnapshotCommand};
 pub use network::{ModeChoice, Network, Outside, Secret, SecretCommand, given_allow_list, given_list, limits};

@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 3;
 
 const TEMPLATE: &str = "nested";
 
-/// `la57` would only make emulated page walks longer. The machine has one processor, because two livelock on a busy host.
+/// `la57` would only make emulated page walks longer. One processor, because two livelock on a busy host.
 const OUTER_CPU: &str = "max,la57=off";
 const OUTER_MEMORY_MIB: &str = "2048";
 

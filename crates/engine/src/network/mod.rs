@@ -1,6 +1,6 @@
 //! What sandboxes may reach: a gateway for each that runs, its policy, and secrets that never enter it.
 //!
-//! A guest's network card ends in a socket that its machine's keeper holds. While somebody looks after the sandbox, a
+//! A guest's network card ends in a socket that its machine's supervisor holds. While somebody looks after the sandbox, a
 //! gateway (`sandling-network`) reads from it; nobody else does, so without a gateway there is no network. What a sandbox
 //! says of its policy and the names of its secrets are in its row; what holds ([`InForce`]) also depends on defaults, and
 //! is found out anew for every gateway and whenever one of them changes; values of secrets, and the keys of sandboxes' own certificate

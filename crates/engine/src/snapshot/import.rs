@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandling_vmm::memory::MemoryMap;
+use serde_json::Value;
 
 use super::info::{Base, Files, Part, SnapshotId, SnapshotInfo};
 use super::portable::{Entry, Hashed, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
 use super::save::digest_of;
 use crate::bake::{self, Baked};
 use crate::engine::Engine;
+use crate::settings::upgrade_labels;
 use crate::space;
 use crate::store::{Listed, StoreError};
 use crate::template::root_layer;
@@ -161,8 +163,10 @@ fn read_manifest(stream: &mut impl Read) -> Result<(Manifest, Vec<u8>), ImportEr
     }
     let mut text = vec![0; length as usize];
     stream.read_exact(&mut text)?;
-    let manifest = serde_json::from_slice(&text).map_err(|_| ImportError::Damaged("its manifest cannot be read"))?;
-    Ok((manifest, text))
+    let unreadable = |_| ImportError::Damaged("its manifest cannot be read");
+    let mut manifest: Value = serde_json::from_slice(&text).map_err(unreadable)?;
+    upgrade_labels(&mut manifest["snapshot"]);
+    Ok((serde_json::from_value(manifest).map_err(unreadable)?, text))
 }
 
 /// A snapshot on its way in.

@@ -1,9 +1,8 @@
 //! What is known about a snapshot, and where its files are.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 use jiff::Timestamp;
 use sandling_image::ContentId;
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::format::Format;
 use crate::made::DISK;
 use crate::sandbox::SandboxId;
+use crate::settings::SandboxSettings;
 use crate::volume::SavedVolume;
 
 /// A snapshot's id. Chosen before its content is known, because the disk on top of it names it.
@@ -68,6 +68,8 @@ pub struct SnapshotInfo {
     /// Those that its sandbox had.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub settings: SandboxSettings,
     /// The snapshot that it was saved over.
     pub parent: Option<SnapshotId>,
     /// Whose pages are the layers of its memory, the lowest first; the last is its own.

@@ -10,7 +10,7 @@
 //!              disk.qcow2    the layer of the disk that it adds
 //!              overlay.qcow2 an empty disk on top, to be copied
 //!              volume-N.img  what was on a volume, if that was to be kept
-//!              process, plan, thaw.json  its process, if that was kept (see `warm.rs`)
+//!              process, plan, thaw.json  its process, if it is cached (see `process_cache`)
 //! ```
 //!
 //! The row in the store, which makes it a snapshot, is written last; a directory without a row is half of one, or the

@@ -12,8 +12,8 @@ use super::save::digest_of;
 use crate::bake::{self, BakeError, Baked};
 use crate::engine::Engine;
 use crate::made::Source;
+use crate::process_cache::Cached;
 use crate::template::root_layer;
-use crate::warm::Warm;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
@@ -49,14 +49,17 @@ impl SnapshotInfo {
         layers.extend(
             self.disk.iter().map(|id| Layer { name: disk_layer_name(id), path: Files::new(&snapshots, id).disk() }),
         );
+        let memory = Memory {
+            base: memory,
+            layers: self.memory.iter().map(|id| Files::new(&snapshots, id).pages()).collect(),
+            map: Some(files.map()),
+            library: engine.maker.library.clone(),
+        };
+        let process = engine.maker.process_cache.load(files.dir());
+        let cached = process.map(|process| Cached { process, memory: memory.clone(), overlay: files.overlay() });
         Ok(Source {
             hardware,
-            memory: Memory {
-                base: memory,
-                layers: self.memory.iter().map(|id| Files::new(&snapshots, id).pages()).collect(),
-                map: Some(files.map()),
-                library: engine.maker.library.clone(),
-            },
+            memory,
             state: files.state(),
             layers,
             overlay: files.overlay(),
@@ -64,8 +67,7 @@ impl SnapshotInfo {
             plugs: Vec::new(),
             volume_mib: 0,
             disk_name: top_name(&self.id),
-            warm: engine.maker.thawing.as_ref().and_then(|thawing| Warm::load(files.dir(), thawing)),
-            cold: None,
+            cached,
         })
     }
 

@@ -16,10 +16,10 @@ use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
 use super::info::{Digests, Files, Part, SnapshotId, SnapshotInfo, Standing, Sum, Sums, disk_layer_name, top_name};
 use crate::engine::Engine;
 use crate::lifecycle::Refused;
+use crate::process_cache::{CapturedPages, guest_memory_of};
 use crate::sandbox::SandboxInfo;
 use crate::store::{Listed, StoreError};
 use crate::volume::{SavedVolume, VolumeError};
-use crate::warm::{self, Pages, Warm};
 
 const STATE: &str = "state";
 
@@ -177,6 +177,7 @@ impl Save<'_> {
             pids: info.pids,
             created_at: jiff::Timestamp::now(),
             labels: info.labels.clone(),
+            settings: info.settings.clone(),
             parent: info.standing.saved.clone().or_else(|| info.standing.restored.clone()),
             memory: Vec::new(),
             disk,
@@ -265,7 +266,7 @@ impl Saving {
     /// template's layer has to be stored with it, as a whole: that layer does not outlive the host's boot.
     fn below(&self, snapshots: &Path) -> Result<(MemoryMap, Vec<SnapshotId>, bool), SnapshotError> {
         let Some(parent) = self.parent()? else {
-            return Ok((Warm::guest_of_machine(&self.machine)?, Vec::new(), true));
+            return Ok((guest_memory_of(&self.machine)?, Vec::new(), true));
         };
         let map = MemoryMap::decode(&fs::read(Files::new(snapshots, &parent.id).map())?)?;
         Ok((map, parent.memory, false))
@@ -324,27 +325,23 @@ impl Saving {
         dirs.into_iter().try_for_each(|dir| File::open(dir)?.sync_all())
     }
 
-    /// Stores the machine's process, if it is to be and can be. Whoever is restored without it is only slower.
-    fn save_process(&self, frozen: &Frozen) -> io::Result<Option<Pages>> {
-        let Some(thawing) = self.engine.maker.thawing.as_ref().filter(|_| self.process) else { return Ok(None) };
+    /// Stores the machine's process in the process cache. A machine that is restored without it is only slower.
+    fn save_process(&self, frozen: &Frozen) -> io::Result<Option<CapturedPages>> {
+        if !self.process {
+            return Ok(None);
+        }
         let snapshots = self.engine.config.home.snapshots();
         let layers = self.info.disk.iter().filter_map(|id| {
             let disk = fs::metadata(Files::new(&snapshots, id).disk()).ok()?;
             Some((disk.ino(), disk_layer_name(id)))
         });
-        let below = Warm::of_machine(&self.machine, thawing);
-        Warm::save_pages(self.files.dir(), frozen, below.as_ref(), &layers.collect::<Vec<_>>()).map(Some)
+        let layers: Vec<_> = layers.collect();
+        self.engine.maker.process_cache.capture(self.files.dir(), frozen, &self.machine, &layers)
     }
 
-    fn finish_process(&self, stored: io::Result<Option<Pages>>, guest: &MemoryMap) {
-        let Some(thawing) = &self.engine.maker.thawing else { return };
-        let finished = stored.and_then(|stored| match stored {
-            Some(stored) => Warm::finish(self.files.dir(), stored, guest, thawing),
-            None => Ok(()),
-        });
-        if let Err(error) = finished {
-            tracing::warn!(snapshot = %self.info.id, %error, "its process was not kept");
-            warm::forget(self.files.dir());
+    fn finish_process(&self, captured: io::Result<Option<CapturedPages>>, guest: &MemoryMap) {
+        if let Err(error) = self.engine.maker.process_cache.finish(self.files.dir(), captured, guest) {
+            tracing::warn!(snapshot = %self.info.id, %error, "the process of a snapshot is not cached");
         }
     }
 }

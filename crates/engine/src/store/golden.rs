@@ -65,6 +65,9 @@ fn every_sandbox_is_read_with_all_that_its_row_says() {
     for row in &read {
         assert_kept(&written[&row.id], &serde_json::to_value(&row.info).unwrap(), &["labels"]);
     }
+    let open = read.iter().find(|row| row.info.settings.public_ports).unwrap();
+    assert_eq!(open.info.settings.process.user.as_deref(), Some("nobody"));
+    assert!(read.iter().all(|row| row.info.labels.keys().all(|name| !name.starts_with("e2b."))));
     let (ended, why) = store.ended_sandbox(&ids()["ended"]).unwrap().unwrap();
     assert_eq!((ended.template.as_str(), why.as_str()), ("base", "it was asked to end"));
     assert_eq!(store.newest_events("team", Some(&ids()["team"]), 10).unwrap()[0].kind, "created");

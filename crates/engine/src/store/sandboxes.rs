@@ -6,6 +6,7 @@ use super::rows::lossy;
 use super::unreadable::read_sandbox;
 use super::{LivingSandboxes, Store, StoreError};
 use crate::sandbox::SandboxInfo;
+use crate::settings::read_row;
 
 /// Ended sandboxes whose rows are kept for those who ask what became of them.
 const KEPT_ENDED: i64 = 10_000;
@@ -86,7 +87,7 @@ impl Store {
         let mut statement =
             connection.prepare_cached("SELECT detail, ended_why FROM sandboxes WHERE id = ?1 AND state = 'ended'")?;
         let row = statement.query_row([id], |row| Ok((lossy(row, 0)?, lossy(row, 1)?))).optional()?;
-        Ok(row.and_then(|(detail, why)| Some((serde_json::from_str(&detail).ok()?, why))))
+        Ok(row.and_then(|(detail, why)| Some((read_row(&detail).ok()?, why))))
     }
 
     /// Every sandbox that has not ended, whichever engine it belongs to, also if its row cannot be read.

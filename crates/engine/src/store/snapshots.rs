@@ -4,6 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows::lossy;
 use super::{Store, StoreError};
+use crate::settings::read_row;
 use crate::snapshot::{SnapshotId, SnapshotInfo};
 
 /// Whether a snapshot is somebody's, or kept only for what stands on it.
@@ -29,7 +30,7 @@ impl Store {
             .prepare_cached("SELECT detail, listed FROM snapshots WHERE id = ?1")?
             .query_row([id.as_str()], read)
             .optional()?;
-        row.map(|(detail, listed)| Ok((serde_json::from_str(&detail)?, listed))).transpose()
+        row.map(|(detail, listed)| Ok((read_row(&detail)?, listed))).transpose()
     }
 
     /// All snapshots that can be read, oldest first. The others are named in the log.
@@ -47,7 +48,7 @@ impl Store {
         let mut statement =
             connection.prepare_cached("SELECT detail, listed, id FROM snapshots ORDER BY created_ms")?;
         let rows = statement.query_map([], |row| {
-            let whole = read(row).ok().and_then(|(detail, listed)| Some((serde_json::from_str(&detail).ok()?, listed)));
+            let whole = read(row).ok().and_then(|(detail, listed)| Some((read_row(&detail).ok()?, listed)));
             if whole.is_none() {
                 tracing::warn!(snapshot = %lossy(row, 2)?, "the store's row of this snapshot is unreadable");
             }

@@ -12,6 +12,7 @@ use super::rows::lossy;
 use super::{SandboxRow, StoreError};
 use crate::network::NetworkDefault;
 use crate::sandbox::{SandboxId, SandboxInfo};
+use crate::settings::read_row;
 use crate::snapshot::SnapshotInfo;
 use crate::volume::VolumeInfo;
 
@@ -59,7 +60,7 @@ impl LivingSandboxes {
 pub(super) fn read_sandbox(row: &Row<'_>) -> rusqlite::Result<Result<SandboxRow, UnreadableSandbox>> {
     let whole = || -> Result<SandboxRow, Box<dyn std::error::Error>> {
         let detail: String = row.get(2)?;
-        Ok(SandboxRow { id: row.get(0)?, engine: row.get(1)?, info: serde_json::from_str(&detail)? })
+        Ok(SandboxRow { id: row.get(0)?, engine: row.get(1)?, info: read_row(&detail)? })
     };
     whole().map(Ok).or_else(|error| {
         Ok(Err(UnreadableSandbox {

@@ -9,13 +9,13 @@ mod fork;
 mod harness;
 mod hostile;
 mod identity;
-mod kept;
 mod killed;
 mod lifecycle;
 mod many_forks;
 #[path = "../../../network/tests/suite/namespace.rs"]
 mod namespace;
 mod network;
+mod process_cache;
 mod recovery;
 mod rewind;
 mod runs;

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use sandling_protocol::{Part, StreamId};
+use sandling_protocol::{ExitReason, Part, StreamId};
 
 use super::state::{Agent, Owner};
 use crate::exec::Pipe;
@@ -70,7 +70,7 @@ impl Agent {
 
     fn on_timer(&mut self, timer: Timer) {
         match timer {
-            Timer::ExecDeadline(key) => self.exec_deadline(key),
+            Timer::ExecDeadline(key) => self.end_exec(key, ExitReason::Timeout),
             Timer::ListenToExec(key) => self.listen_to_exec(key),
             Timer::TerminalGrace(key) => self.finish_exec(key),
             Timer::Runaways => self.cgroups.kill_runaways(),

@@ -34,7 +34,7 @@ pub struct Exec {
     /// Where its output ended. Later bytes come from its background processes.
     pub output_end: u64,
     pub viewers: Vec<StreamId>,
-    /// It is a script that has just begun: its output is read when it ends or after [`Timer::ListenToExec`].
+    /// It is a script that has just begun: its output is read when it ends or after [`crate::timers::Timer::ListenToExec`].
     pub unread: bool,
     /// Its pipes are not read, because a stream must catch up first.
     pub paused: bool,

@@ -93,7 +93,7 @@ pub fn launch(plan: &Launch<'_>) -> Result<u32, LaunchError> {
     };
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: `stack` and `child` outlive the call, because CLONE_VFORK suspends us until the child has exec'ed or
+    // SAFETY: `stack` and `child` outlive the call, because CLONE_VFORK suspends the parent until the child has exec'ed or
     // exited; the stack is aligned, grows down from its end and is ours alone; `run` makes system calls only.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.capacity()).cast::<c_void>();
@@ -121,7 +121,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 extern "C" fn run(argument: *mut c_void) -> c_int {
-    // SAFETY: `launch` passes a pointer to a `Child` that it keeps alive and does not touch while we run.
+    // SAFETY: `launch` passes a pointer to a `Child` that it keeps alive and does not touch while the child runs.
     let child = unsafe { &mut *argument.cast::<Child>() };
     let step = child.prepare().and_then(|()| child.become_user()).and_then(|()| child.execute());
     if let Err(step) = step {

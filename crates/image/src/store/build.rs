@@ -183,13 +183,14 @@ impl Build<'_> {
 
     fn publish(&self, manifest: Manifest) -> Result<Image, BuildError> {
         let image = Image::new(&self.store.dir, manifest);
-        // Otherwise, `publish_dir` would keep a directory with a damaged manifest.
-        if self.store.read_image(&image.id, None).is_err() && image.dir.exists() {
-            fs::remove_dir_all(&image.dir).map_err(io_at("remove", &image.dir))?;
-        }
         let (_guard, dir) = self.scratch()?;
         write_json(&dir.join("manifest.json"), &image.manifest).map_err(io_at("write a manifest in", &dir))?;
         publish_dir(&dir, &image.dir).map_err(io_at("publish", &image.dir))?;
+        // A damaged manifest is replaced, and nothing beside it: snapshots stand on the bakes there.
+        if self.store.read_image(&image.id, None).is_err() {
+            let path = image.dir.join("manifest.json");
+            write_json(&path, &image.manifest).map_err(io_at("write a manifest in", &image.dir))?;
+        }
         names::set(&self.store.dir, &self.recipe.name, &image.id).map_err(io_at("name", &image.dir))?;
         Ok(image)
     }

@@ -221,6 +221,8 @@ fn a_torn_manifest_or_entry_is_damage_and_is_repaired() {
     let image = fixture.ensure(&base(), BuildOptions::default()).unwrap();
     let manifest = image.dir.join("manifest.json");
     let whole = fs::read(&manifest).unwrap();
+    let bake = image.baked_dir("key");
+    fs::create_dir_all(&bake).unwrap();
     let entry = fixture.store.dir().join("names/base.json");
     let altered = String::from_utf8(whole.clone()).unwrap().replace("512", "513");
     for (path, content) in
@@ -231,6 +233,7 @@ fn a_torn_manifest_or_entry_is_damage_and_is_repaired() {
         assert!(matches!(error, LoadError::Damaged { .. }), "{error}");
         assert_eq!(fixture.ensure(&base(), BuildOptions::default()).unwrap().id, image.id);
         fixture.store.load(&named("base")).unwrap();
+        assert!(bake.exists(), "snapshots stand on it");
     }
     assert_eq!(fixture.made(), (1, 1));
 }

@@ -1,22 +1,22 @@
-//! Creates per minute: a token bucket, kept as the time it takes to be full again.
+//! The rate limit on creates: a token bucket, stored as the time at which it is full again.
 //!
-//! Counting time instead of tokens needs no fractions, and stays true when the rate changes in between.
+//! Counting time instead of tokens needs no fractions, and stays correct when the rate changes.
 
 use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How long to wait.
+/// When a request that was refused would succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     For(Duration),
-    /// More at once than a full bucket holds.
+    /// The request is larger than a full bucket.
     Never,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
-    /// When it is full again. In the past: it is full.
+    /// When the bucket is full again. A time in the past means that it is full.
     full_at: Instant,
 }
 
@@ -25,7 +25,7 @@ impl Bucket {
         Self { full_at: now }
     }
 
-    /// Takes `count` out of a bucket that holds `per_minute` and fills in a minute, or nothing at all.
+    /// Takes all of `count`, or nothing, from a bucket that holds `per_minute` and fills up in a minute.
     pub(super) fn take(&mut self, now: Instant, count: u64, per_minute: u32) -> Result<(), Wait> {
         if count == 0 {
             return Ok(());
@@ -44,7 +44,7 @@ impl Bucket {
         }
     }
 
-    /// How many of `per_minute` are out, rounded up.
+    /// How many of `per_minute` are missing from the bucket, rounded up.
     pub(super) fn taken(&self, now: Instant, per_minute: u32) -> u64 {
         let missing = self.missing(now).as_nanos() * u128::from(per_minute);
         missing.div_ceil(MINUTE.as_nanos()) as u64
@@ -55,7 +55,7 @@ impl Bucket {
     }
 }
 
-/// How long `count` take to flow back; at most a minute, as `count` is at most `per_minute`.
+/// How long the bucket needs to regain `count`: at most a minute, because `count` is at most `per_minute`.
 fn cost(count: u64, per_minute: u32) -> Duration {
     Duration::from_nanos((MINUTE.as_nanos() * u128::from(count) / u128::from(per_minute)) as u64)
 }
@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_full_bucket_gives_a_burst_and_then_makes_wait() {
+    fn a_full_bucket_allows_a_burst_and_then_refills() {
         let now = Instant::now();
         let mut bucket = Bucket::full(now);
         for _ in 0..6 {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_bucket_holds_is_never_to_be_had() {
+    fn a_request_larger_than_the_bucket_never_succeeds() {
         let now = Instant::now();
         assert_eq!(Bucket::full(now).take(now, 7, 6), Err(Wait::Never));
         assert_eq!(Bucket::full(now).take(now, 1, 0), Err(Wait::Never));
@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_minute_sees_more_than_a_burst_and_a_refill(
+        fn a_minute_allows_at_most_a_burst_and_a_refill(
             per_minute in 1u32..200, steps in proptest::collection::vec((0u64..5_000, 1u64..20), 1..200),
         ) {
             let start = Instant::now();
@@ -98,13 +98,13 @@ mod tests {
                     granted += count;
                 }
                 let refilled = u128::from(per_minute) * (now - start).as_nanos() / MINUTE.as_nanos();
-                // One more for what rounding gives away.
+                // Rounding may allow one more.
                 prop_assert!(u128::from(granted) <= u128::from(per_minute) + refilled + 1);
             }
         }
 
         #[test]
-        fn who_waits_as_told_is_served_and_who_comes_earlier_is_not(
+        fn a_retry_succeeds_after_the_wait_and_not_before(
             per_minute in 1u32..5000, spent in 0u64..5000, count in 1u64..5000,
         ) {
             let now = Instant::now();

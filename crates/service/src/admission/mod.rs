@@ -2,9 +2,9 @@
 
 mod admit;
 mod bucket;
+mod delete_workspace;
 mod quota;
 mod rows;
 
-pub(crate) use admit::Admission;
-pub use admit::{AdmitError, Reservation};
+pub use admit::{Admission, AdmitError, Reservation};
 pub use quota::{DEFAULT_QUOTA, Quota, QuotaRefused, Resource, Resources, check};

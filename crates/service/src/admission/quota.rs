@@ -1,4 +1,4 @@
-//! How much a workspace may have: a pure check.
+//! A workspace's limits, and the pure check against them.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A workspace's limits; nothing is without limit.
+/// A workspace's limits. A missing one means that there is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
@@ -17,9 +17,9 @@ pub struct Quota {
     pub creates_per_minute: Option<u32>,
 }
 
-/// What a workspace has until somebody says otherwise: more than one host bears in earnest, and an end to a loop
-/// that creates without destroying. Memory and disk count as configured; what is shared or not written costs less.
-/// Snapshots count as stored.
+/// The quota of a workspace for which none was set. It is more than one host can carry, but stops a loop that creates
+/// without destroying. Memory and disk count as configured, although shared and unwritten pages cost less. Snapshots
+/// count as stored.
 pub const DEFAULT_QUOTA: Quota = Quota {
     sandboxes: Some(200),
     vcpus: Some(800),
@@ -34,7 +34,7 @@ impl Default for Quota {
     }
 }
 
-/// An amount of what quotas limit: what is in use, or what is wished for.
+/// Amounts of what quotas limit: in use, or requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     pub sandboxes: u64,
@@ -82,7 +82,7 @@ impl std::iter::Sum for Resources {
     }
 }
 
-/// What ran out.
+/// The limit that a request would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -105,7 +105,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// A wish over the quota. Nothing was made.
+/// A request that would exceed the quota. Nothing was made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("max {what} reached: the limit is {limit}, {used} in use, {wanted} more asked for")]
 pub struct QuotaRefused {
@@ -113,18 +113,18 @@ pub struct QuotaRefused {
     pub limit: u64,
     pub used: u64,
     pub wanted: u64,
-    /// When to ask again. Nothing if waiting alone does not help.
+    /// When to retry. Missing if waiting does not help.
     pub retry_after: Option<Duration>,
 }
 
-/// Whether `wish` fits beside what is in use. Only what is wished for can be refused: a workspace whose quota was
-/// lowered keeps what it has.
-pub fn check(quota: &Quota, used: &Resources, wish: &Resources) -> Result<(), QuotaRefused> {
+/// Whether the request fits beside what is in use. A workspace whose quota was lowered keeps what it has, and may still
+/// request resources that it does not have too much of.
+pub fn check(quota: &Quota, used: &Resources, requested: &Resources) -> Result<(), QuotaRefused> {
     let rules = [
-        (Resource::Sandboxes, quota.sandboxes, used.sandboxes, wish.sandboxes),
-        (Resource::Vcpus, quota.vcpus, used.vcpus, wish.vcpus),
-        (Resource::MemoryMib, quota.memory_mib, used.memory_mib, wish.memory_mib),
-        (Resource::DiskMib, quota.disk_mib, used.disk_mib, wish.disk_mib),
+        (Resource::Sandboxes, quota.sandboxes, used.sandboxes, requested.sandboxes),
+        (Resource::Vcpus, quota.vcpus, used.vcpus, requested.vcpus),
+        (Resource::MemoryMib, quota.memory_mib, used.memory_mib, requested.memory_mib),
+        (Resource::DiskMib, quota.disk_mib, used.disk_mib, requested.disk_mib),
     ];
     for (what, limit, used, wanted) in rules {
         let Some(limit) = limit.map(u64::from) else { continue };
@@ -176,18 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_says_what_ran_out_as_the_contract_words_it() {
+    fn the_refusal_names_the_limit_as_clients_expect() {
         let quota = Quota { sandboxes: Some(2), ..UNLIMITED };
-        let (used, wish) =
+        let (used, requested) =
             (Resources { sandboxes: 2, ..Default::default() }, Resources { sandboxes: 1, ..Default::default() });
-        let refused = check(&quota, &used, &wish).unwrap_err();
+        let refused = check(&quota, &used, &requested).unwrap_err();
         assert_eq!(refused.what, Resource::Sandboxes);
         assert_eq!(refused.retry_after, None);
         assert!(refused.to_string().starts_with("max sandboxes reached"), "{refused}");
     }
 
     #[test]
-    fn a_workspace_over_a_lowered_quota_may_still_ask_for_other_things() {
+    fn a_workspace_over_a_lowered_quota_may_request_other_resources() {
         let quota = Quota { memory_mib: Some(10), ..UNLIMITED };
         let used = Resources { memory_mib: 100, ..Default::default() };
         assert!(check(&quota, &used, &Resources { disk_mib: 5, ..Default::default() }).is_ok());
@@ -196,22 +196,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_within_the_quota_stays_within(
-            quota in any_quota(), wishes in proptest::collection::vec(any_resources(), 0..40),
+        fn usage_never_exceeds_the_quota(
+            quota in any_quota(), requests in proptest::collection::vec(any_resources(), 0..40),
         ) {
             let mut used = Resources::default();
-            for wish in wishes {
-                if check(&quota, &used, &wish).is_ok() {
-                    used += wish;
+            for requested in requests {
+                if check(&quota, &used, &requested).is_ok() {
+                    used += requested;
                 }
                 prop_assert!(within(&quota, &used), "{used:?} over {quota:?}");
             }
         }
 
         #[test]
-        fn a_refusal_is_true(quota in any_quota(), used in any_resources(), wish in any_resources()) {
-            let answer = check(&quota, &used, &wish);
-            if within(&quota, &(used + wish)) {
+        fn a_request_is_refused_only_if_it_does_not_fit(quota in any_quota(), used in any_resources(), requested in any_resources()) {
+            let answer = check(&quota, &used, &requested);
+            if within(&quota, &(used + requested)) {
                 prop_assert_eq!(&answer, &Ok(()));
             }
             if let Err(refused) = answer {
@@ -222,18 +222,18 @@ mod tests {
         }
 
         #[test]
-        fn asking_for_less_is_never_refused_where_more_was_granted(
-            quota in any_quota(), used in any_resources(), wish in any_resources(), less in any_resources(),
+        fn a_smaller_request_is_admitted_where_a_larger_one_is(
+            quota in any_quota(), used in any_resources(), requested in any_resources(), less in any_resources(),
         ) {
-            let smaller = wish - less;
-            if check(&quota, &used, &wish).is_ok() {
+            let smaller = requested - less;
+            if check(&quota, &used, &requested).is_ok() {
                 prop_assert_eq!(check(&quota, &used, &smaller), Ok(()));
             }
         }
 
         #[test]
-        fn without_limits_all_is_granted(used in any_resources(), wish in any_resources()) {
-            prop_assert_eq!(check(&UNLIMITED, &used, &wish), Ok(()));
+        fn without_limits_everything_is_admitted(used in any_resources(), requested in any_resources()) {
+            prop_assert_eq!(check(&UNLIMITED, &used, &requested), Ok(()));
         }
     }
 }

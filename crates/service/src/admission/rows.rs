@@ -1,10 +1,11 @@
-//! Rows of quotas that differ from the defaults.
+//! Rows of quotas that were set.
 
 use rusqlite::{OptionalExtension, params};
 use sandling_engine::store::StoreError;
 
+use super::quota::Quota;
 use crate::store::Store;
-use crate::{Quota, WorkspaceName};
+use crate::workspaces::WorkspaceName;
 
 impl Store {
     pub(crate) fn quota(&self, workspace: &WorkspaceName) -> Result<Option<Quota>, StoreError> {
@@ -22,7 +23,7 @@ impl Store {
         Ok(quota.optional()?)
     }
 
-    /// False when there is no such workspace.
+    /// Returns false if there is no such workspace.
     pub(crate) fn set_quota(&self, workspace: &WorkspaceName, quota: &Quota) -> Result<bool, StoreError> {
         let rows = self
             .connection()

@@ -1,33 +1,32 @@
-//! The audit log: every change, who made it, and what came of it; if a workspace wishes, also the code and output of
-//! its runs.
+//! Writing and reading the audit log.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sandling_engine::store::StoreError;
 use serde::{Deserialize, Serialize};
 
-use crate::access::Access;
+use crate::store::Store;
 use crate::workspaces::WorkspaceName;
 
-/// So much of a run's code, and so much of its output, is recorded.
+/// How many bytes of a run's code, and how many of its output, are recorded.
 pub const RECORDING_LIMIT: usize = 64 * 1024;
-/// Longer texts of an entry are cut: some of them come from the client.
+/// Longer texts of an entry are cut, because some of them come from the client.
 const LONGEST_TEXT: usize = 256;
-/// A workspace's share is looked after every so many entries.
+/// A workspace's entries are pruned after every so many new ones.
 const PRUNE_EVERY: u32 = 500;
-/// Entries in one answer.
+/// The most entries that one query returns.
 const LARGEST_ANSWER: u32 = 10_000;
 
 /// How much of the log is kept, for each workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRetention {
     pub entries: u32,
-    /// Runs of which code and output are kept.
+    /// For how many runs code and output are kept.
     pub recordings: u32,
     pub age: Duration,
 }
@@ -38,17 +37,17 @@ impl Default for AuditRetention {
     }
 }
 
-/// Who did it.
+/// Who made a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// Of its token.
+    /// The prefix of the token.
     pub prefix: String,
-    /// Its token's name.
+    /// The name of the token.
     pub name: String,
 }
 
 impl Actor {
-    /// Sandling itself, e.g. when a time to live is over.
+    /// Sandling itself, for example when a TTL ends a sandbox.
     pub fn engine() -> Self {
         Self { prefix: "engine".to_owned(), name: "engine".to_owned() }
     }
@@ -58,11 +57,11 @@ impl Actor {
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum AuditResult {
     Ok,
-    /// It was not allowed, or not possible; nothing changed.
+    /// The request was not allowed or not possible. Nothing changed.
     Refused {
         code: String,
     },
-    /// It was tried and failed.
+    /// The request was tried and failed.
     Error {
         code: String,
     },
@@ -94,11 +93,12 @@ impl AuditResult {
     }
 }
 
-/// What was run and what it printed, up to [`RECORDING_LIMIT`] each. Both are a guest's or a client's own words.
+/// The code and the output of a run, up to [`RECORDING_LIMIT`] each. Neither is trusted: they come from a client and a
+/// guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
     pub code: String,
-    /// Bytes left out at the end.
+    /// How many bytes were cut off at the end.
     pub code_cut: u32,
     pub output: String,
     pub output_cut: u32,
@@ -114,7 +114,7 @@ impl Recording {
 
 fn cut(bytes: &[u8]) -> (String, u32) {
     let mut end = bytes.len().min(RECORDING_LIMIT);
-    // Not through the middle of a character; a longer run of such bytes is no text anyway.
+    // Do not cut a character in two. More than three continuation bytes in a row are not UTF-8 anyway.
     for _ in 0..3 {
         if bytes.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
             end -= 1;
@@ -125,12 +125,11 @@ fn cut(bytes: &[u8]) -> (String, u32) {
 
 #[derive(Debug, Clone)]
 pub struct NewAudit<'a> {
-    /// Where it happened.
     pub workspace: &'a WorkspaceName,
     pub actor: &'a Actor,
     /// `sandbox.create`, `token.revoke`, …
     pub action: &'a str,
-    /// The id or name of what it was done to.
+    /// The id or name of the object that was changed.
     pub object: Option<&'a str>,
     pub result: AuditResult,
     pub request_id: &'a str,
@@ -140,7 +139,7 @@ pub struct NewAudit<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// Rises from entry to entry, over all workspaces.
+    /// Increases from entry to entry, across all workspaces.
     pub number: i64,
     pub time: Timestamp,
     pub workspace: WorkspaceName,
@@ -151,24 +150,23 @@ pub struct AuditEntry {
     pub result: AuditResult,
     pub request_id: String,
     pub remote: Option<String>,
-    /// Whether [`Access::audit_recording`] has more.
+    /// Whether [`AuditLog::recording`] has the code and output.
     pub recorded: bool,
 }
 
-/// Which entries.
 #[derive(Debug, Clone)]
 pub struct AuditQuery {
-    /// Nothing: all, deleted ones included. For operators.
+    /// If missing, the entries of all workspaces, including deleted ones. For operators.
     pub workspace: Option<WorkspaceName>,
     pub since: Option<Timestamp>,
-    /// Those that follow this number, to go on where the last answer ended. Without it, the newest.
+    /// Only entries after this number, to continue where the last answer ended. If missing, the newest entries.
     pub after: Option<i64>,
     pub limit: u32,
 }
 
-/// Entries of each workspace since its share was last looked after.
+/// How many entries each workspace has added since its entries were last pruned.
 #[derive(Debug, Default)]
-pub(crate) struct PruneCounters(Mutex<HashMap<WorkspaceName, u32>>);
+struct PruneCounters(Mutex<HashMap<WorkspaceName, u32>>);
 
 impl PruneCounters {
     fn is_due(&self, workspace: &WorkspaceName) -> bool {
@@ -179,13 +177,32 @@ impl PruneCounters {
     }
 }
 
-impl Access {
-    /// Adds an entry and answers with its number.
-    pub fn audit(&self, entry: &NewAudit<'_>) -> Result<i64, StoreError> {
-        self.audit_at(entry, Timestamp::now())
+/// The audit log of all workspaces of a home.
+pub struct AuditLog {
+    store: Arc<Store>,
+    retention: AuditRetention,
+    counters: PruneCounters,
+}
+
+impl AuditLog {
+    /// Opens the log, and drops entries that are too old or too many.
+    pub(crate) fn open(store: Arc<Store>, retention: AuditRetention) -> Result<Self, StoreError> {
+        let now = Timestamp::now();
+        for workspace in store.audited_workspaces()? {
+            store.prune_audit(&workspace, &retention, now)?;
+        }
+        Ok(Self { store, retention, counters: PruneCounters::default() })
     }
 
-    fn audit_at(&self, entry: &NewAudit<'_>, now: Timestamp) -> Result<i64, StoreError> {
+    /// Adds an entry. If that fails, the failure goes to the server's log: the change has already been made.
+    pub fn record(&self, entry: &NewAudit<'_>) {
+        if let Err(error) = self.add(entry, Timestamp::now()) {
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot write to the audit log");
+        }
+    }
+
+    /// Adds an entry and returns its number.
+    fn add(&self, entry: &NewAudit<'_>, now: Timestamp) -> Result<i64, StoreError> {
         let (action, request_id) = (tame(entry.action), tame(entry.request_id));
         let object = entry.object.map(tame);
         let entry = NewAudit {
@@ -197,35 +214,26 @@ impl Access {
             ..*entry
         };
         let number = self.store.add_audit(&entry, now)?;
-        if self.audit_counters.is_due(entry.workspace)
-            && let Err(error) = self.store.prune_audit(entry.workspace, &self.audit_retention, now)
+        if self.counters.is_due(entry.workspace)
+            && let Err(error) = self.store.prune_audit(entry.workspace, &self.retention, now)
         {
-            // The entry is written, which is what the caller asked for.
-            tracing::warn!(error = &error as &dyn std::error::Error, "the audit log could not be pruned");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot prune the audit log");
         }
         Ok(number)
     }
 
-    /// Entries, oldest first.
-    pub fn audit_log(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
+    /// The entries that match, oldest first.
+    pub fn entries(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
         self.store.audit_entries(&AuditQuery { limit: query.limit.min(LARGEST_ANSWER), ..query.clone() })
     }
 
     /// The code and output that were recorded with an entry of this workspace.
-    pub fn audit_recording(&self, workspace: &WorkspaceName, number: i64) -> Result<Option<Recording>, StoreError> {
+    pub fn recording(&self, workspace: &WorkspaceName, number: i64) -> Result<Option<Recording>, StoreError> {
         self.store.audit_recording(workspace, number)
-    }
-
-    pub(crate) fn prune_all_audit(&self) -> Result<(), StoreError> {
-        let now = Timestamp::now();
-        for workspace in self.store.audited_workspaces()? {
-            self.store.prune_audit(&workspace, &self.audit_retention, now)?;
-        }
-        Ok(())
     }
 }
 
-/// Short, and without characters that would do something to a terminal.
+/// Shortens a text and replaces control characters, which could do harm in a terminal.
 fn tame(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST_TEXT && !text.chars().any(char::is_control) {
         return text.into();
@@ -236,8 +244,7 @@ fn tame(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AccessSettings;
-    use crate::access::tests::{Fixture, workspace};
+    use crate::fixture::{Fixture, workspace};
 
     fn add(fixture: &Fixture, name: &str, action: &str, recording: Option<Recording>) -> i64 {
         add_at(fixture, name, action, recording, Timestamp::now())
@@ -254,7 +261,7 @@ mod tests {
             remote: Some(IpAddr::from([127, 0, 0, 1])),
             recording,
         };
-        fixture.access.audit_at(&entry, now).unwrap()
+        fixture.audit.add(&entry, now).unwrap()
     }
 
     fn query(name: Option<&str>, limit: u32) -> AuditQuery {
@@ -262,19 +269,18 @@ mod tests {
     }
 
     fn actions(fixture: &Fixture, query: &AuditQuery) -> Vec<String> {
-        fixture.access.audit_log(query).unwrap().into_iter().map(|entry| entry.action).collect()
+        fixture.audit.entries(query).unwrap().into_iter().map(|entry| entry.action).collect()
     }
 
     fn keeping(entries: u32, recordings: u32) -> Fixture {
-        let audit = AuditRetention { entries, recordings, ..Default::default() };
-        Fixture::with(AccessSettings { audit, ..Default::default() })
+        Fixture::new().with_retention(AuditRetention { entries, recordings, ..Default::default() })
     }
 
     #[test]
     fn an_entry_is_read_back_as_it_was_written() {
         let fixture = Fixture::new();
         let number = add(&fixture, "default", "sandbox.create", None);
-        let entry = fixture.access.audit_log(&query(Some("default"), 10)).unwrap().remove(0);
+        let entry = fixture.audit.entries(&query(Some("default"), 10)).unwrap().remove(0);
         assert_eq!(entry.number, number);
         let json = serde_json::to_value(&entry).unwrap();
         assert_eq!(json["result"], "refused");
@@ -285,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_come_without_a_number_and_the_next_with_one() {
+    fn a_query_without_a_number_gives_the_newest_entries() {
         let fixture = Fixture::new();
         let numbers: Vec<_> = ["a", "b", "c", "d"].map(|action| add(&fixture, "default", action, None)).into();
         assert_eq!(actions(&fixture, &query(Some("default"), 2)), ["c", "d"]);
@@ -294,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn since_is_the_first_moment_that_counts() {
+    fn since_is_inclusive() {
         let fixture = Fixture::new();
         let moment = Timestamp::from_second(1_900_000_000).unwrap();
         add_at(&fixture, "default", "before", None, moment - Duration::from_millis(1));
@@ -312,31 +318,30 @@ mod tests {
         assert_eq!(actions(&fixture, &query(Some("team-a"), 10)), ["a"]);
         assert_eq!(actions(&fixture, &query(Some("default"), 10)), [""; 0]);
         assert_eq!(actions(&fixture, &query(None, 10)), ["a", "b"]);
-        assert_eq!(fixture.access.audit_recording(&workspace("team-a"), number).unwrap(), recording);
-        assert_eq!(fixture.access.audit_recording(&workspace("team-b"), number).unwrap(), None);
+        assert_eq!(fixture.audit.recording(&workspace("team-a"), number).unwrap(), recording);
+        assert_eq!(fixture.audit.recording(&workspace("team-b"), number).unwrap(), None);
     }
 
     #[test]
-    fn the_oldest_go_first_and_another_workspaces_stay() {
+    fn pruning_drops_the_oldest_entries_of_one_workspace_only() {
         let fixture = keeping(5, 2);
         add(&fixture, "quiet", "kept", None);
         for number in 0..PRUNE_EVERY {
             add(&fixture, "noisy", &number.to_string(), Some(Recording::new(b"c", b"o")));
         }
-        let log = fixture.access.audit_log(&query(Some("noisy"), 1000)).unwrap();
+        let log = fixture.audit.entries(&query(Some("noisy"), 1000)).unwrap();
         let kept: Vec<_> = log.iter().map(|entry| (entry.action.as_str(), entry.recorded)).collect();
         assert_eq!(kept, [("495", false), ("496", false), ("497", false), ("498", true), ("499", true)]);
         assert_eq!(actions(&fixture, &query(Some("quiet"), 10)), ["kept"]);
     }
 
     #[test]
-    fn what_is_too_old_is_gone_at_the_next_start() {
+    fn the_next_start_drops_old_entries() {
         let fixture = Fixture::new();
         let too_old = Timestamp::now() - AuditRetention::default().age - Duration::from_secs(1);
         add_at(&fixture, "default", "old", Some(Recording::new(b"", b"")), too_old);
         add(&fixture, "default", "new", None);
-        let again = crate::Access::open(&fixture.home, AccessSettings::default()).unwrap();
-        let left = again.audit_log(&query(None, 10)).unwrap();
+        let left = fixture.another_process().audit.entries(&query(None, 10)).unwrap();
         assert_eq!(left.iter().map(|entry| entry.action.as_str()).collect::<Vec<_>>(), ["new"]);
     }
 
@@ -350,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_cut_between_characters_and_says_by_how_much() {
+    fn a_recording_is_cut_between_characters_and_counts_the_bytes_cut() {
         let code = format!("a{}", "ü".repeat(RECORDING_LIMIT / 2));
         let recording = Recording::new(code.as_bytes(), &[0xff; RECORDING_LIMIT + 10]);
         assert_eq!(recording.code.len(), RECORDING_LIMIT - 1);
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_words_are_short_and_harmless() {
+    fn texts_from_clients_are_shortened_and_have_no_control_characters() {
         assert_eq!(tame("sandbox.create"), "sandbox.create");
         assert_eq!(tame("a\x1b[2Jb"), "a\u{fffd}[2Jb");
         assert_eq!(tame(&"ü".repeat(1000)).chars().count(), LONGEST_TEXT);

@@ -1,7 +1,8 @@
-//! The audit log: every change, who made it, and what came of it.
+//! The audit log: every change, who made it, and its result. A workspace may also record the code and output of its runs.
 
 mod log;
 mod rows;
 
-pub(crate) use log::PruneCounters;
-pub use log::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, RECORDING_LIMIT, Recording};
+pub use log::{
+    Actor, AuditEntry, AuditLog, AuditQuery, AuditResult, AuditRetention, NewAudit, RECORDING_LIMIT, Recording,
+};

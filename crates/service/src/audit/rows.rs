@@ -1,15 +1,16 @@
-//! Rows of the audit log. They are added and, when too many or too old, dropped; never changed.
+//! Rows of the audit log. They are added and, when there are too many or they are too old, deleted, but never changed.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{parsed, readable, time};
 
+use super::log::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, Recording};
 use crate::store::Store;
-use crate::{Actor, AuditEntry, AuditQuery, AuditResult, AuditRetention, NewAudit, Recording, WorkspaceName};
+use crate::workspaces::WorkspaceName;
 
 impl Store {
-    /// Adds an entry and what was recorded of the run, both or neither. Answers with its number.
+    /// Adds an entry together with the recording of the run, and returns its number.
     pub(crate) fn add_audit(&self, entry: &NewAudit<'_>, now: Timestamp) -> Result<i64, StoreError> {
         let mut connection = self.connection();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -38,10 +39,10 @@ impl Store {
         Ok(number)
     }
 
-    /// With `after`, the first entries that follow it; without, the newest. Oldest first either way.
+    /// With `after`, the first entries after it; without, the newest. Both are sorted oldest first.
     pub(crate) fn audit_entries(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, StoreError> {
         let order = if query.after.is_some() { "ASC" } else { "DESC" };
-        // Named in full when there is one, so that its index is used.
+        // A plain comparison when there is a workspace, so that SQLite uses its index.
         let workspace = if query.workspace.is_some() { "workspace = ?1" } else { "?1 IS NULL" };
         let sql = format!(
             "SELECT *, EXISTS (SELECT 1 FROM audit_recordings r WHERE r.number = audit.number) AS recorded FROM audit \
@@ -81,14 +82,15 @@ impl Store {
         Ok(recording.optional()?)
     }
 
-    /// The workspaces that the log speaks of, deleted ones included.
+    /// The workspaces that have entries, including deleted ones.
     pub(crate) fn audited_workspaces(&self) -> Result<Vec<WorkspaceName>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT DISTINCT workspace FROM audit")?;
         readable(&mut statement, [], |row| parsed(row, "workspace", WorkspaceName::parse))
     }
 
-    /// Drops what a workspace has too much of. Each has its own share, so that none can push out another's traces.
+    /// Deletes a workspace's entries beyond its limits. Each workspace has limits of its own, so that none can push out
+    /// the entries of another.
     pub(crate) fn prune_audit(
         &self,
         workspace: &WorkspaceName,
@@ -106,7 +108,7 @@ impl Store {
                 params![workspace.as_str(), kept],
             )?;
         }
-        // Up to the first that is young enough, which is found without reading the rest.
+        // Up to the first entry that is young enough, which SQLite finds without reading the rest.
         connection.execute(
             "DELETE FROM audit WHERE workspace = ?1 AND number < ifnull((SELECT number FROM audit \
              WHERE workspace = ?1 AND time_ms >= ?2 ORDER BY number LIMIT 1), ?3)",

@@ -5,11 +5,11 @@ use rusqlite::{Row, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{readable, time, time_or_never};
 
+use super::record::{BuildEnd, BuildRecord};
 use crate::store::Store;
-use crate::{BuildEnd, BuildRecord};
 
 impl Store {
-    /// Enters a build that `owner` is at.
+    /// Inserts a build that the process `owner` runs.
     pub(crate) fn insert_build(&self, build: &BuildRecord, owner: &str) -> Result<(), StoreError> {
         let started = build.started_at.as_millisecond();
         self.connection()
@@ -34,7 +34,7 @@ impl Store {
         Ok(())
     }
 
-    /// All builds, oldest first, each with its owner.
+    /// All builds, oldest first, each with the process that ran it.
     pub(crate) fn builds(&self) -> Result<Vec<(BuildRecord, String)>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT * FROM builds ORDER BY started_ms, id")?;

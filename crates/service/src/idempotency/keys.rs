@@ -1,28 +1,32 @@
-//! Idempotency keys: a request that is sent again is answered again, and runs once.
+//! What becomes of a request that has an idempotency key.
 //!
-//! The key is written before anything is done. From then on there are four ways: the answer is kept; the request is
-//! known to have had no effect and its key is given back; its process dies; or it is dropped half-way, e.g. by a panic.
-//! In the last two nobody can say how far it came, so a retry is refused, with the object that it made if that was
-//! noted in time ([`Pending::attach_object`]), and is not run.
+//! The key is stored before the request runs. Then one of four things happens:
+//! - The request ends, and its answer is stored for retries.
+//! - The request is known to have had no effect, and its key is released, so that a retry runs.
+//! - Its process dies.
+//! - The request is dropped half-way, for example by a panic.
+//!
+//! In the last two cases nobody knows how far the request came. A retry is therefore refused and does not run. The
+//! refusal names the object that the request made, if that was recorded in time ([`Pending::attach_object`]).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sandling_engine::owner;
 use sandling_engine::store::StoreError;
 
 use super::rows::{IdempotencyRow, KeyClaim, RequestState};
-use crate::access::Access;
+use crate::presence::Presence;
+use crate::store::Store;
 use crate::workspaces::WorkspaceName;
 
-/// How long an answer is kept.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Larger bodies are not kept.
+/// How long an answer is stored.
+const RETENTION: Duration = Duration::from_secs(24 * 3600);
+/// Larger bodies are not stored.
 const LARGEST_BODY: usize = 4 << 20;
 const LONGEST_KEY: usize = 255;
-/// Old keys are looked for every so many requests.
+/// Old keys are deleted after every so many requests.
 const FORGET_EVERY: u32 = 256;
 
 /// A client's name for one request: 1 to 255 printable ASCII characters.
@@ -36,7 +40,7 @@ impl IdempotencyKey {
     }
 }
 
-/// By which a retry is told from another request under the same key.
+/// Tells a retry from another request with the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyHash([u8; 32]);
 
@@ -54,7 +58,7 @@ impl BodyHash {
     }
 }
 
-/// An answer as it went out.
+/// An answer as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     pub status: u16,
@@ -62,16 +66,16 @@ pub struct StoredAnswer {
     pub body: Vec<u8>,
 }
 
-/// What to do with a request.
+/// What to do with a request that has a key.
 #[derive(Debug)]
 pub enum Begin {
-    /// Run it, and settle the key.
+    /// Run the request, and settle the key.
     Fresh(Pending),
-    /// It ran; this was the answer.
+    /// The request ran before, and this was the answer.
     Done(StoredAnswer),
 }
 
-/// Why a request is neither run nor answered again.
+/// Why a request is neither run nor answered.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyRefused {
     #[error("the idempotency key was used for another request")]
@@ -91,10 +95,11 @@ pub enum KeyRefused {
     Store(#[from] StoreError),
 }
 
-/// A request that runs. If it is dropped unsettled, its key stays refused: nobody knows what it did.
+/// A request that is running. If it is dropped before it is settled, its key is refused from then on, because nobody
+/// knows what the request did.
 #[must_use = "a key that is not settled is refused from then on"]
 pub struct Pending {
-    access: Arc<Access>,
+    store: Arc<Store>,
     claim: KeyClaim,
     settled: bool,
 }
@@ -106,21 +111,21 @@ impl std::fmt::Debug for Pending {
 }
 
 impl Pending {
-    /// Notes what the request made, as soon as its id is known, so that a retry can find it.
+    /// Records the object that the request makes, as soon as its id is known, so that the refusal of a retry can name it.
     pub fn attach_object(&self, object: &str) -> Result<(), StoreError> {
-        self.access.store.attach_object(&self.claim, object)
+        self.store.attach_object(&self.claim, object)
     }
 
-    /// Keeps the answer for retries.
+    /// Stores the answer for retries.
     pub fn finish(mut self, answer: &StoredAnswer) -> Result<(), StoreError> {
-        self.access.store.finish_key(&self.claim, answer, LARGEST_BODY)?;
+        self.store.finish_key(&self.claim, answer, LARGEST_BODY)?;
         self.settled = true;
         Ok(())
     }
 
-    /// Gives the key back: the request had no effect and may be sent again, e.g. after a quota's refusal.
+    /// Releases the key, because the request had no effect and may be sent again, for example after a quota refused it.
     pub fn abandon(mut self) -> Result<(), StoreError> {
-        self.access.store.forget_key(&self.claim)?;
+        self.store.forget_key(&self.claim)?;
         self.settled = true;
         Ok(())
     }
@@ -131,24 +136,38 @@ impl Drop for Pending {
         if self.settled {
             return;
         }
-        if let Err(error) = self.access.store.interrupt_key(&self.claim) {
-            // The key counts as running until this process ends, and as interrupted afterwards: refused either way.
-            tracing::warn!(error = &error as &dyn std::error::Error, "an idempotency key could not be settled");
+        if let Err(error) = self.store.interrupt_key(&self.claim) {
+            // The key counts as running until this process ends, and as interrupted afterwards. Both are refused.
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot settle an idempotency key");
         }
     }
 }
 
-/// What a row means to a request that brings the same key.
+/// What a stored key means for a request with the same key.
 enum Judgement {
     Expired,
     Answer(StoredAnswer),
     Refuse(KeyRefused),
 }
 
-impl Access {
-    /// Whether a request is to be run. `route` is its method and its path with all ids in it.
+/// The idempotency keys of all workspaces of a home.
+pub struct Idempotency {
+    store: Arc<Store>,
+    presence: Arc<Presence>,
+    begun: AtomicU32,
+}
+
+impl Idempotency {
+    /// Opens the keys, and deletes old ones.
+    pub(crate) fn open(store: Arc<Store>, presence: Arc<Presence>) -> Result<Self, StoreError> {
+        let keys = Self { store, presence, begun: AtomicU32::new(0) };
+        keys.forget_old()?;
+        Ok(keys)
+    }
+
+    /// Whether a request is to be run. `route` is its method and its path, including all ids.
     pub fn begin(
-        self: &Arc<Self>,
+        &self,
         workspace: &WorkspaceName,
         key: &IdempotencyKey,
         route: &str,
@@ -158,24 +177,24 @@ impl Access {
     }
 
     fn begin_at(
-        self: &Arc<Self>,
+        &self,
         workspace: &WorkspaceName,
         key: &IdempotencyKey,
         route: &str,
         body: &BodyHash,
         now: Timestamp,
     ) -> Result<Begin, KeyRefused> {
-        if self.keys_begun.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
-            self.forget_old_keys()?;
+        if self.begun.fetch_add(1, Ordering::Relaxed) % FORGET_EVERY == FORGET_EVERY - 1 {
+            self.forget_old()?;
         }
-        let owner = self.owner.id().to_owned();
+        let owner = self.presence.id().to_owned();
         let claim = KeyClaim { workspace: workspace.as_str().to_owned(), key: key.0.clone(), owner };
         loop {
             let Some(row) = self.store.claim_key(&claim, route, body, now)? else {
-                return Ok(Begin::Fresh(Pending { access: self.clone(), claim, settled: false }));
+                return Ok(Begin::Fresh(Pending { store: self.store.clone(), claim, settled: false }));
             };
             let started_at = row.started_at;
-            match judge(row, route, body, now, |owner| self.runs(owner)) {
+            match judge(row, route, body, now, |owner| self.presence.is_alive(owner)) {
                 Judgement::Expired => self.store.expire_key(&claim, started_at)?,
                 Judgement::Answer(answer) => return Ok(Begin::Done(answer)),
                 Judgement::Refuse(refused) => return Err(refused),
@@ -183,12 +202,8 @@ impl Access {
         }
     }
 
-    pub(crate) fn forget_old_keys(&self) -> Result<(), StoreError> {
-        self.store.forget_keys(Timestamp::now() - KEPT, |owner| self.runs(owner))
-    }
-
-    pub(crate) fn runs(&self, owner: &str) -> bool {
-        owner == self.owner.id() || owner::is_alive(&self.engines, owner)
+    fn forget_old(&self) -> Result<(), StoreError> {
+        self.store.forget_keys(Timestamp::now() - RETENTION, |owner| self.presence.is_alive(owner))
     }
 }
 
@@ -201,7 +216,7 @@ fn judge(
 ) -> Judgement {
     let running = row.state == RequestState::Running && is_alive(&row.owner);
     let object = row.object;
-    if !running && row.started_at < now - KEPT {
+    if !running && row.started_at < now - RETENTION {
         return Judgement::Expired;
     }
     if row.route != route || row.body_hash != *body {
@@ -218,19 +233,17 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AccessSettings;
-    use crate::access::tests::{Fixture, workspace};
-    use sandling_engine::Home;
+    use crate::fixture::{Fixture, workspace};
 
     const ROUTE: &str = "POST /v1/sandboxes";
 
-    fn begin(access: &Arc<Access>, key: &str) -> Result<Begin, KeyRefused> {
-        begin_at(access, key, Timestamp::now())
+    fn begin(keys: &Idempotency, key: &str) -> Result<Begin, KeyRefused> {
+        begin_at(keys, key, Timestamp::now())
     }
 
-    fn begin_at(access: &Arc<Access>, key: &str, now: Timestamp) -> Result<Begin, KeyRefused> {
+    fn begin_at(keys: &Idempotency, key: &str, now: Timestamp) -> Result<Begin, KeyRefused> {
         let key = IdempotencyKey::parse(key).unwrap();
-        access.begin_at(&WorkspaceName::default(), &key, ROUTE, &BodyHash::of(b"{}"), now)
+        keys.begin_at(&WorkspaceName::default(), &key, ROUTE, &BodyHash::of(b"{}"), now)
     }
 
     fn fresh(answer: Result<Begin, KeyRefused>) -> Pending {
@@ -245,78 +258,75 @@ mod tests {
         StoredAnswer { status: 201, headers, body: vec![7; size] }
     }
 
-    fn reopen(home: &Home) -> Arc<Access> {
-        Access::open(home, AccessSettings::default()).unwrap()
-    }
-
     #[test]
     fn a_retry_gets_the_first_answer_also_after_a_restart() {
         let fixture = Fixture::new();
-        fresh(begin(&fixture.access, "k")).finish(&answer(100_000)).unwrap();
-        let Fixture { access, home, _dir } = fixture;
-        drop(access);
+        fresh(begin(&fixture.idempotency, "k")).finish(&answer(100_000)).unwrap();
+        let fixture = fixture.restart();
         for _ in 0..2 {
-            assert!(matches!(begin(&reopen(&home), "k"), Ok(Begin::Done(found)) if found == answer(100_000)));
+            assert!(
+                matches!(begin(&fixture.another_process().idempotency, "k"), Ok(Begin::Done(found)) if found == answer(100_000))
+            );
         }
     }
 
     #[test]
     fn a_request_that_runs_is_not_run_again_by_this_or_another_process() {
         let fixture = Fixture::new();
-        let pending = fresh(begin(&fixture.access, "k"));
+        let pending = fresh(begin(&fixture.idempotency, "k"));
         pending.attach_object("sandbox-1").unwrap();
-        for access in [&fixture.access, &reopen(&fixture.home)] {
-            let refused = begin(access, "k");
+        for process in [&fixture, &fixture.another_process()] {
+            let refused = begin(&process.idempotency, "k");
             assert!(matches!(refused, Err(KeyRefused::InProgress { object: Some(id) }) if id == "sandbox-1"));
         }
         drop(pending);
     }
 
     #[test]
-    fn a_request_whose_process_died_is_not_run_again_and_names_what_it_made() {
+    fn a_retry_after_its_process_died_is_refused_and_names_the_object() {
         let fixture = Fixture::new();
-        let pending = fresh(begin(&fixture.access, "k"));
+        let pending = fresh(begin(&fixture.idempotency, "k"));
         pending.attach_object("sandbox-1").unwrap();
-        // As after kill -9: no destructor runs, and the kernel lets go of the lock.
-        std::fs::remove_file(fixture.home.engines().join(fixture.access.owner.id())).unwrap();
+        // As after kill -9: no destructor runs, and the kernel releases the lock.
+        std::fs::remove_file(fixture.home.engines().join(fixture.presence.id())).unwrap();
         std::mem::forget(pending);
-        let refused = begin(&reopen(&fixture.home), "k");
+        let refused = begin(&fixture.another_process().idempotency, "k");
         assert!(matches!(refused, Err(KeyRefused::Interrupted { object: Some(id) }) if id == "sandbox-1"));
     }
 
     #[test]
-    fn a_request_that_was_dropped_half_way_is_not_run_again() {
+    fn a_retry_of_a_request_that_was_dropped_is_refused() {
         let fixture = Fixture::new();
-        drop(fresh(begin(&fixture.access, "k")));
-        assert!(matches!(begin(&fixture.access, "k"), Err(KeyRefused::Interrupted { object: None })));
+        drop(fresh(begin(&fixture.idempotency, "k")));
+        assert!(matches!(begin(&fixture.idempotency, "k"), Err(KeyRefused::Interrupted { object: None })));
     }
 
     #[test]
-    fn a_request_without_effect_may_be_sent_again() {
+    fn a_released_key_can_be_used_again() {
         let fixture = Fixture::new();
-        fresh(begin(&fixture.access, "k")).abandon().unwrap();
-        fresh(begin(&fixture.access, "k")).abandon().unwrap();
+        fresh(begin(&fixture.idempotency, "k")).abandon().unwrap();
+        fresh(begin(&fixture.idempotency, "k")).abandon().unwrap();
     }
 
     #[test]
     fn the_same_key_for_another_request_is_refused() {
         let fixture = Fixture::new();
-        fresh(begin(&fixture.access, "k")).finish(&answer(1)).unwrap();
+        fresh(begin(&fixture.idempotency, "k")).finish(&answer(1)).unwrap();
         let key = IdempotencyKey::parse("k").unwrap();
         let default = WorkspaceName::default();
-        let body = fixture.access.begin(&default, &key, ROUTE, &BodyHash::of(b"{ }"));
+        let body = fixture.idempotency.begin(&default, &key, ROUTE, &BodyHash::of(b"{ }"));
         assert!(matches!(body, Err(KeyRefused::Mismatch)));
-        let route = fixture.access.begin(&default, &key, "POST /v1/volumes", &BodyHash::of(b"{}"));
+        let route = fixture.idempotency.begin(&default, &key, "POST /v1/volumes", &BodyHash::of(b"{}"));
         assert!(matches!(route, Err(KeyRefused::Mismatch)));
     }
 
     #[test]
     fn the_same_key_in_another_workspace_is_another_key() {
         let fixture = Fixture::new();
-        fixture.access.create_workspace(&workspace("other")).unwrap();
-        fresh(begin(&fixture.access, "k")).finish(&answer(1)).unwrap();
+        fixture.workspaces.create(&workspace("other")).unwrap();
+        fresh(begin(&fixture.idempotency, "k")).finish(&answer(1)).unwrap();
         let key = IdempotencyKey::parse("k").unwrap();
-        let other = fixture.access.begin(&workspace("other"), &key, ROUTE, &BodyHash::of(b"{}"));
+        let other = fixture.idempotency.begin(&workspace("other"), &key, ROUTE, &BodyHash::of(b"{}"));
         fresh(other).abandon().unwrap();
     }
 
@@ -324,40 +334,40 @@ mod tests {
     fn an_answer_is_kept_for_a_day() {
         let fixture = Fixture::new();
         let start = Timestamp::now();
-        fresh(begin_at(&fixture.access, "k", start)).finish(&answer(1)).unwrap();
-        let day = start + KEPT - Duration::from_secs(1);
-        assert!(matches!(begin_at(&fixture.access, "k", day), Ok(Begin::Done(_))));
-        fresh(begin_at(&fixture.access, "k", day + Duration::from_secs(2))).abandon().unwrap();
+        fresh(begin_at(&fixture.idempotency, "k", start)).finish(&answer(1)).unwrap();
+        let day = start + RETENTION - Duration::from_secs(1);
+        assert!(matches!(begin_at(&fixture.idempotency, "k", day), Ok(Begin::Done(_))));
+        fresh(begin_at(&fixture.idempotency, "k", day + Duration::from_secs(2))).abandon().unwrap();
     }
 
     #[test]
     fn a_request_that_runs_for_more_than_a_day_is_still_not_run_twice() {
         let fixture = Fixture::new();
-        let start = Timestamp::now() - KEPT - KEPT;
-        let pending = fresh(begin_at(&fixture.access, "k", start));
-        fixture.access.forget_old_keys().unwrap();
-        assert!(matches!(begin(&fixture.access, "k"), Err(KeyRefused::InProgress { .. })));
+        let start = Timestamp::now() - RETENTION - RETENTION;
+        let pending = fresh(begin_at(&fixture.idempotency, "k", start));
+        fixture.idempotency.forget_old().unwrap();
+        assert!(matches!(begin(&fixture.idempotency, "k"), Err(KeyRefused::InProgress { .. })));
         drop(pending);
-        fixture.access.forget_old_keys().unwrap();
-        fresh(begin(&fixture.access, "k")).abandon().unwrap();
+        fixture.idempotency.forget_old().unwrap();
+        fresh(begin(&fixture.idempotency, "k")).abandon().unwrap();
     }
 
     #[test]
-    fn an_answer_too_large_to_keep_is_told_by_its_status_and_not_run_again() {
+    fn an_answer_too_large_to_store_is_refused_with_its_status() {
         let fixture = Fixture::new();
-        fresh(begin(&fixture.access, "k")).finish(&answer(LARGEST_BODY + 1)).unwrap();
-        assert!(matches!(begin(&fixture.access, "k"), Err(KeyRefused::NotKept { status: 201, .. })));
+        fresh(begin(&fixture.idempotency, "k")).finish(&answer(LARGEST_BODY + 1)).unwrap();
+        assert!(matches!(begin(&fixture.idempotency, "k"), Err(KeyRefused::NotKept { status: 201, .. })));
     }
 
     #[test]
-    fn of_many_that_bring_one_key_at_once_one_runs() {
+    fn of_many_simultaneous_requests_with_one_key_one_runs() {
         let fixture = Fixture::new();
-        let other = reopen(&fixture.home);
+        let other = fixture.another_process();
         let runs = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            for access in [&fixture.access, &other].repeat(8) {
+            for process in [&fixture, &other].repeat(8) {
                 scope.spawn(|| {
-                    if let Ok(Begin::Fresh(pending)) = begin(access, "k") {
+                    if let Ok(Begin::Fresh(pending)) = begin(&process.idempotency, "k") {
                         runs.lock().unwrap().push(pending);
                     }
                 });

@@ -3,4 +3,4 @@
 mod keys;
 pub(crate) mod rows;
 
-pub use keys::{Begin, BodyHash, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
+pub use keys::{Begin, BodyHash, Idempotency, IdempotencyKey, KeyRefused, Pending, StoredAnswer};

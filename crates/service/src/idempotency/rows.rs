@@ -1,19 +1,19 @@
-//! Rows of requests that carry an idempotency key, and of their answers.
+//! Rows of requests that have an idempotency key, with their answers.
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{parsed, readable, time};
 
+use super::keys::{BodyHash, StoredAnswer};
 use crate::store::Store;
-use crate::{BodyHash, StoredAnswer};
 
-/// Bodies up to this size are not counted against a workspace's budget. The schema's index has the same figure.
+/// Bodies up to this size do not count against a workspace's budget. The schema's index has the same number.
 const SMALL_BODY: usize = 16_384;
-/// What the larger bodies of a workspace may take in all.
+/// How many bytes the larger bodies of a workspace may take in total.
 const LARGE_BODIES_BUDGET: i64 = 256 << 20;
 
-/// Which row, and who may change it.
+/// Names a row and the process that may change it.
 #[derive(Debug, Clone)]
 pub struct KeyClaim {
     pub workspace: String,
@@ -37,12 +37,12 @@ pub struct IdempotencyRow {
     pub state: RequestState,
     pub object: Option<String>,
     pub status: u16,
-    /// Nothing if it was too large to keep, or is not there yet.
+    /// Missing if the answer was too large to store, or has not been sent yet.
     pub answer: Option<StoredAnswer>,
 }
 
 impl Store {
-    /// Enters a key. If it is there already, nothing changes and its row is the answer.
+    /// Inserts a key. If it exists already, this changes nothing and returns its row.
     pub(crate) fn claim_key(
         &self,
         claim: &KeyClaim,
@@ -51,7 +51,7 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<IdempotencyRow>, StoreError> {
         let mut connection = self.connection();
-        // Immediate: of two processes that bring the same key, one must wait and then see the other's row.
+        // Immediate: of two processes with the same key, one must wait and then see the row of the other.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let found = transaction
             .prepare_cached("SELECT * FROM idempotency WHERE workspace = ?1 AND key = ?2")?
@@ -85,7 +85,7 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps the answer. A body that is over the budget is left out; the status is kept.
+    /// Stores the answer. If the body is over the budget, only the status is stored.
     pub(crate) fn finish_key(
         &self,
         claim: &KeyClaim,
@@ -130,7 +130,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets a request that had no effect, so that it may be made again.
+    /// Deletes the row of a request that had no effect, so that a retry runs.
     pub(crate) fn forget_key(&self, claim: &KeyClaim) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached(
@@ -140,7 +140,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets the key if its row is still the one that began at `started_at`.
+    /// Deletes the key if its row is still the one that began at `started_at`.
     pub(crate) fn expire_key(&self, claim: &KeyClaim, started_at: Timestamp) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached("DELETE FROM idempotency WHERE workspace = ?1 AND key = ?2 AND started_ms = ?3")?
@@ -148,7 +148,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets requests that began before `then`, except those that a living owner still runs.
+    /// Deletes requests that began before `then`, except those that a living process still runs.
     pub(crate) fn forget_keys(&self, then: Timestamp, is_alive: impl Fn(&str) -> bool) -> Result<(), StoreError> {
         let then = then.as_millisecond();
         let connection = self.connection();
@@ -173,7 +173,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<IdempotencyRow> {
     let headers: Option<String> = row.get("headers")?;
     let body: Option<Vec<u8>> = row.get("body")?;
     let answer = headers.zip(body).and_then(|(headers, body)| {
-        // Unreadable headers make an answer that was not kept: told so, and not run again.
+        // An answer with unreadable headers counts as not stored, so the request does not run again.
         Some(StoredAnswer { status, headers: serde_json::from_str(&headers).ok()?, body })
     });
     Ok(IdempotencyRow {

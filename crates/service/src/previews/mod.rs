@@ -1,6 +1,9 @@
-//! Preview tokens, which open one port of one sandbox.
+//! Preview tokens: each opens one port of one sandbox to anybody who has it.
 
-mod issued;
+mod key;
+mod ledger;
 mod rows;
+mod secret;
 
-pub use issued::PreviewError;
+pub use key::PreviewToken;
+pub use ledger::{PreviewError, Previews};

@@ -1,14 +1,14 @@
-//! Rows of preview tokens that stand: given out, neither revoked nor expired.
+//! Rows of the preview tokens that are valid: issued, and neither revoked nor expired.
 
 use jiff::Timestamp;
 use rusqlite::params;
 use sandling_engine::store::StoreError;
 
-use crate::WorkspaceName;
 use crate::store::Store;
+use crate::workspaces::WorkspaceName;
 
 impl Store {
-    /// Enters a token, and forgets all whose time is over. False when the workspace has `most` of them already.
+    /// Inserts a token, and deletes all expired ones. Returns false if the workspace already has `most` tokens.
     pub(crate) fn insert_preview(
         &self,
         workspace: &WorkspaceName,
@@ -35,7 +35,8 @@ impl Store {
         Ok(statement.exists([workspace, id])?)
     }
 
-    /// Lastingly: what was revoked does not come back after a failure of the host. False when there is none.
+    /// Written to the disk at once, so that a revoked token stays revoked after a power failure. Returns false if there is
+    /// no such token.
     pub(crate) fn remove_preview(&self, workspace: &WorkspaceName, id: &str) -> Result<bool, StoreError> {
         self.lastingly(|connection| {
             let mut statement = connection.prepare_cached("DELETE FROM previews WHERE workspace = ?1 AND id = ?2")?;

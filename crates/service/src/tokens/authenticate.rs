@@ -1,16 +1,16 @@
-//! From a token to a principal.
+//! Finds the principal that a token belongs to.
 //!
-//! The store is asked every time. Several processes may serve one home, and a token revoked in one is refused by all
-//! at once; a copy in memory would have to ask the store whether it is still true, which takes as long as the lookup.
+//! Every request looks the token up in the database, so that a token that one process revokes is refused by all at once.
+//! A cache would have to ask the database whether it is still valid, which takes as long as the lookup.
 
 use jiff::Timestamp;
 use sandling_engine::store::StoreError;
-use sandling_wire::TOKEN_VARIABLE;
+use sandling_wire::{TOKEN_VARIABLE, native_token};
 
 use super::rows::TokenRow;
 use super::scope::{Principal, Scope};
-use super::secret::{self, TokenSecret};
-use crate::access::Access;
+use super::secret::{TokenSecret, hash};
+use super::token::Tokens;
 use crate::workspaces::WorkspaceName;
 
 /// A token's last use is written at most this often.
@@ -32,17 +32,22 @@ pub enum AuthError {
     Store(#[from] StoreError),
 }
 
-impl Access {
-    /// Whose token this is. `presented` is the bare token, without `Bearer`; an empty one is missing.
+impl Tokens {
+    /// The holder of a token. `presented` is the bare token in any of its forms, without `Bearer`; an empty one counts as
+    /// missing.
     pub fn authenticate(&self, presented: &str) -> Result<Principal, AuthError> {
-        self.authenticate_at(presented, Timestamp::now())
+        let now = Timestamp::now();
+        match (self.authenticate_at(presented, now), native_token(presented)) {
+            (Err(AuthError::Malformed), Some(token)) => self.authenticate_at(&token, now),
+            (result, _) => result,
+        }
     }
 
     fn authenticate_at(&self, presented: &str, now: Timestamp) -> Result<Principal, AuthError> {
         if presented.is_empty() {
             return Err(AuthError::Missing);
         }
-        if self.environment_token.is_some_and(|expected| expected == secret::hash(presented)) {
+        if self.environment_token.is_some_and(|expected| expected == hash(presented)) {
             return Ok(environment_principal());
         }
         let secret = TokenSecret::parse(presented).ok_or(AuthError::Malformed)?;
@@ -64,14 +69,14 @@ impl Access {
         if row.info.last_used_at.is_some_and(fresh) {
             return;
         }
-        // A full disk must not lock out those who could make room.
+        // A full disk must not lock out a user who could free space.
         if let Err(error) = self.store.touch_token(&row.info.prefix, now) {
-            tracing::warn!(error = &error as &dyn std::error::Error, "a token's last use could not be written");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot write when a token was last used");
         }
     }
 }
 
-/// Whoever set the server's environment runs the server.
+/// A person who can set the server's environment runs the server, so the token is an operator's.
 fn environment_principal() -> Principal {
     Principal {
         workspace: WorkspaceName::default(),
@@ -85,32 +90,44 @@ fn environment_principal() -> Principal {
 mod tests {
     use std::time::Duration;
 
+    use sandling_wire::Dialect;
+
     use super::*;
-    use crate::access::tests::Fixture;
-    use crate::{Access, AccessSettings, CreatedToken, NewToken};
+    use crate::fixture::Fixture;
+    use crate::{CreatedToken, NewToken};
 
     fn token(fixture: &Fixture, expires_at: Option<Timestamp>) -> CreatedToken {
         let new =
             NewToken { expires_at, name: "ci".to_owned(), ..NewToken::new(&WorkspaceName::default(), Scope::Run) };
-        fixture.access.create_token(&new).unwrap()
+        fixture.tokens.create(&new).unwrap()
     }
 
     #[test]
     fn a_good_token_names_its_principal() {
         let fixture = Fixture::new();
         let token = token(&fixture, None);
-        let principal = fixture.access.authenticate(token.secret.expose()).unwrap();
+        let principal = fixture.tokens.authenticate(token.secret.expose()).unwrap();
         assert_eq!(principal.scope, Scope::Run);
         assert_eq!((principal.name.as_str(), principal.token_prefix), ("ci", token.info.prefix));
     }
 
     #[test]
-    fn no_token_and_no_such_token_are_told_apart() {
+    fn a_token_works_in_every_form() {
         let fixture = Fixture::new();
-        assert!(matches!(fixture.access.authenticate(""), Err(AuthError::Missing)));
-        assert!(matches!(fixture.access.authenticate("hello"), Err(AuthError::Malformed)));
+        let token = token(&fixture, None);
+        for dialect in [Dialect::Native, Dialect::PandaStack, Dialect::E2b] {
+            let principal = fixture.tokens.authenticate(&dialect.token(token.secret.expose())).unwrap();
+            assert_eq!(principal.token_prefix, token.info.prefix);
+        }
+    }
+
+    #[test]
+    fn missing_and_unknown_tokens_are_told_apart() {
+        let fixture = Fixture::new();
+        assert!(matches!(fixture.tokens.authenticate(""), Err(AuthError::Missing)));
+        assert!(matches!(fixture.tokens.authenticate("hello"), Err(AuthError::Malformed)));
         let never = format!("sdl_{}", "0".repeat(40));
-        assert!(matches!(fixture.access.authenticate(&never), Err(AuthError::Unknown)));
+        assert!(matches!(fixture.tokens.authenticate(&never), Err(AuthError::Unknown)));
     }
 
     #[test]
@@ -118,7 +135,7 @@ mod tests {
         let fixture = Fixture::new();
         let token = token(&fixture, None);
         let guess = format!("{}{}", token.info.prefix, "0".repeat(32));
-        assert!(matches!(fixture.access.authenticate(&guess), Err(AuthError::Unknown)));
+        assert!(matches!(fixture.tokens.authenticate(&guess), Err(AuthError::Unknown)));
     }
 
     #[test]
@@ -126,48 +143,46 @@ mod tests {
         let fixture = Fixture::new();
         let token = token(&fixture, Some(Timestamp::now() + Duration::from_secs(60)));
         let (secret, end) = (token.secret.expose(), token.info.expires_at.unwrap());
-        assert!(fixture.access.authenticate_at(secret, end - Duration::from_nanos(1)).is_ok());
-        assert!(matches!(fixture.access.authenticate_at(secret, end), Err(AuthError::Expired)));
+        assert!(fixture.tokens.authenticate_at(secret, end - Duration::from_nanos(1)).is_ok());
+        assert!(matches!(fixture.tokens.authenticate_at(secret, end), Err(AuthError::Expired)));
     }
 
     #[test]
     fn a_token_revoked_by_another_process_is_refused_at_once() {
         let fixture = Fixture::new();
         let token = token(&fixture, None);
-        assert!(fixture.access.authenticate(token.secret.expose()).is_ok());
-        let other = Access::open(&fixture.home, AccessSettings::default()).unwrap();
-        other.revoke_token(&WorkspaceName::default(), &token.info.prefix).unwrap();
-        assert!(matches!(fixture.access.authenticate(token.secret.expose()), Err(AuthError::Revoked)));
+        assert!(fixture.tokens.authenticate(token.secret.expose()).is_ok());
+        let other = fixture.another_process();
+        other.tokens.revoke(&WorkspaceName::default(), &token.info.prefix).unwrap();
+        assert!(matches!(fixture.tokens.authenticate(token.secret.expose()), Err(AuthError::Revoked)));
     }
 
     #[test]
     fn the_last_use_is_written_at_most_once_a_minute() {
         let fixture = Fixture::new();
         let token = token(&fixture, None);
-        let last = || fixture.access.token(&WorkspaceName::default(), &token.info.prefix).unwrap().last_used_at;
+        let last = || fixture.tokens.find(&WorkspaceName::default(), &token.info.prefix).unwrap().last_used_at;
         let start = Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap();
         for (seconds, expected) in [(0, 0), (30, 0), (59, 0), (60, 60), (70, 60)] {
             let now = start + Duration::from_secs(seconds);
-            fixture.access.authenticate_at(token.secret.expose(), now).unwrap();
+            fixture.tokens.authenticate_at(token.secret.expose(), now).unwrap();
             assert_eq!(last(), Some(start + Duration::from_secs(expected)), "after {seconds} s");
         }
     }
 
     #[test]
     fn the_environments_token_is_an_operator_and_is_never_stored() {
-        let settings = AccessSettings { environment_token: Some("from-a-container".to_owned()), ..Default::default() };
-        let fixture = Fixture::with(settings);
-        let principal = fixture.access.authenticate("from-a-container").unwrap();
+        let fixture = Fixture::new().with_environment_token("from-a-container");
+        let principal = fixture.tokens.authenticate("from-a-container").unwrap();
         assert_eq!((principal.scope, principal.workspace), (Scope::Operator, WorkspaceName::default()));
-        assert!(matches!(fixture.access.authenticate("from-a-containe"), Err(AuthError::Malformed)));
-        let names: Vec<_> = fixture.access.tokens(&WorkspaceName::default()).unwrap();
+        assert!(matches!(fixture.tokens.authenticate("from-a-containe"), Err(AuthError::Malformed)));
+        let names: Vec<_> = fixture.tokens.list(&WorkspaceName::default()).unwrap();
         assert!(names.iter().all(|token| token.prefix != principal.token_prefix));
     }
 
     #[test]
-    fn an_empty_variable_is_no_token() {
-        let settings = AccessSettings { environment_token: Some(String::new()), ..Default::default() };
-        let fixture = Fixture::with(settings);
-        assert!(matches!(fixture.access.authenticate(""), Err(AuthError::Missing)));
+    fn an_empty_environment_token_is_ignored() {
+        let fixture = Fixture::new().with_environment_token("");
+        assert!(matches!(fixture.tokens.authenticate(""), Err(AuthError::Missing)));
     }
 }

@@ -8,7 +8,9 @@ mod secret;
 mod token;
 
 pub use authenticate::AuthError;
+pub use local_token::LocalTokenError;
 pub use scope::{Denied, Principal, Scope};
 pub use secret::TokenSecret;
+#[cfg(test)]
 pub(crate) use secret::hash;
-pub use token::{CreatedToken, NewToken, TokenError, TokenInfo};
+pub use token::{CreatedToken, NewToken, TokenError, TokenInfo, Tokens};

@@ -1,14 +1,15 @@
-//! Rows of tokens. The secret itself is never here, only its hash.
+//! Rows of tokens. They hold a hash of the secret, never the secret.
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
 use sandling_engine::store::StoreError;
 use sandling_engine::store::rows::{parsed, readable, time, time_or_never};
 
+use super::scope::Scope;
+use super::token::TokenInfo;
 use crate::store::Store;
-use crate::{Scope, TokenInfo, WorkspaceName};
+use crate::workspaces::WorkspaceName;
 
-/// What is kept of a token.
 #[derive(Debug, Clone)]
 pub struct TokenRow {
     pub info: TokenInfo,
@@ -17,7 +18,7 @@ pub struct TokenRow {
 }
 
 impl Store {
-    /// False when the prefix is taken or the workspace is gone.
+    /// Returns false if the prefix is taken or the workspace is gone.
     pub(crate) fn insert_token(&self, token: &TokenInfo, hash: &blake3::Hash) -> Result<bool, StoreError> {
         let rows = self
             .connection()
@@ -38,7 +39,7 @@ impl Store {
         Ok(rows == 1)
     }
 
-    /// Nothing also if its row is damaged: a token that cannot be judged opens no door.
+    /// Returns nothing if the row is damaged, so that a token that cannot be checked is refused.
     pub(crate) fn token(&self, prefix: &str) -> Result<Option<TokenRow>, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT * FROM tokens WHERE prefix = ?1")?;
@@ -68,7 +69,7 @@ impl Store {
         Ok(())
     }
 
-    /// False when the workspace has no such token, or it was revoked before.
+    /// Returns false if the workspace has no such token, or it is revoked already.
     pub(crate) fn revoke_token(
         &self,
         workspace: &WorkspaceName,
@@ -84,7 +85,7 @@ impl Store {
         Ok(rows == 1)
     }
 
-    /// Forgets tokens that stopped working before `then`.
+    /// Deletes tokens that expired or were revoked before `then`.
     pub(crate) fn forget_tokens(&self, then: Timestamp) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached("DELETE FROM tokens WHERE min(ifnull(revoked_ms, ?2), ifnull(expires_ms, ?2)) < ?1")?

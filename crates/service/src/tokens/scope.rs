@@ -1,4 +1,4 @@
-//! What a principal may do: pure rules, the same for every workspace.
+//! What a principal may do. The rules are pure and the same for every workspace.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use crate::workspaces::WorkspaceName;
 
 /// How much a token may do. Each scope contains those before it.
 ///
-/// The first three end at the token's own workspace. An operator also makes and deletes workspaces, sets quotas and
-/// makes tokens for any of them; sandboxes of another workspace are as invisible to it as to everyone.
+/// The first three apply to the token's own workspace only. An operator also makes and deletes workspaces, sets their
+/// quotas and makes tokens for them, but cannot see the sandboxes of another workspace either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Look at what there is.
+    /// List and read objects.
     Read,
-    /// Make, use and end sandboxes.
+    /// Create, use and end sandboxes.
     Run,
     /// Manage the workspace's tokens and settings, and read its audit log.
     Admin,
@@ -38,13 +38,13 @@ impl Scope {
         Self::ALL.into_iter().find(|scope| scope.as_str() == text)
     }
 
-    /// Whether it contains `needed`.
+    /// Whether this scope contains `needed`.
     pub fn allows(self, needed: Self) -> bool {
         self >= needed
     }
 }
 
-/// Whoever a request comes from.
+/// The holder of the token that a request came with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
     pub workspace: WorkspaceName,
@@ -67,23 +67,23 @@ impl Principal {
         if self.scope.allows(needed) { Ok(()) } else { Err(Denied::Scope { needed, held: self.scope }) }
     }
 
-    /// Whether an object of this workspace exists as far as the principal can tell.
+    /// Whether the principal can see objects of this workspace.
     pub fn sees(&self, owner: &WorkspaceName) -> bool {
         self.workspace == *owner
     }
 
-    /// Whether it may manage the tokens, settings and audit log of this workspace.
+    /// Whether the principal may manage the tokens, settings and audit log of this workspace.
     pub fn require_manage(&self, workspace: &WorkspaceName) -> Result<(), Denied> {
         self.require(if self.workspace == *workspace { Scope::Admin } else { Scope::Operator })
     }
 
-    /// Whether it may make a token of this scope in this workspace.
+    /// Whether the principal may make a token of this scope in this workspace.
     pub fn require_grant(&self, workspace: &WorkspaceName, asked: Scope) -> Result<(), Denied> {
         self.require_manage(workspace)?;
         if self.scope.allows(asked) { Ok(()) } else { Err(Denied::GivesMore { asked, held: self.scope }) }
     }
 
-    /// How the audit log names it.
+    /// The principal as the audit log names it.
     pub fn actor(&self) -> Actor {
         Actor { prefix: self.token_prefix.clone(), name: self.name.clone() }
     }
@@ -98,7 +98,7 @@ mod tests {
         proptest::sample::select(Scope::ALL.to_vec())
     }
 
-    /// `default` is among them on purpose: it must be like any other.
+    /// Includes `default`, because that name must have no special rights.
     fn any_workspace() -> impl Strategy<Value = WorkspaceName> {
         proptest::sample::select(vec!["default", "admin", "team-a", "team-b"])
             .prop_map(|name| WorkspaceName::parse(name).unwrap())

@@ -1,29 +1,24 @@
-//! Token secrets: how they look, and what is kept of them.
+//! The format of token secrets, and the hash that is stored instead of them.
 //!
-//! A secret is `sdl_` and 40 hexadecimal digits, 160 bits from the kernel's random generator. Nobody guesses that, so
-//! one fast hash without salt or stretching is enough to keep: those help passwords, which people choose. The first
-//! twelve characters, [`TokenSecret::prefix`], are no secret; lists and the audit log name the token by them.
+//! A secret is `sdl_` and 40 hexadecimal digits: 160 bits from the kernel's random generator. Because nobody can guess
+//! that, one fast hash is enough; salts and stretching protect passwords, which people choose. The first twelve
+//! characters, [`TokenSecret::prefix`], are not secret: lists and the audit log name the token by them.
 
 use std::{fmt, io};
 
-use rustix::rand::{GetRandomFlags, getrandom};
+use crate::random;
 
 const MARK: &str = "sdl_";
 const RANDOM_BYTES: usize = 20;
 const PREFIX_LENGTH: usize = 12;
 
-/// A token as its holder knows it. It is shown once and kept nowhere.
+/// The whole token. The server shows it once and does not store it.
 #[derive(Clone)]
 pub struct TokenSecret(String);
 
 impl TokenSecret {
     pub(crate) fn fresh() -> io::Result<Self> {
-        let mut random = [0u8; RANDOM_BYTES];
-        let mut filled = 0;
-        while filled < random.len() {
-            filled += getrandom(&mut random[filled..], GetRandomFlags::empty())?;
-        }
-        Ok(Self(random.iter().fold(MARK.to_owned(), |text, byte| format!("{text}{byte:02x}"))))
+        Ok(Self(format!("{MARK}{}", random::try_hex::<RANDOM_BYTES>()?)))
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -32,7 +27,7 @@ impl TokenSecret {
         valid.then(|| Self(text.to_owned()))
     }
 
-    /// The secret itself, for its holder.
+    /// The secret, to be sent to its holder only.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -46,7 +41,7 @@ impl TokenSecret {
     }
 }
 
-/// What is compared instead of a secret. `blake3::Hash` compares in constant time.
+/// The hash of a secret. `blake3::Hash` compares in constant time.
 pub(crate) fn hash(secret: &str) -> blake3::Hash {
     blake3::hash(secret.as_bytes())
 }
@@ -62,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fresh_secret_is_well_formed_and_its_own() {
+    fn fresh_secrets_are_well_formed_and_differ() {
         let (one, two) = (TokenSecret::fresh().unwrap(), TokenSecret::fresh().unwrap());
         assert_eq!(one.expose().len(), 44);
         assert_eq!(TokenSecret::parse(one.expose()).unwrap().hash(), one.hash());
@@ -70,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_line_does_not_give_a_secret_away() {
+    fn debug_output_hides_the_secret() {
         let secret = TokenSecret::fresh().unwrap();
         let shown = format!("{secret:?}");
         assert!(shown.starts_with(secret.prefix()));
@@ -78,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_secret_is_not_taken_for_one() {
+    fn malformed_secrets_are_refused() {
         let good = TokenSecret::fresh().unwrap();
         let good = good.expose();
         let upper = good.to_uppercase();

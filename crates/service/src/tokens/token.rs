@@ -1,6 +1,7 @@
-//! Tokens: made, listed, revoked. Who may do so is decided by [`super::Principal`] beforehand.
+//! Making, listing and revoking tokens. The caller checks beforehand, with [`super::Principal`], who may do that.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,19 +9,18 @@ use sandling_engine::store::StoreError;
 use serde::{Deserialize, Serialize};
 
 use super::scope::Scope;
-use super::secret::TokenSecret;
-use crate::access::Access;
+use super::secret::{TokenSecret, hash};
+use crate::store::Store;
 use crate::workspaces::WorkspaceName;
 
 const LONGEST_NAME: usize = 64;
-/// More than anyone needs, and an end to a script that makes tokens for ever.
+/// Stops a script that makes tokens in an endless loop.
 const TOKENS_PER_WORKSPACE: u32 = 1000;
-/// How long "it has expired" and "it was revoked" can be told from "there is no such token".
+/// For how long an expired or revoked token is told apart from an unknown one.
 const REMEMBERED: Duration = Duration::from_secs(90 * 24 * 3600);
-/// A prefix has 32 random bits; more than two collisions in a row mean that something else is wrong.
+/// A prefix has 32 random bits, so several collisions in a row mean that something else is wrong.
 const ATTEMPTS: u32 = 8;
 
-/// What is asked for.
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub workspace: WorkspaceName,
@@ -31,13 +31,13 @@ pub struct NewToken {
 }
 
 impl NewToken {
-    /// Without a name, and for ever.
+    /// A token without a name that never expires.
     pub fn new(workspace: &WorkspaceName, scope: Scope) -> Self {
         Self { workspace: workspace.clone(), name: String::new(), scope, expires_at: None }
     }
 }
 
-/// What can be told about a token.
+/// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenInfo {
     pub prefix: String,
@@ -76,13 +76,26 @@ pub enum TokenError {
     Store(#[from] StoreError),
 }
 
-impl Access {
-    /// Makes a token. The answer is the only place where its secret stands.
-    pub fn create_token(&self, new: &NewToken) -> Result<CreatedToken, TokenError> {
+/// The tokens of all workspaces, and who their holders are.
+pub struct Tokens {
+    pub(super) store: Arc<Store>,
+    /// The hash of a token that the server's environment names. It is accepted as an operator's and never stored.
+    pub(super) environment_token: Option<blake3::Hash>,
+}
+
+impl Tokens {
+    /// An empty environment token counts as none.
+    pub(crate) fn new(store: Arc<Store>, environment_token: Option<String>) -> Self {
+        let environment_token = environment_token.filter(|token| !token.is_empty()).map(|token| hash(&token));
+        Self { store, environment_token }
+    }
+
+    /// Makes a token. Its secret is in the answer and nowhere else.
+    pub fn create(&self, new: &NewToken) -> Result<CreatedToken, TokenError> {
         let now = Timestamp::now();
         self.store.forget_tokens(now - REMEMBERED)?;
         for _ in 0..ATTEMPTS {
-            self.check_new_token(new, now)?;
+            self.check_new(new, now)?;
             let secret = TokenSecret::fresh().map_err(TokenError::Randomness)?;
             let info = TokenInfo {
                 prefix: secret.prefix().to_owned(),
@@ -94,15 +107,15 @@ impl Access {
                 last_used_at: None,
             };
             if self.store.insert_token(&info, &secret.hash())? {
-                // As it was written, i.e. to the millisecond.
-                let info = self.token(&new.workspace, secret.prefix())?;
+                // As stored: times are exact to the millisecond.
+                let info = self.find(&new.workspace, secret.prefix())?;
                 return Ok(CreatedToken { secret, info });
             }
         }
         Err(TokenError::NoFreePrefix)
     }
 
-    fn check_new_token(&self, new: &NewToken, now: Timestamp) -> Result<(), TokenError> {
+    fn check_new(&self, new: &NewToken, now: Timestamp) -> Result<(), TokenError> {
         if new.name.chars().count() > LONGEST_NAME || new.name.chars().any(char::is_control) {
             return Err(TokenError::BadName);
         }
@@ -119,18 +132,17 @@ impl Access {
     }
 
     /// The tokens of a workspace that were not revoked, oldest first.
-    pub fn tokens(&self, workspace: &WorkspaceName) -> Result<Vec<TokenInfo>, StoreError> {
+    pub fn list(&self, workspace: &WorkspaceName) -> Result<Vec<TokenInfo>, StoreError> {
         self.store.tokens_of(workspace)
     }
 
-    pub fn token(&self, workspace: &WorkspaceName, prefix: &str) -> Result<TokenInfo, TokenError> {
+    pub fn find(&self, workspace: &WorkspaceName, prefix: &str) -> Result<TokenInfo, TokenError> {
         let row = self.store.token(prefix)?.filter(|row| row.info.workspace == *workspace && row.revoked_at.is_none());
         row.map(|row| row.info).ok_or_else(|| TokenError::NotFound(prefix.to_owned()))
     }
 
-    /// From the moment this returns, the token is refused, by every process of this home. Another workspace's token
-    /// is not found.
-    pub fn revoke_token(&self, workspace: &WorkspaceName, prefix: &str) -> Result<(), TokenError> {
+    /// Revokes a token of this workspace. Once this returns, every process of this home refuses it.
+    pub fn revoke(&self, workspace: &WorkspaceName, prefix: &str) -> Result<(), TokenError> {
         let found = self.store.revoke_token(workspace, prefix, Timestamp::now())?;
         found.then_some(()).ok_or_else(|| TokenError::NotFound(prefix.to_owned()))
     }
@@ -140,12 +152,12 @@ impl Access {
 mod tests {
     use super::*;
     use crate::AuthError;
-    use crate::access::tests::{Fixture, workspace};
+    use crate::fixture::{Fixture, workspace};
 
     #[test]
-    fn the_store_has_no_secret_in_it() {
+    fn secrets_are_not_stored() {
         let fixture = Fixture::new();
-        let token = fixture.access.create_token(&NewToken::new(&WorkspaceName::default(), Scope::Run)).unwrap();
+        let token = fixture.tokens.create(&NewToken::new(&WorkspaceName::default(), Scope::Run)).unwrap();
         let (prefix, hidden) = token.secret.expose().split_at(12);
         // The newest rows stand in the write-ahead log.
         let files =
@@ -157,34 +169,34 @@ mod tests {
     }
 
     #[test]
-    fn another_workspaces_token_is_neither_seen_nor_revoked() {
+    fn the_token_of_another_workspace_can_be_neither_seen_nor_revoked() {
         let fixture = Fixture::new();
         let (a, b) = (workspace("team-a"), workspace("team-b"));
-        fixture.access.create_workspace(&a).unwrap();
-        fixture.access.create_workspace(&b).unwrap();
-        let token = fixture.access.create_token(&NewToken::new(&a, Scope::Admin)).unwrap();
-        assert!(fixture.access.tokens(&b).unwrap().is_empty());
-        assert!(matches!(fixture.access.token(&b, &token.info.prefix), Err(TokenError::NotFound(_))));
-        assert!(matches!(fixture.access.revoke_token(&b, &token.info.prefix), Err(TokenError::NotFound(_))));
-        assert_eq!(fixture.access.tokens(&a).unwrap(), [token.info]);
-        assert_eq!(fixture.access.authenticate(token.secret.expose()).unwrap().workspace, a);
+        fixture.workspaces.create(&a).unwrap();
+        fixture.workspaces.create(&b).unwrap();
+        let token = fixture.tokens.create(&NewToken::new(&a, Scope::Admin)).unwrap();
+        assert!(fixture.tokens.list(&b).unwrap().is_empty());
+        assert!(matches!(fixture.tokens.find(&b, &token.info.prefix), Err(TokenError::NotFound(_))));
+        assert!(matches!(fixture.tokens.revoke(&b, &token.info.prefix), Err(TokenError::NotFound(_))));
+        assert_eq!(fixture.tokens.list(&a).unwrap(), [token.info]);
+        assert_eq!(fixture.tokens.authenticate(token.secret.expose()).unwrap().workspace, a);
     }
 
     #[test]
-    fn a_revoked_token_is_listed_no_more_and_cannot_be_revoked_again() {
+    fn a_revoked_token_is_not_listed_and_cannot_be_revoked_again() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
-        let token = fixture.access.create_token(&NewToken::new(&default, Scope::Run)).unwrap();
-        fixture.access.revoke_token(&default, &token.info.prefix).unwrap();
-        assert!(!fixture.access.tokens(&default).unwrap().contains(&token.info));
-        assert!(matches!(fixture.access.revoke_token(&default, &token.info.prefix), Err(TokenError::NotFound(_))));
+        let token = fixture.tokens.create(&NewToken::new(&default, Scope::Run)).unwrap();
+        fixture.tokens.revoke(&default, &token.info.prefix).unwrap();
+        assert!(!fixture.tokens.list(&default).unwrap().contains(&token.info));
+        assert!(matches!(fixture.tokens.revoke(&default, &token.info.prefix), Err(TokenError::NotFound(_))));
     }
 
     #[test]
-    fn bad_wishes_are_refused() {
+    fn invalid_requests_are_refused() {
         let fixture = Fixture::new();
         let good = NewToken::new(&WorkspaceName::default(), Scope::Run);
-        let make = |new: NewToken| fixture.access.create_token(&new);
+        let make = |new: NewToken| fixture.tokens.create(&new);
         assert!(matches!(make(NewToken { name: "x".repeat(65), ..good.clone() }), Err(TokenError::BadName)));
         assert!(matches!(make(NewToken { name: "a\nb".to_owned(), ..good.clone() }), Err(TokenError::BadName)));
         assert!(make(NewToken { name: "ü".repeat(64), ..good.clone() }).is_ok());
@@ -195,50 +207,50 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_has_so_many_tokens_and_no_more() {
+    fn the_number_of_tokens_is_limited() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
         let new = NewToken::new(&default, Scope::Run);
-        let first = fixture.access.create_token(&new).unwrap();
-        // The first start made one, this test another.
+        let first = fixture.tokens.create(&new).unwrap();
+        // The first start has made one token, and this test another.
         for number in 2..TOKENS_PER_WORKSPACE {
             let info = TokenInfo { prefix: format!("sdl_{number:08}"), ..first.info.clone() };
-            assert!(fixture.access.store.insert_token(&info, &first.secret.hash()).unwrap());
+            assert!(fixture.store.insert_token(&info, &first.secret.hash()).unwrap());
         }
-        assert!(matches!(fixture.access.create_token(&new), Err(TokenError::TooMany)));
-        fixture.access.revoke_token(&default, &first.info.prefix).unwrap();
-        assert!(fixture.access.create_token(&new).is_ok());
+        assert!(matches!(fixture.tokens.create(&new), Err(TokenError::TooMany)));
+        fixture.tokens.revoke(&default, &first.info.prefix).unwrap();
+        assert!(fixture.tokens.create(&new).is_ok());
     }
 
     #[test]
-    fn a_damaged_row_opens_no_door_and_hides_only_itself() {
+    fn a_damaged_row_is_refused_and_hides_no_other_row() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
-        let [damaged, good] = [Scope::Read, Scope::Run]
-            .map(|scope| fixture.access.create_token(&NewToken::new(&default, scope)).unwrap());
+        let [damaged, good] =
+            [Scope::Read, Scope::Run].map(|scope| fixture.tokens.create(&NewToken::new(&default, scope)).unwrap());
         let connection = rusqlite::Connection::open(fixture.home.store()).unwrap();
         let sql = "UPDATE tokens SET scope = 'everything' WHERE prefix = ?1";
         assert_eq!(connection.execute(sql, [&damaged.info.prefix]).unwrap(), 1);
-        assert!(matches!(fixture.access.authenticate(damaged.secret.expose()), Err(AuthError::Unknown)));
-        assert!(fixture.access.authenticate(good.secret.expose()).is_ok());
-        let listed: Vec<_> = fixture.access.tokens(&default).unwrap().into_iter().map(|token| token.prefix).collect();
+        assert!(matches!(fixture.tokens.authenticate(damaged.secret.expose()), Err(AuthError::Unknown)));
+        assert!(fixture.tokens.authenticate(good.secret.expose()).is_ok());
+        let listed: Vec<_> = fixture.tokens.list(&default).unwrap().into_iter().map(|token| token.prefix).collect();
         assert!(listed.contains(&good.info.prefix) && !listed.contains(&damaged.info.prefix));
     }
 
     #[test]
-    fn tokens_that_stopped_working_long_ago_are_forgotten_and_others_are_not() {
+    fn only_tokens_that_ended_long_ago_are_deleted() {
         let fixture = Fixture::new();
         let default = WorkspaceName::default();
         let soon = Timestamp::now() + Duration::from_secs(60);
         let make = |expires_at| {
-            fixture.access.create_token(&NewToken { expires_at, ..NewToken::new(&default, Scope::Run) }).unwrap().info
+            fixture.tokens.create(&NewToken { expires_at, ..NewToken::new(&default, Scope::Run) }).unwrap().info
         };
         let (expiring, revoked, good) = (make(Some(soon)), make(None), make(None));
-        fixture.access.revoke_token(&default, &revoked.prefix).unwrap();
-        let there = |info: &TokenInfo| fixture.access.store.token(&info.prefix).unwrap().is_some();
-        fixture.access.store.forget_tokens(Timestamp::now() - Duration::from_secs(5)).unwrap();
+        fixture.tokens.revoke(&default, &revoked.prefix).unwrap();
+        let there = |info: &TokenInfo| fixture.store.token(&info.prefix).unwrap().is_some();
+        fixture.store.forget_tokens(Timestamp::now() - Duration::from_secs(5)).unwrap();
         assert!(there(&expiring) && there(&revoked) && there(&good));
-        fixture.access.store.forget_tokens(soon + Duration::from_secs(1)).unwrap();
+        fixture.store.forget_tokens(soon + Duration::from_secs(1)).unwrap();
         assert!(!there(&expiring) && !there(&revoked) && there(&good));
     }
 }

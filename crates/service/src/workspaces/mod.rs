@@ -3,4 +3,4 @@
 mod rows;
 mod workspace;
 
-pub use workspace::{Workspace, WorkspaceError, WorkspaceName};
+pub use workspace::{Workspace, WorkspaceError, WorkspaceName, Workspaces};

@@ -5,8 +5,8 @@ use rusqlite::{OptionalExtension, Row, TransactionBehavior, params};
 use sandling_engine::store::rows::{parsed, readable, time};
 use sandling_engine::store::{StoreError, forget_workspace};
 
+use super::{Workspace, WorkspaceName};
 use crate::store::Store;
-use crate::{Workspace, WorkspaceName};
 
 impl Store {
     pub(crate) fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
@@ -23,7 +23,7 @@ impl Store {
         Ok(statement.query_row([name.as_str()], read).optional()?)
     }
 
-    /// False when there is, or ever was, a workspace of this name.
+    /// Returns false if there is, or ever was, a workspace of this name.
     pub(crate) fn insert_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
         let rows = self
             .connection()
@@ -32,8 +32,8 @@ impl Store {
         Ok(rows == 1)
     }
 
-    /// Marks it as deleted, revokes its tokens and forgets its quota, its secrets, its previews, its builds and its kept
-    /// answers, all or nothing. False when there is none.
+    /// Marks a workspace as deleted, revokes its tokens and deletes its quota, secrets, previews, builds and stored
+    /// answers, all or nothing. Returns false if there is no such workspace.
     pub(crate) fn delete_workspace(&self, name: &WorkspaceName, now: Timestamp) -> Result<bool, StoreError> {
         let (name, now) = (name.as_str(), now.as_millisecond());
         let mut connection = self.connection();
@@ -55,7 +55,7 @@ impl Store {
         Ok(rows == 1)
     }
 
-    /// False when there is no such workspace.
+    /// Returns false if there is no such workspace.
     pub(crate) fn set_record_runs(&self, name: &WorkspaceName, record: bool) -> Result<bool, StoreError> {
         let rows = self
             .connection()
@@ -71,4 +71,21 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Workspace> {
         created_at: time(row, "created_ms")?,
         record_runs: row.get("record_runs")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixture::{Fixture, workspace};
+
+    #[test]
+    fn a_row_that_is_not_text_hides_no_other_row() {
+        let fixture = Fixture::new();
+        for name in ["first", "second"] {
+            fixture.workspaces.create(&workspace(name)).unwrap();
+        }
+        let sql = "UPDATE workspaces SET name = CAST(x'7bff7d' AS TEXT) WHERE name = 'second'";
+        assert_eq!(fixture.store.connection().execute(sql, []).unwrap(), 1);
+        let names: Vec<_> = fixture.workspaces.list().unwrap().into_iter().map(|one| one.name.to_string()).collect();
+        assert_eq!(names, ["default", "first"]);
+    }
 }

@@ -23,7 +23,7 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("the caller is root, so every machine needs an unprivileged user id of its own")]
+    #[error("the caller is root, so every machine needs an unprivileged user of its own")]
     NoUser,
     #[error("cannot prepare the machine's directory")]
     Directory(#[source] io::Error),

@@ -7,21 +7,21 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use sandling_service::{Principal, Scope, WorkspaceName};
+use sandling_service::{Build, BuildSpec, Level, Line, Principal, SaveAs, Scope, Stage, WorkspaceName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::{self, Build, Keeps, Level, Line, Order, Stage};
-use crate::e2b::memory::Asked;
+use crate::context::RequestContext;
+use crate::e2b::memory::{Asked, memory};
 use crate::e2b::names::{self, Name};
 use crate::e2b::plan::{From as Base, Recipe};
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::preview::host;
-use crate::request::RequestContext;
+use crate::service_refusals::explain;
 
 const MOST_LINES: usize = 100;
 
@@ -66,10 +66,10 @@ async fn request(
         names.insert(0, name.clone());
     }
     let workspace = caller.workspace().as_str();
-    let build = app.builds.ask(workspace, &name.name)?;
+    let build = app.service.builds.register(workspace, &name.name)?;
     let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
     let (workspace, vcpus, memory_mib) = (workspace.to_owned(), wish.cpu_count, wish.memory_mb);
-    app.e2b.ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
+    memory(&app).ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
     let view = json!({
         "templateID": name.name, "buildID": build.id, "public": false,
         "names": [name.name], "aliases": [name.name], "tags": tags,
@@ -85,7 +85,7 @@ async fn link(
     headers: HeaderMap,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let workspace = caller.workspace().as_str();
-    let present = build::has(&app, workspace, &hash)?;
+    let present = app.service.builds.has_files(workspace, &hash)?;
     let token = token::upload(&app, workspace, &hash);
     // The upload comes without a key, so its address must be enough.
     let url =
@@ -113,7 +113,7 @@ async fn upload(
         let (token_prefix, name) = ("e2b".to_owned(), "upload".to_owned());
         context.came_from(&Principal { workspace, scope: Scope::Run, token_prefix, name });
     }
-    build::keep(&app, &ticket.workspace, &hash, body).await?;
+    app.service.builds.store_archive(&ticket.workspace, &hash, body.into_data_stream()).await?;
     Ok(StatusCode::OK)
 }
 
@@ -124,18 +124,18 @@ async fn begin(
     body: JsonBody<Recipe>,
 ) -> Result<StatusCode, ApiError> {
     let (workspace, recipe) = (caller.workspace().as_str(), body.value);
-    let found = app.builds.find(workspace, &id)?;
+    let found = app.build(workspace, &id)?;
     let plan = recipe.plan()?;
     let (base, note) = match recipe.from() {
         Base::Template(name) => (names::resolve(&app, workspace, name)?, None),
-        Base::Image(name) => build::find_base(&app, workspace, name)?,
+        Base::Image(name) => app.service.builds.find_base(workspace, name)?,
     };
-    let asked = app.e2b.asked(&found);
+    let asked = memory(&app).asked(&found);
     let Asked { names, vcpus, memory_mib, .. } =
         asked.ok_or_else(|| ApiError::conflict("build_begun", "this build has begun already"))?;
-    let keeps = Keeps::Snapshots(names.iter().map(Name::of_snapshot).collect());
-    let order = Order { base, note, plan, vcpus, memory_mib, disk_mib: None, keeps };
-    build::begin(&app, found, order)?;
+    let save_as = SaveAs::Snapshots(names.iter().map(Name::of_snapshot).collect());
+    let spec = BuildSpec { base, note, plan, vcpus, memory_mib, disk_mib: None, save_as };
+    app.service.builds.start(found, spec, explain)?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -152,7 +152,7 @@ async fn status(
     Parts((_, id)): Parts<(String, String)>,
     Params(from): Params<From>,
 ) -> Result<Json<Value>, ApiError> {
-    let found = app.builds.find(caller.workspace().as_str(), &id)?;
+    let found = app.build(caller.workspace().as_str(), &id)?;
     Ok(Json(view(&found, from.logs_offset, from.limit.unwrap_or(MOST_LINES).min(MOST_LINES))))
 }
 
@@ -162,7 +162,7 @@ fn view(build: &Build, from: usize, limit: usize) -> Value {
     let progress = progress.borrow();
     let lines: Vec<&Line> = progress.lines.iter().skip(from).take(limit).collect();
     let status = match &progress.stage {
-        Stage::Asked | Stage::Queued => "waiting",
+        Stage::Registered | Stage::Queued => "waiting",
         Stage::Running => "building",
         Stage::Done { .. } => "ready",
         Stage::Failed { .. } => "error",

@@ -11,7 +11,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use jiff::Timestamp;
 use sandling_protocol::WriteMode;
-use sandling_service::WorkspaceName;
+use sandling_service::{OpenVolume, WorkspaceName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,8 +24,7 @@ use crate::e2b::place::came_from;
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::files_content::{body, send};
-use crate::volume_files::{self, Opened};
+use crate::file_content::{body, send};
 
 const DEEPEST: u32 = 64;
 /// One line of `find` has ten fields, each ended by a NUL.
@@ -74,7 +73,7 @@ struct Dress {
 }
 
 impl Dress {
-    async fn put_on(&self, volume: &Opened, path: &str) -> Result<(), ApiError> {
+    async fn put_on(&self, volume: &OpenVolume, path: &str) -> Result<(), ApiError> {
         let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
         let owner = match (self.uid, self.gid) {
             (None, None) => String::new(),
@@ -90,8 +89,7 @@ impl Dress {
 
 /// The volume that a path names, for whoever has its token.
 struct Named {
-    app: Arc<App>,
-    volume: Opened,
+    volume: OpenVolume,
 }
 
 impl FromRequestParts<Arc<App>> for Named {
@@ -107,17 +105,17 @@ impl FromRequestParts<Arc<App>> for Named {
             return Err(refused());
         }
         let name = find(app, workspace.as_str(), &id)?.info.name;
-        let volume = volume_files::open(app, &workspace, &name).await?;
+        let volume = app.service.volume_files.open(&workspace, &name).await?;
         came_from(parts, &volume.sandbox);
-        Ok(Self { app: app.clone(), volume })
+        Ok(Self { volume })
     }
 }
 
-async fn look(Named { volume, .. }: Named, Params(query): Params<Query>) -> Result<Json<Value>, ApiError> {
+async fn look(Named { volume }: Named, Params(query): Params<Query>) -> Result<Json<Value>, ApiError> {
     Ok(Json(entry(&volume, &query.path()?).await?))
 }
 
-async fn list(Named { volume, .. }: Named, Params(query): Params<Query>) -> Result<Json<Vec<Value>>, ApiError> {
+async fn list(Named { volume }: Named, Params(query): Params<Query>) -> Result<Json<Vec<Value>>, ApiError> {
     let path = query.path()?;
     let top = entry(&volume, &path).await?;
     if top["type"] != "directory" {
@@ -128,11 +126,11 @@ async fn list(Named { volume, .. }: Named, Params(query): Params<Query>) -> Resu
 }
 
 async fn make_dir(
-    Named { app, volume }: Named,
+    Named { volume }: Named,
     Params(query): Params<Query>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let (path, dress) = (query.path()?, query.dress());
-    volume.before(&app, &format!("mkdir {path}")).await?;
+    volume.before(&format!("mkdir {path}")).await?;
     let place = volume.inside(&path).await?;
     let mut line = vec!["mkdir", "--", place.as_str()];
     if query.force.unwrap_or_default() {
@@ -144,31 +142,31 @@ async fn make_dir(
 }
 
 async fn change(
-    Named { app, volume }: Named,
+    Named { volume }: Named,
     Params(query): Params<Query>,
     dress: JsonBody<Dress>,
 ) -> Result<Json<Value>, ApiError> {
     let path = query.path()?;
     entry(&volume, &path).await?;
-    volume.before(&app, &format!("change {path}")).await?;
+    volume.before(&format!("change {path}")).await?;
     dress.value.put_on(&volume, &path).await?;
     Ok(Json(entry(&volume, &path).await?))
 }
 
-async fn remove(Named { app, volume }: Named, Params(query): Params<Query>) -> Result<StatusCode, ApiError> {
+async fn remove(Named { volume }: Named, Params(query): Params<Query>) -> Result<StatusCode, ApiError> {
     let path = query.path()?;
     if path == "/" {
         return Err(ApiError::bad_request("the volume itself is deleted by its id"));
     }
     entry(&volume, &path).await?;
-    volume.before(&app, &format!("remove {path}")).await?;
+    volume.before(&format!("remove {path}")).await?;
     let parent = path.rsplit_once('/').map_or("/", |(parent, _)| if parent.is_empty() { "/" } else { parent });
     volume.inside(parent).await?;
     volume.sandbox.remove(&volume.place(&path), true).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn read(Named { volume, .. }: Named, Params(query): Params<Query>) -> Result<Response, ApiError> {
+async fn read(Named { volume }: Named, Params(query): Params<Query>) -> Result<Response, ApiError> {
     let path = query.path()?;
     let found = entry(&volume, &path).await?;
     if found["type"] == "directory" {
@@ -184,7 +182,7 @@ async fn read(Named { volume, .. }: Named, Params(query): Params<Query>) -> Resu
 }
 
 async fn write(
-    Named { app, volume }: Named,
+    Named { volume }: Named,
     Params(query): Params<Query>,
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
@@ -192,7 +190,7 @@ async fn write(
     if query.force == Some(false) && entry(&volume, &path).await.is_ok() {
         return Err(ApiError::conflict("already_exists", format!("{path} is there already")));
     }
-    volume.before(&app, &format!("write {path}")).await?;
+    volume.before(&format!("write {path}")).await?;
     let place = volume.inside(&path).await?;
     let upload = volume.sandbox.write_file(&place, WriteMode::Replace, None, None)?;
     send(&upload, body).await?;
@@ -202,7 +200,7 @@ async fn write(
 }
 
 /// A command that must do well.
-async fn command(volume: &Opened, argv: &[&str]) -> Result<(), ApiError> {
+async fn command(volume: &OpenVolume, argv: &[&str]) -> Result<(), ApiError> {
     let said = volume.run(argv).await?;
     match said.code {
         0 => Ok(()),
@@ -213,12 +211,12 @@ async fn command(volume: &Opened, argv: &[&str]) -> Result<(), ApiError> {
 }
 
 /// What is at a path.
-async fn entry(volume: &Opened, path: &str) -> Result<Value, ApiError> {
+async fn entry(volume: &OpenVolume, path: &str) -> Result<Value, ApiError> {
     entries(volume, path, 0, 0).await?.pop().ok_or_else(|| ApiError::not_found("path"))
 }
 
 /// What is below a path, so many levels deep; what is at it is level 0.
-async fn entries(volume: &Opened, path: &str, from: u32, to: u32) -> Result<Vec<Value>, ApiError> {
+async fn entries(volume: &OpenVolume, path: &str, from: u32, to: u32) -> Result<Vec<Value>, ApiError> {
     let (place, from, to) = (volume.place(path), from.to_string(), to.to_string());
     let said = volume.run(&["find", &place, "-mindepth", &from, "-maxdepth", &to, "-printf", FIELDS]).await?;
     if said.code != 0 && !said.stderr.contains("No such file or directory") {

@@ -18,7 +18,6 @@ use crate::app::App;
 use crate::auth::{Caller, Run};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::sandboxes::{living, taken};
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/sandboxes/{id}/fork", post(fork))
@@ -52,13 +51,10 @@ async fn fork(
         ttl: Some(Duration::from_secs(seconds)),
         metadata: metadata_of(&info),
         labels: info.labels.clone(),
+        settings: info.settings.clone(),
         ..ForkSpec::default()
     };
-    let wish = taken(count, info.vcpus, info.memory_mib, info.disk_mib);
-    let place = app.access.admit(caller.workspace(), &wish, || living(&app, caller.workspace()))?;
-    let turn = app.turns.take().await?;
-    let forks = app.engine.fork(&parent, spec).await?;
-    drop((turn, place));
+    let forks = app.service.sandboxes.fork(caller.workspace(), &parent, spec).await?;
     let views = forks.iter().map(|fork| SandboxView::new(&app, &headers, &fork.sandbox.info()));
     Ok((StatusCode::CREATED, Json(views.map(|view| json!({ "sandbox": view })).collect())))
 }

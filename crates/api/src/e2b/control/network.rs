@@ -1,8 +1,8 @@
 //! What may leave a sandbox, in E2B's words: the same policies as everybody's.
 //!
 //! With E2B everything leaves unless it is forbidden; here nothing does unless it is allowed. So what is listed under
-//! `allowOut` is allowed and nothing else, and only `0.0.0.0/0` in that list opens the internet. `denyOut` takes parts of
-//! it away again. What is listed under `allowOut` by itself is reached whatever `denyOut` says, as with E2B.
+//! `allowOut` is allowed and nothing else, and only `0.0.0.0/0` in that list opens the internet. `denyOut` takes parts
+//! of it away again. What is listed under `allowOut` by itself is reached whatever `denyOut` says, as with E2B.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;

@@ -20,15 +20,14 @@ use super::network::Network;
 use super::view::{SandboxView, detail};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::context::RequestContext;
 use crate::convert::sandbox::{check_env, check_map};
 use crate::e2b::names;
-use crate::e2b::refusal::unsupported;
+use crate::e2b::refusal::{CONTROL, unsupported};
 use crate::e2b::settings::Settings;
-use crate::error::{ApiError, Shape};
+use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::once::{Answer, Mark, Once};
-use crate::request::RequestContext;
-use crate::routes::sandboxes::make;
 
 const DEFAULT_TEMPLATE: &str = "base";
 /// How long a sandbox lives if nobody says otherwise.
@@ -90,7 +89,7 @@ async fn create(
         async move {
             let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
                 // It may be kept as the answer to a retry, which must read as this one does.
-                error.shape = Shape::E2b;
+                error.shape = Some(CONTROL);
                 error
             })?;
             Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
@@ -107,7 +106,8 @@ async fn made(
     wish: NewSandbox,
 ) -> Result<SandboxInfo, ApiError> {
     let spec = wish.into_spec(app, workspace.as_str())?;
-    let info = make(app, workspace, spec).await.map_err(no_template)?;
+    let created = app.service.sandboxes.create(workspace, spec).await;
+    let info = created.map_err(|error| no_template(error.into()))?.info();
     context.made(info.id.as_str());
     mark.made(info.id.as_str());
     if let Err(error) = give_volumes(app, &info).await {
@@ -163,7 +163,7 @@ impl NewSandbox {
             network = network.without_internet();
         }
         let network = network.wish(|| Ok(app.engine.usual_network(workspace, &source.origin().0)?.policy))?;
-        let start = source.start().unwrap_or_default();
+        let start = source.process_defaults();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
         check_map("envVars", &own_env)?;
@@ -188,7 +188,7 @@ impl NewSandbox {
             env,
             workspace: workspace.to_owned(),
             metadata,
-            labels: settings.labels(),
+            settings: settings.stored(),
             network,
             volumes: self.volume_mounts.unwrap_or_default().into_iter().map(VolumeWish::from).collect(),
             ..CreateSpec::default()

@@ -8,6 +8,7 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use sandling_engine::{SnapshotInfo, State as SandboxState};
+use sandling_service::TemplateSource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,13 +16,11 @@ use super::caller::sandbox;
 use super::list::{Key, Order, paged};
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::Source;
 use crate::e2b::names::{self, Name};
 use crate::e2b::place::parse_id;
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::routes::snapshots::room;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
@@ -51,7 +50,7 @@ async fn make(
     if let Some(name) = &name {
         Name::parse(name)?;
     }
-    let place = room(&app, caller.workspace(), &found)?;
+    let place = app.service.sandboxes.reserve_snapshot(caller.workspace(), &found)?;
     let slept = found.info().state == SandboxState::Hibernated;
     if slept {
         found.wake().await?;
@@ -107,9 +106,9 @@ async fn remove(
 ) -> Result<StatusCode, ApiError> {
     let workspace = caller.workspace().as_str();
     match names::resolve(&app, workspace, &id)? {
-        Source::Snapshot(info) => app.engine.delete_snapshot(workspace, &info.id).await?,
-        Source::Saved { name, .. } => app.engine.remove_template(workspace, &name).await?,
-        Source::Template(_) => return Err(ApiError::not_found("template")),
+        TemplateSource::Snapshot(info) => app.engine.delete_snapshot(workspace, &info.id).await?,
+        TemplateSource::Saved { name, .. } => app.engine.remove_template(workspace, &name).await?,
+        TemplateSource::Template(_) => return Err(ApiError::not_found("template")),
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -8,16 +8,15 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use sandling_engine::SnapshotInfo;
+use sandling_service::{TemplateSource, template_size};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
-use crate::build::Source;
 use crate::e2b::names::{self, Name};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::routes::templates::sizes;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
@@ -35,9 +34,9 @@ async fn alias(
     let workspace = caller.workspace().as_str();
     let missing = |_| ApiError::not_found("template");
     match names::resolve(&app, workspace, &text)? {
-        Source::Snapshot(_) | Source::Saved { .. } => {}
-        Source::Template(name) => {
-            sizes(&app, workspace, &name).map_err(missing)?;
+        TemplateSource::Snapshot(_) | TemplateSource::Saved { .. } => {}
+        TemplateSource::Template(name) => {
+            template_size(&app.engine, workspace, &name).map_err(missing)?;
         }
     }
     Ok(Json(json!({ "templateID": text, "public": false })))

@@ -12,12 +12,10 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::{Caller, Read, Run};
+use crate::context::RequestContext;
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::request::RequestContext;
-use crate::routes::volumes;
-use crate::volume_files;
 
 /// E2B's clients name no size. What is not written takes nothing, but counts against the quota.
 const SIZE_MIB: u32 = 1024;
@@ -38,7 +36,9 @@ async fn create(
     Extension(context): Extension<RequestContext>,
     body: JsonBody<Wish>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let made = volumes::make(&app, caller.workspace(), &body.value.name, SIZE_MIB).await?;
+    let place = app.service.sandboxes.reserve_disk(caller.workspace(), SIZE_MIB.into())?;
+    let made = app.engine.create_volume(caller.workspace().as_str(), &body.value.name, SIZE_MIB).await?;
+    drop(place);
     context.made(&made.info.name);
     Ok((StatusCode::CREATED, Json(with_token(&app, &made))))
 }
@@ -64,7 +64,7 @@ async fn remove(
 ) -> Result<StatusCode, ApiError> {
     let workspace = caller.workspace().as_str();
     let volume = find(&app, workspace, &id)?;
-    volume_files::close(&app, workspace, &volume.info.name).await?;
+    app.service.sandboxes.release_volume(caller.workspace(), &volume.info.name).await?;
     app.engine.delete_volume(workspace, &volume.info.name)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::app::Closing;
+use crate::closing::Closing;
 use crate::e2b::refusal;
 use crate::error::ApiError;
 use crate::extract;

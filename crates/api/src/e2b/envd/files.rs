@@ -17,8 +17,8 @@ use crate::app::App;
 use crate::auth::query_value;
 use crate::e2b::place::Envd;
 use crate::error::ApiError;
+use crate::file_content::{body, read_part};
 use crate::range::{self, Wanted};
-use crate::routes::files_content::{body, read_part};
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/files", get(read).post(write))

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::connect::{Stream, answer, both, refused};
 use super::start::{Input, Pty};
 use crate::app::App;
+use crate::e2b::memory::memory;
 use crate::e2b::place::Envd;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
@@ -40,7 +41,7 @@ pub(super) struct Selector {
 
 /// The process that is meant. One that runs comes before one that has ended and had the same number.
 pub(super) async fn find(app: &App, sandbox: &Sandbox, selector: &Selector) -> Result<ExecInfo, ApiError> {
-    let tag_of = |exec: &ExecInfo| app.e2b.process(sandbox.id(), &exec.id).and_then(|started| started.tag.clone());
+    let tag_of = |exec: &ExecInfo| memory(&app).process(sandbox.id(), &exec.id).and_then(|started| started.tag.clone());
     let is_meant = |exec: &ExecInfo| match (&selector.pid, &selector.tag) {
         (Some(pid), _) => exec.pid == *pid,
         (None, Some(tag)) => tag_of(exec).as_ref() == Some(tag),
@@ -61,7 +62,7 @@ async fn list(State(app): State<Arc<App>>, envd: Envd) -> Result<Json<Value>, Ap
     let execs = envd.sandbox.list_execs().await?.into_iter();
     let running = execs.filter(|exec| matches!(exec.state, ExecState::Running));
     let views = running.map(|exec| {
-        let mut view = match app.e2b.process(envd.sandbox.id(), &exec.id) {
+        let mut view = match memory(&app).process(envd.sandbox.id(), &exec.id) {
             Some(started) => {
                 let config = &started.config;
                 let config = json!({
@@ -186,7 +187,7 @@ impl Receiver {
     async fn open(app: &App, envd: &Envd, selector: &Selector) -> Result<Self, ApiError> {
         let exec = running(app, &envd.sandbox, selector).await?;
         let execution = envd.sandbox.attach(&exec.id, u64::MAX)?;
-        let input = app.e2b.process(envd.sandbox.id(), &exec.id).map(|started| started.input);
+        let input = memory(&app).process(envd.sandbox.id(), &exec.id).map(|started| started.input);
         Ok(Self { execution, input })
     }
 

@@ -24,13 +24,14 @@ use super::connect::{Framed, Out, both, patience, ping_every, refused, respond};
 use super::paths::{home_of, resolve};
 use super::process::{Selector, find};
 use crate::app::App;
+use crate::context::RequestContext;
 use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
+use crate::e2b::memory::memory;
 use crate::e2b::place::Envd;
 use crate::error::ApiError;
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
-use crate::request::RequestContext;
 
 /// What the clients send if nobody gave a command a timeout.
 const UNASKED: Duration = Duration::from_secs(60);
@@ -157,7 +158,7 @@ async fn begin(
     };
     app.engine.before(&envd.sandbox, Cause::Exec, &argv_text).await?;
     let execution = envd.sandbox.run(spec)?;
-    app.e2b.started(app, envd.sandbox.id(), execution.id(), Started { config: process, tag, input });
+    memory(&app).started(app, envd.sandbox.id(), execution.id(), Started { config: process, tag, input });
     Ok(execution)
 }
 
@@ -227,7 +228,7 @@ async fn follow(
             }
             Output::Dropped(_) => {}
             Output::Exited(exit) => {
-                app.e2b.ended(envd.sandbox.id(), execution.id());
+                memory(&app).ended(envd.sandbox.id(), execution.id());
                 if exit.reason == ExitReason::Timeout {
                     return Err(deadline());
                 }

@@ -19,6 +19,7 @@ use super::connect::{Framed, both, patience, ping_every, refused, respond};
 use super::entries::looked_at;
 use super::paths::resolve;
 use crate::app::App;
+use crate::e2b::memory::memory;
 use crate::e2b::place::Envd;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
@@ -192,14 +193,14 @@ async fn gather(watcher: std::sync::Weak<Watcher>, sandbox: Arc<Sandbox>, mut wa
 
 async fn create(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Wish>) -> Result<Json<Value>, ApiError> {
     let id = envd.sandbox.id();
-    if app.e2b.watchers(id) >= MOST_WATCHERS {
+    if memory(&app).watchers(id) >= MOST_WATCHERS {
         let message = format!("the sandbox has {MOST_WATCHERS} watchers already; remove one");
         return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_watchers", message));
     }
     let sight = Sight::of(&envd, body.value).await?;
     let watcher = Watcher::new(&envd.sandbox, sight).await?;
-    let name = crate::random::hex::<8>();
-    app.e2b.watch(&app, id, &name, watcher);
+    let name = sandling_service::random::hex::<8>();
+    memory(&app).watch(&app, id, &name, watcher);
     Ok(Json(json!({ "watcherId": name })))
 }
 
@@ -211,7 +212,7 @@ struct Named {
 }
 
 async fn events(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Named>) -> Result<Json<Value>, ApiError> {
-    let watcher = app.e2b.watcher(envd.sandbox.id(), &body.value.watcher_id);
+    let watcher = memory(&app).watcher(envd.sandbox.id(), &body.value.watcher_id);
     let watcher = watcher.ok_or_else(|| ApiError::not_found("watcher"))?;
     watcher.mend(&envd.sandbox).await?;
     let events: Vec<Value> = watcher.events().drain(..).collect();
@@ -219,7 +220,7 @@ async fn events(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Named>) 
 }
 
 async fn remove(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Named>) -> Result<Json<Value>, ApiError> {
-    let found = app.e2b.unwatch(envd.sandbox.id(), &body.value.watcher_id);
+    let found = memory(&app).unwatch(envd.sandbox.id(), &body.value.watcher_id);
     found.map(|_| Json(json!({}))).ok_or_else(|| ApiError::not_found("watcher"))
 }
 

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use sandling_engine::Sandbox;
+use sandling_engine::{ProcessDefaults, Sandbox};
 use sandling_protocol::{ContextInfo, ContextSpec, Language};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::build::Start;
 use crate::convert::exec::checked_id;
 use crate::e2b::place::Interpreter;
 use crate::error::ApiError;
@@ -80,7 +79,7 @@ impl Tongue {
 /// Makes a context, or finds the one that has this id.
 pub(super) async fn make(
     sandbox: &Sandbox,
-    start: &Start,
+    start: &ProcessDefaults,
     id: String,
     tongue: Tongue,
     cwd: Option<String>,
@@ -89,7 +88,13 @@ pub(super) async fn make(
 }
 
 /// A context as E2B's are: code runs as root, in the user's home.
-pub(super) fn spec(sandbox: &Sandbox, start: &Start, id: String, tongue: Tongue, cwd: Option<String>) -> ContextSpec {
+pub(super) fn spec(
+    sandbox: &Sandbox,
+    start: &ProcessDefaults,
+    id: String,
+    tongue: Tongue,
+    cwd: Option<String>,
+) -> ContextSpec {
     let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| start.workdir.clone());
     ContextSpec {
         id,
@@ -113,7 +118,7 @@ async fn create(interpreter: Interpreter, body: JsonBody<Wish>) -> Result<Json<V
         let message = "bash has no contexts: each run is a script of its own; give run_code the language alone";
         return Err(ApiError::bad_request(message));
     }
-    let (start, id) = (&interpreter.settings.start, crate::random::hex::<16>());
+    let (start, id) = (&interpreter.settings.start, sandling_service::random::hex::<16>());
     let info = make(&interpreter.sandbox, start, id, tongue, body.value.cwd).await?;
     Ok(Json(view(&info)))
 }

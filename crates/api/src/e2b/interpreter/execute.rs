@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
-use sandling_engine::{Cause, Cell, CellOutput, Output, RunSpec, Sandbox};
+use sandling_engine::{Cause, Cell, CellOutput, Output, ProcessDefaults, RunSpec, Sandbox};
 use sandling_protocol::{CellReport, CellSpec, CellStatus, ExitReason, Language, Part, Program};
 use serde::Deserialize;
 use serde_json::json;
@@ -17,14 +17,14 @@ use super::contexts::{Tongue, known, make, spec};
 use super::lines::{Lines, respond};
 use super::result;
 use crate::app::App;
-use crate::build::Start;
+use crate::context::RequestContext;
 use crate::convert::sandbox::check_env;
 use crate::e2b::gone::lost;
+use crate::e2b::memory::memory;
 use crate::e2b::place::{Interpreter, Runner};
 use crate::error::ApiError;
 use crate::extract::JsonBody;
 use crate::recorder::Recorder;
-use crate::request::RequestContext;
 use crate::text::Decoder;
 
 /// Bytes that one run may print.
@@ -67,7 +67,7 @@ async fn execute(
         }
     };
     let recorder = Recorder::new(&app, &request, sandbox.id(), code.clone());
-    let lane = app.e2b.lane(sandbox.id(), &id);
+    let lane = memory(&app).lane(sandbox.id(), &id);
     let spec = CellSpec { context: id, timeout_ms: None, output_limit: OUTPUT_LIMIT, env };
     let turn = lane.clone().try_lock_owned().ok();
     let begun = match (usual, &turn) {
@@ -102,7 +102,7 @@ async fn execute(
 }
 
 /// A context of the client's, or one of those that are always there.
-async fn find(sandbox: &Sandbox, start: &Start, id: String) -> Result<String, ApiError> {
+async fn find(sandbox: &Sandbox, start: &ProcessDefaults, id: String) -> Result<String, ApiError> {
     let id = known(id)?;
     if sandbox.list_contexts().await?.iter().any(|info| info.id == id) {
         return Ok(id);
@@ -190,7 +190,7 @@ fn script(
     app: &Arc<App>,
     request: &RequestContext,
     sandbox: &Arc<Sandbox>,
-    start: &Start,
+    start: &ProcessDefaults,
     code: String,
     mut env: BTreeMap<String, String>,
 ) -> Response {

@@ -1,5 +1,5 @@
-//! A run's answer: one JSON object on a line, as it happens. No line is blank and all of it is ASCII: the clients decode
-//! every piece of the network by itself.
+//! A run's answer: one JSON object on a line, as it happens. No line is blank and all of it is ASCII: the clients
+//! decode every piece of the network by itself.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::app::Closing;
+use crate::closing::Closing;
 use crate::text::ascii_json;
 
 const WAITING: usize = 16;

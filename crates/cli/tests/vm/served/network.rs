@@ -105,7 +105,7 @@ isolated! {
         let (log, home) = furnished().await;
         let (mut server, _said) = serve(&home).await;
         let mut made = String::new();
-        let body = r#"{"template": "base", "ttl_seconds": 600, "egress_allowlist": ["example.com", "*.example.com"]}"#;
+        let body = r#"{"template": "base", "ttl_seconds": 600, "network": {"allow": ["example.com", "*.example.com"]}}"#;
         ask(&home, "POST", "/v1/sandboxes", body).await.read_to_string(&mut made).await.unwrap();
         let made: Value = serde_json::from_str(made.split_once("\r\n\r\n").unwrap().1).unwrap();
         let id = made["id"].as_str().unwrap_or_else(|| panic!("{made}"));

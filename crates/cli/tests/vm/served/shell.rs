@@ -41,11 +41,11 @@ impl User {
         let child = command.spawn().unwrap();
         let keys = File::from(ours);
         let mut output = keys.try_clone().unwrap();
-        let (wait_for, screen) = channel();
+        let (sender, screen) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(read @ 1..) = output.read(&mut buffer) {
-                if wait_for.send(buffer[..read].to_vec()).is_err() {
+                if sender.send(buffer[..read].to_vec()).is_err() {
                     return;
                 }
             }

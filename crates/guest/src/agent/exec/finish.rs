@@ -17,17 +17,8 @@ const TERMINAL_GRACE: Duration = Duration::from_millis(50);
 const RUNAWAY_CHECK: Duration = Duration::from_secs(1);
 
 impl Agent {
-    /// A command has reached its timeout.
-    pub fn exec_deadline(&mut self, key: u64) {
-        self.end_exec(key, ExitReason::Timeout);
-    }
-
-    pub fn over_limit(&mut self, key: u64) {
-        self.end_exec(key, ExitReason::OutputLimit);
-    }
-
     /// Kills a command that still runs. The reason is reported if the kill is what ends it.
-    fn end_exec(&mut self, key: u64, reason: ExitReason) {
+    pub fn end_exec(&mut self, key: u64, reason: ExitReason) {
         let Some(exec) = self.execs.get(key) else {
             return;
         };
@@ -68,11 +59,6 @@ impl Agent {
         } else {
             self.finish_exec(key);
         }
-    }
-
-    /// One of a command's pipes has lost its last writer.
-    pub fn end_of_output(&mut self, key: u64) {
-        self.finish_exec(key);
     }
 
     /// Finishes a command whose process has ended. Its output ends with what its pipes hold now.

@@ -1,6 +1,6 @@
 //! A command's bytes: from its pipes to the attached streams, and from streams to its stdin.
 
-use sandling_protocol::StreamId;
+use sandling_protocol::{ExitReason, StreamId};
 
 use crate::agent::state::{Agent, READ_BYTES};
 use crate::exec::output::{Memory, Verdict};
@@ -27,12 +27,12 @@ impl Agent {
             ReadResult::NothingYet => {}
             ReadResult::End => {
                 exec.pipes.close(pipe);
-                self.end_of_output(key);
+                self.finish_exec(key);
             }
             ReadResult::Bytes(length) => {
                 let verdict = exec.output.take(part, &self.buffer[..length], memory);
                 if verdict == Verdict::OverLimit {
-                    self.over_limit(key);
+                    self.end_exec(key, ExitReason::OutputLimit);
                 }
                 self.pump_viewers(key);
             }

@@ -13,7 +13,7 @@ use crate::agent::state::Agent;
 use crate::exec::Setting;
 use crate::failure::{failure, io_failure};
 use crate::identity::reseed_line;
-use crate::interpreters::{Message, Packages, Pool, Prepared, Role};
+use crate::interpreters::{Message, Mode, Packages, Pool, Prepared, Role};
 use crate::timers::Timer;
 
 /// How long after a spare's script has ended the next spare is made.
@@ -133,7 +133,7 @@ impl Agent {
 
     fn make_spare(&mut self, language: Language, purpose: Purpose) -> Result<u64, Failure> {
         match language {
-            Language::Node => self.start_spare(language),
+            Language::Node => self.start_driver(language, Mode::Spare, Role::Spare),
             _ => self.fork_spare(language, purpose).map_err(|error| io_failure("a warm interpreter", &error)),
         }
     }

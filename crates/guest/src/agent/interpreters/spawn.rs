@@ -41,12 +41,8 @@ impl Agent {
         Ok(())
     }
 
-    pub fn start_spare(&mut self, language: Language) -> Result<u64, Failure> {
-        self.start_driver(language, Mode::Spare, Role::Spare)
-    }
-
     /// Starts a driver in the background. It reports over its control socket.
-    fn start_driver(&mut self, language: Language, mode: Mode, role: Role) -> Result<u64, Failure> {
+    pub fn start_driver(&mut self, language: Language, mode: Mode, role: Role) -> Result<u64, Failure> {
         let unusable = |error: &io::Error| io_failure("an interpreter", error);
         let (streams, theirs) = stream_pairs().map_err(|error| unusable(&error))?;
         let (ours, their_control) = socket::pair().map_err(|error| unusable(&error))?;

@@ -1,0 +1,36 @@
+//! A create request, answered once for every idempotency key.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use sandling_service::{WorkspaceName, inherit_process_defaults};
+use sandling_wire::CreateSandbox;
+
+use crate::app::App;
+use crate::context::RequestContext;
+use crate::convert::IntoWire;
+use crate::convert::sandbox::create_spec;
+use crate::error::ApiError;
+use crate::extract::JsonBody;
+use crate::once::{Answer, Once};
+
+pub(crate) async fn answer(
+    app: &Arc<App>,
+    workspace: &WorkspaceName,
+    context: &RequestContext,
+    headers: &HeaderMap,
+    body: JsonBody<CreateSandbox>,
+) -> Result<Response, ApiError> {
+    let route = "POST /v1/sandboxes";
+    let once = Once { app, context, workspace, headers, route, body: &body.bytes };
+    once.answer(|mark| async move {
+        let mut spec = create_spec(body.value, workspace.as_str())?;
+        inherit_process_defaults(&app.engine, &mut spec)?;
+        let view = app.service.sandboxes.create(workspace, spec).await?.info().into_wire();
+        context.made(&view.id);
+        mark.made(&view.id);
+        Ok(Answer::json(StatusCode::CREATED, &view))
+    })
+    .await
+}

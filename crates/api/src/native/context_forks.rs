@@ -1,0 +1,94 @@
+//! Forks of a context: sandboxes in which that interpreter continues with its variables.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use sandling_engine::{EndReason, Fork};
+use sandling_protocol::ContextInfo;
+use sandling_wire::{ContextForkView, ForkRequest};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Run};
+use crate::convert::fork::{Usual, context_fork_view, fork_spec};
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(fork)).routes(routes!(fork_session))
+}
+
+/// Copy a live interpreter
+///
+/// Forks the whole sandbox. The interpreter continues in every child under the same id, with its variables. If it does
+/// not exist, nothing is created.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/contexts/{context}/fork", tag = "forks",
+    params(("id" = String, Path), ("context" = String, Path)),
+    request_body = Option<ForkRequest>, responses((status = 201, body = ContextForkView)),
+)]
+async fn fork(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts((id, context)): Parts<(String, String)>,
+    body: JsonBody<ForkRequest>,
+) -> Result<(StatusCode, Json<ContextForkView>), ApiError> {
+    make(&app, &caller, &id, &context, body.value).await
+}
+
+/// Copy a REPL session
+///
+/// The same as forking a context.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/repl/sessions/{session}/fork", tag = "forks",
+    params(("id" = String, Path), ("session" = String, Path)),
+    request_body = Option<ForkRequest>, responses((status = 201, body = ContextForkView)),
+)]
+async fn fork_session(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts((id, session)): Parts<(String, String)>,
+    body: JsonBody<ForkRequest>,
+) -> Result<(StatusCode, Json<ContextForkView>), ApiError> {
+    make(&app, &caller, &id, &session, body.value).await
+}
+
+async fn make(
+    app: &Arc<App>,
+    caller: &Caller<Run>,
+    id: &str,
+    context: &str,
+    request: ForkRequest,
+) -> Result<(StatusCode, Json<ContextForkView>), ApiError> {
+    app.engine.settled().await;
+    let parent = caller.sandbox(app, id).await?;
+    let spec = fork_spec(request, Usual::One)?;
+    let known = parent.list_contexts().await?;
+    if !known.iter().any(|known| known.id == context) {
+        return Err(ApiError::not_found("session"));
+    }
+    let forks = app.service.sandboxes.fork(caller.workspace(), &parent, spec).await?;
+    match contexts(&forks, context).await {
+        Ok(contexts) => Ok((StatusCode::CREATED, Json(context_fork_view(&forks, contexts)))),
+        Err(error) => {
+            for fork in &forks {
+                // It was promised to nobody; one that does not end says so in the log.
+                let _ = fork.sandbox.end(EndReason::Requested).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The interpreter of each child.
+async fn contexts(forks: &[Fork], context: &str) -> Result<Vec<ContextInfo>, ApiError> {
+    let mut found = Vec::with_capacity(forks.len());
+    for fork in forks {
+        let own = fork.sandbox.list_contexts().await?;
+        // Closed between the look and the fork.
+        found.push(own.into_iter().find(|own| own.id == context).ok_or_else(|| ApiError::not_found("session"))?);
+    }
+    Ok(found)
+}

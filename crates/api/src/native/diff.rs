@@ -1,0 +1,113 @@
+//! Differences between two states of a file system.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use sandling_engine::{Diff, DiffError, Point, TarStream};
+use sandling_wire::{AnyDiffParams, DiffFormat, DiffParams, DiffView};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read};
+use crate::convert::diff::diff_view;
+use crate::error::ApiError;
+use crate::extract::{Params, Parts};
+
+/// The limit of diff text in one response.
+const MOST_TEXT: usize = 16 << 20;
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(of_sandbox)).routes(routes!(of_any))
+}
+
+/// Show what changed in a sandbox
+///
+/// Compares two checkpoints, a checkpoint and now, or the sandbox and another sandbox or snapshot of the same template.
+/// Files below `/proc`, `/sys`, `/dev`, `/run` and `/tmp` and in mounted file systems are left out.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/diff", tag = "checkpoints", params(("id" = String, Path), DiffParams),
+    responses(
+        (status = 200, content(
+            (DiffView = "application/json"), (String = "text/x-patch"), (Vec<u8> = "application/x-tar"),
+        )),
+    ),
+)]
+async fn of_sandbox(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(id): Parts<String>,
+    Params(params): Params<DiffParams>,
+) -> Result<Response, ApiError> {
+    let own = caller.sandbox(&app, &id).await?;
+    let to = params.to.unwrap_or_else(|| "now".to_owned());
+    let workspace = caller.workspace().as_str();
+    let points = [
+        app.engine.point(workspace, Some(&own), &params.from).await?,
+        app.engine.point(workspace, Some(&own), &to).await?,
+    ];
+    let wish = Wish { names: [params.from, to], path: params.path, format: params.format.unwrap_or_default() };
+    answer(&app, points, wish).await
+}
+
+/// Compare two sandboxes or snapshots
+///
+/// Both must have the same template.
+#[utoipa::path(
+    get, path = "/v1/diff", tag = "checkpoints", params(AnyDiffParams),
+    responses(
+        (status = 200, content(
+            (DiffView = "application/json"), (String = "text/x-patch"), (Vec<u8> = "application/x-tar"),
+        )),
+    ),
+)]
+async fn of_any(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Params(params): Params<AnyDiffParams>,
+) -> Result<Response, ApiError> {
+    let workspace = caller.workspace().as_str();
+    let points =
+        [app.engine.point(workspace, None, &params.from).await?, app.engine.point(workspace, None, &params.to).await?];
+    let wish = Wish { names: [params.from, params.to], path: params.path, format: params.format.unwrap_or_default() };
+    answer(&app, points, wish).await
+}
+
+struct Wish {
+    names: [String; 2],
+    path: Option<String>,
+    format: DiffFormat,
+}
+
+async fn answer(app: &Arc<App>, [from, to]: [Point; 2], wish: Wish) -> Result<Response, ApiError> {
+    let path = wish.path.unwrap_or_else(|| "/".to_owned());
+    let turn = app.service.create_limiter.acquire().await?;
+    let diff = app.engine.diff(&from, &to, &path).await?;
+    drop(turn);
+    let kind = |kind| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
+    Ok(match wish.format {
+        DiffFormat::Json => Json(view(&diff, wish.names, path).await?).into_response(),
+        DiffFormat::Patch => (kind("text/x-patch; charset=utf-8"), diff.patch().await?).into_response(),
+        DiffFormat::Tar => (kind("application/x-tar"), body(diff.into_tar())).into_response(),
+    })
+}
+
+async fn view(diff: &Diff, [from, to]: [String; 2], path: String) -> Result<DiffView, ApiError> {
+    let texts = diff.texts(MOST_TEXT).await?;
+    Ok(diff_view(from, to, path, diff.changes(), texts))
+}
+
+/// If the archive breaks off, so does the connection, so that no client takes a part for the whole.
+fn body(tar: TarStream) -> Body {
+    Body::from_stream(futures_util::stream::unfold(Some(tar), |tar| async move {
+        let mut tar = tar?;
+        match tar.next().await {
+            Ok(Some(bytes)) => Some((Ok::<_, DiffError>(Bytes::from(bytes)), Some(tar))),
+            Ok(None) => None,
+            Err(error) => Some((Err(error), None)),
+        }
+    }))
+}

@@ -1,0 +1,84 @@
+//! Commands whose response comes when they have ended.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use sandling_engine::Sandbox;
+use sandling_protocol::ExitReason;
+use sandling_wire::{Detached, ErrorBody, ExecRequest, ExecResult};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Run};
+use crate::context::RequestContext;
+use crate::convert::exec::exec_result;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::follow;
+use crate::once::{Answer, Once};
+use crate::recorder::Recorder;
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(run))
+}
+
+/// Run a command and wait for its end
+///
+/// With `detached`, the response comes as soon as the command runs. A timeout ends the whole process group of the
+/// command; the response is then a 504 with the output so far. An `Idempotency-Key` makes a retry safe: the same key
+/// returns the same response and runs nothing again.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/exec", tag = "exec", request_body = ExecRequest,
+    params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = "^[ -~]{1,255}$")),
+    responses(
+        (status = 200, body = ExecResult),
+        (status = 202, body = Detached),
+        (status = 504, description = "The timeout was reached; with the output so far", body = ErrorBody),
+    ),
+)]
+async fn run(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    Parts(id): Parts<String>,
+    headers: HeaderMap,
+    body: JsonBody<ExecRequest>,
+) -> Result<Response, ApiError> {
+    let sandbox = caller.sandbox(&app, &id).await?;
+    let route = format!("POST /v1/sandboxes/{}/exec", sandbox.id());
+    let once = Once {
+        app: &app,
+        context: &context,
+        workspace: caller.workspace(),
+        headers: &headers,
+        route: &route,
+        body: &body.bytes,
+    };
+    let (app, context) = (&app, &context);
+    once.answer(|mark| async move {
+        let recorder = Recorder::new(app, context, sandbox.id(), body.value.text());
+        if body.value.detached.unwrap_or_default() {
+            let detached = follow::detach(app, &sandbox, body.value, recorder).await?;
+            mark.made(&detached.id);
+            return Ok(Answer::json(StatusCode::ACCEPTED, &detached));
+        }
+        wait(app, &sandbox, body.value, recorder).await
+    })
+    .await
+}
+
+async fn wait(app: &App, sandbox: &Arc<Sandbox>, request: ExecRequest, recorder: Recorder) -> Result<Answer, ApiError> {
+    let timeout = request.timeout_seconds;
+    let execution = follow::start(app, sandbox, request).await?;
+    let id = execution.id().to_owned();
+    let collected = follow::gather(execution, recorder).await?;
+    let timed_out = collected.exit.reason == ExitReason::Timeout;
+    let result = exec_result(&id, collected);
+    if timed_out {
+        return Err(ApiError::command_timeout(timeout.unwrap_or_default()).with_fields(&result));
+    }
+    Ok(Answer::json(StatusCode::OK, &result))
+}

@@ -1,0 +1,43 @@
+//! Our own API: one file per resource, and the document that describes them.
+
+pub(crate) mod audit;
+pub(crate) mod context_forks;
+pub(crate) mod diff;
+mod document;
+pub(crate) mod events;
+pub(crate) mod exec;
+pub(crate) mod exec_session;
+pub(crate) mod exec_stream;
+pub(crate) mod execs;
+pub(crate) mod files;
+pub(crate) mod files_change;
+pub(crate) mod files_content;
+pub(crate) mod forks;
+pub(crate) mod health;
+pub(crate) mod lifecycle;
+pub(crate) mod logs;
+pub(crate) mod me;
+pub(crate) mod metrics;
+pub(crate) mod network;
+pub(crate) mod network_defaults;
+pub(crate) mod openapi;
+pub(crate) mod ports;
+pub(crate) mod preview;
+pub(crate) mod quota;
+pub(crate) mod repl;
+mod router;
+pub(crate) mod sandboxes;
+pub(crate) mod secrets;
+pub(crate) mod snapshot_files;
+pub(crate) mod snapshots;
+pub(crate) mod template_builds;
+pub(crate) mod templates;
+pub(crate) mod terminal;
+pub(crate) mod timeline;
+pub(crate) mod tokens;
+pub(crate) mod volumes;
+pub(crate) mod workspaces;
+
+pub(crate) use document::openapi;
+pub use document::openapi_json;
+pub(crate) use router::routes;

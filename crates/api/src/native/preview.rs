@@ -1,0 +1,226 @@
+//! Previews: tokens for them, and the three ways to reach one.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{self, HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use axum::{Extension, Json};
+use jiff::{SignedDuration, Timestamp};
+use sandling_engine::SandboxId;
+use sandling_service::PreviewToken;
+use sandling_wire::{CreatePreview, PreviewView};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Run};
+use crate::context::RequestContext;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+use crate::preview::{authorize, host, proxy};
+
+const DEFAULT_TTL: u64 = 3600;
+const MAX_TTL: u64 = 7 * 24 * 3600;
+const MAX_PATHS: usize = 32;
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(create))
+        .routes(routes!(revoke))
+        .route("/v1/sandboxes/{id}/proxy/{port}", any(by_path))
+        .route("/v1/sandboxes/{id}/proxy/{port}/", any(by_path))
+        .route("/v1/sandboxes/{id}/proxy/{port}/{*path}", any(by_path))
+        .route("/v1/p/{token}", any(by_token))
+        .route("/v1/p/{token}/", any(by_token))
+        .route("/v1/p/{token}/{*path}", any(by_token))
+}
+
+/// Create a preview token
+///
+/// It opens one port of one sandbox until it expires or is revoked.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/preview-token", tag = "previews", params(("id" = String, Path)),
+    request_body = CreatePreview,
+    responses((status = 201, body = PreviewView)),
+)]
+async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Extension(context): Extension<RequestContext>,
+    Parts(id): Parts<String>,
+    headers: HeaderMap,
+    body: JsonBody<CreatePreview>,
+) -> Result<(StatusCode, Json<PreviewView>), ApiError> {
+    let sandbox = caller.sandbox(&app, &id).await?;
+    let wish = checked(body.value)?;
+    let ttl = wish.ttl_seconds.unwrap_or(DEFAULT_TTL);
+    let expires = Timestamp::now() + SignedDuration::from_secs(ttl as i64);
+    let token = PreviewToken {
+        id: sandling_service::random::hex::<8>(),
+        workspace: caller.workspace().to_string(),
+        sandbox: sandbox.id().to_string(),
+        port: wish.port,
+        paths: wish.paths.unwrap_or_default(),
+        expires_unix: expires.as_second(),
+    };
+    context.made(&token.id);
+    let signed = app.service.previews.issue(caller.workspace(), &token)?;
+    Ok((StatusCode::CREATED, Json(view(&headers, token, signed))))
+}
+
+fn checked(wish: CreatePreview) -> Result<CreatePreview, ApiError> {
+    let paths = wish.paths.as_deref().unwrap_or_default();
+    if wish.port == 0 {
+        return Err(ApiError::bad_request("port must be between 1 and 65535"));
+    }
+    if wish.ttl_seconds.is_some_and(|ttl| !(1..=MAX_TTL).contains(&ttl)) {
+        return Err(ApiError::bad_request(format!("ttl_seconds must be between 1 and {MAX_TTL}")));
+    }
+    if paths.len() > MAX_PATHS || paths.iter().any(|path| !path.starts_with('/') || path.len() > 256) {
+        let message = format!("paths may have {MAX_PATHS} entries that begin with a slash and have up to 256 bytes");
+        return Err(ApiError::bad_request(message));
+    }
+    Ok(wish)
+}
+
+fn view(headers: &HeaderMap, token: PreviewToken, signed: String) -> PreviewView {
+    let expires = Timestamp::from_second(token.expires_unix).unwrap_or_default();
+    PreviewView {
+        url: format!("{}?sandling_token={signed}", host::url(headers, token.port, &token.sandbox)),
+        path_url: format!("http://{}/v1/p/{signed}/", host::of(headers)),
+        token: signed,
+        id: token.id,
+        sandbox_id: token.sandbox,
+        port: token.port,
+        paths: token.paths,
+        expires_at: expires.to_string(),
+    }
+}
+
+/// Revoke a preview token
+///
+/// By its id, or by the token itself.
+#[utoipa::path(
+    delete, path = "/v1/preview-tokens/{token}", tag = "previews", params(("token" = String, Path)),
+    responses((status = 204)),
+)]
+async fn revoke(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(token): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    app.service.previews.revoke(caller.workspace(), &token)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The sandbox and port of a request, and the part of its path that goes to the server there, as written.
+struct Target {
+    sandbox: SandboxId,
+    port: u16,
+    rest: String,
+}
+
+/// `/v1/sandboxes/{id}/proxy/{port}/…`, with an API token or a preview token.
+async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (mut parts, body) = request.into_parts();
+    let target = direct(parts.uri.path())?;
+    let passed = authorize::pass(&app, &mut parts, &target.sandbox, target.port, &target.rest).await?;
+    let request = moved(parts, body, &target.rest)?;
+    sandboxed(proxy::forward(&passed.sandbox, target.port, request, app.closing()).await?)
+}
+
+/// `/v1/p/{token}/…`, for a link without any other token.
+async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let (mut parts, body) = request.into_parts();
+    let (token, target) = signed(&app, parts.uri.path())?;
+    let sandbox = app.engine.find(&token.workspace, &target.sandbox).await;
+    let sandbox = sandbox.ok_or_else(|| ApiError::not_found("sandbox"))?;
+    authorize::take_out_ours(&app, &mut parts);
+    let request = moved(parts, body, &target.rest)?;
+    sandboxed(proxy::forward(&sandbox, target.port, request, app.closing()).await?)
+}
+
+/// `{port}-{id}.…`: every port has its own host. Requests to all other hosts go to the API.
+pub(crate) async fn by_host(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let place = host::parse(host::of(request.headers()));
+    let Some((port, id)) = place.filter(|_| request.extensions().get::<host::Claimed>().is_none()) else {
+        return next.run(request).await;
+    };
+    let (mut parts, body) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    let passed = match authorize::pass(&app, &mut parts, &id, port, &path).await {
+        Ok(passed) => passed,
+        Err(error) => return error.into_response(),
+    };
+    let request = Request::from_parts(parts, body);
+    match proxy::forward(&passed.sandbox, port, request, app.closing()).await {
+        Ok(mut response) => {
+            if let Some(cookie) = passed.cookie {
+                response.headers_mut().append(header::SET_COOKIE, cookie);
+            }
+            response
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+fn direct(path: &str) -> Result<Target, ApiError> {
+    let mut pieces = path.splitn(7, '/').skip(3);
+    let (id, _, port) = (pieces.next(), pieces.next(), pieces.next());
+    let sandbox = id.and_then(SandboxId::parse).ok_or_else(|| ApiError::not_found("sandbox"))?;
+    let port = port.and_then(|port| port.parse().ok()).filter(|port| *port > 0);
+    let port = port.ok_or_else(|| ApiError::bad_request("port must be between 1 and 65535"))?;
+    Ok(Target { sandbox, port, rest: format!("/{}", pieces.next().unwrap_or_default()) })
+}
+
+fn signed(app: &App, path: &str) -> Result<(PreviewToken, Target), ApiError> {
+    let refused =
+        || ApiError::new(StatusCode::UNAUTHORIZED, "preview_token_invalid", "this preview token does not work");
+    let mut pieces = path.splitn(5, '/').skip(3);
+    let token = pieces.next().and_then(|text| app.service.previews.check(text)).ok_or_else(refused)?;
+    let rest = format!("/{}", pieces.next().unwrap_or_default());
+    let sandbox = SandboxId::parse(&token.sandbox).ok_or_else(refused)?;
+    let target = Target { sandbox, port: token.port, rest };
+    if !token.allows(target.sandbox.as_str(), target.port, &target.rest) {
+        return Err(refused());
+    }
+    Ok((token, target))
+}
+
+/// The request with the path of the server in the sandbox.
+fn moved(mut parts: http::request::Parts, body: Body, path: &str) -> Result<Request, ApiError> {
+    let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    parts.uri = format!("{path}{query}").parse().map_err(|_| ApiError::bad_request("the path cannot be passed on"))?;
+    Ok(Request::from_parts(parts, body))
+}
+
+/// In a browser, a page under the API's address gets no rights of that address.
+fn sandboxed(mut response: Response) -> Result<Response, ApiError> {
+    let policy =
+        HeaderValue::from_static("sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts");
+    response.headers_mut().append(header::CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_own_path_is_passed_on_as_it_was_written() {
+        let id = "0b5e6a52-6d8f-4b0e-9c55-0a3f6f1f3a11";
+        let target = direct(&format!("/v1/sandboxes/{id}/proxy/3000/a%2Fb//c/")).unwrap();
+        assert_eq!((target.port, target.rest.as_str()), (3000, "/a%2Fb//c/"));
+        assert_eq!(direct(&format!("/v1/sandboxes/{id}/proxy/3000")).unwrap().rest, "/");
+        for bad in [
+            format!("/v1/sandboxes/{id}/proxy/0/"),
+            format!("/v1/sandboxes/{id}/proxy/x/"),
+            "/v1/sandboxes/x/proxy/1/".to_owned(),
+        ] {
+            assert!(direct(&bad).is_err(), "{bad}");
+        }
+    }
+}

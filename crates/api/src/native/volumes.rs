@@ -1,0 +1,142 @@
+//! Volumes: make, list, look at, copy, delete.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use sandling_engine::{VolumeError, VolumeKind, VolumeView as Volume};
+use sandling_service::WorkspaceName;
+use sandling_wire::{CopyVolume, CreateVolume, VolumeView};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::app::App;
+use crate::auth::{Caller, Read, Run};
+use crate::convert::IntoWire;
+use crate::convert::volume::USUAL_MB;
+use crate::error::ApiError;
+use crate::extract::{JsonBody, Parts};
+
+pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, delete))
+        .routes(routes!(clone))
+        .routes(routes!(snapshot))
+}
+
+/// Make a volume
+///
+/// A named disk with an empty file system, which outlives sandboxes. It takes what is written to it, and counts as
+/// what it may grow to.
+#[utoipa::path(
+    post, path = "/v1/volumes", tag = "volumes", request_body = CreateVolume,
+    responses((status = 201, body = VolumeView)),
+)]
+async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    body: JsonBody<CreateVolume>,
+) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
+    let size_mib = body.value.size_mb.filter(|size| *size > 0).unwrap_or(USUAL_MB);
+    let made = make(&app, caller.workspace(), &body.value.name, size_mib).await?;
+    Ok((StatusCode::CREATED, Json(made.into_wire())))
+}
+
+/// Makes a volume, if the workspace's quota has room for it.
+async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Result<Volume, ApiError> {
+    let place = app.service.sandboxes.reserve_disk(workspace, mib.into())?;
+    let made = app.engine.create_volume(workspace.as_str(), name, mib).await?;
+    drop(place);
+    Ok(made)
+}
+
+/// List volumes
+///
+/// Those of the caller's workspace, oldest first.
+#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", responses((status = 200, body = Vec<VolumeView>)))]
+async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<VolumeView>>, ApiError> {
+    let own = app.engine.list_volumes(caller.workspace().as_str())?;
+    Ok(Json(own.into_iter().map(IntoWire::into_wire).collect()))
+}
+
+/// Look at a volume
+#[utoipa::path(
+    get, path = "/v1/volumes/{name}", tag = "volumes", params(("name" = String, Path)),
+    responses((status = 200, body = VolumeView)),
+)]
+async fn get(
+    State(app): State<Arc<App>>,
+    caller: Caller<Read>,
+    Parts(name): Parts<String>,
+) -> Result<Json<VolumeView>, ApiError> {
+    let found = app.engine.find_volume(caller.workspace().as_str(), &name)?;
+    Ok(Json(found.ok_or(VolumeError::Unknown(name))?.into_wire()))
+}
+
+/// Delete a volume
+///
+/// With all that is on it. Refused while a sandbox has it.
+#[utoipa::path(
+    delete, path = "/v1/volumes/{name}", tag = "volumes", params(("name" = String, Path)),
+    responses((status = 204)),
+)]
+async fn delete(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(name): Parts<String>,
+) -> Result<StatusCode, ApiError> {
+    app.service.sandboxes.release_volume(caller.workspace(), &name).await?;
+    let workspace = caller.workspace().as_str();
+    app.engine.delete_volume(workspace, &name)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Copy a volume
+///
+/// Another volume that begins with what is on this one. If a sandbox writes it, that stands still for as long as it
+/// takes to copy.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/clone", tag = "volumes", params(("name" = String, Path)),
+    request_body = CopyVolume, responses((status = 201, body = VolumeView)),
+)]
+async fn clone(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(name): Parts<String>,
+    body: JsonBody<CopyVolume>,
+) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
+    copy(&app, &caller, &name, &body.value.name, VolumeKind::Ordinary).await
+}
+
+/// Keep a moment of a volume
+///
+/// It is listed as a volume of the kind `snapshot`: it can be attached read-only, cloned, and never changes.
+#[utoipa::path(
+    post, path = "/v1/volumes/{name}/snapshots", tag = "volumes", params(("name" = String, Path)),
+    request_body = CopyVolume, responses((status = 201, body = VolumeView)),
+)]
+async fn snapshot(
+    State(app): State<Arc<App>>,
+    caller: Caller<Run>,
+    Parts(name): Parts<String>,
+    body: JsonBody<CopyVolume>,
+) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
+    copy(&app, &caller, &name, &body.value.name, VolumeKind::Snapshot).await
+}
+
+async fn copy(
+    app: &Arc<App>,
+    caller: &Caller<Run>,
+    name: &str,
+    copy: &str,
+    kind: VolumeKind,
+) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
+    let workspace = caller.workspace();
+    let found = app.engine.find_volume(workspace.as_str(), name)?;
+    let size_mib = found.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?.info.size_mib;
+    let place = app.service.sandboxes.reserve_disk(workspace, size_mib.into())?;
+    let made = app.engine.copy_volume(workspace.as_str(), name, copy, kind).await?;
+    drop(place);
+    Ok((StatusCode::CREATED, Json(made.into_wire())))
+}

@@ -1,0 +1,252 @@
+//! Maps errors of the service to statuses and codes, each variant by name.
+
+use axum::http::StatusCode;
+use sandling_service::{
+    AdmitError, AuthError, BaseError, BuildFailure, Busy, CreateError, Denied, ForkError, InvalidValue, KeyRefused,
+    OpenVolumeError, PlanError, PreviewError, RegisterError, ReleaseVolumeError, StartError, TokenError,
+    UnknownTemplate, UploadError, VolumeFileError, WorkspaceError,
+};
+
+use crate::error::ApiError;
+use crate::extract::too_slow;
+use crate::refusals::{is_full, no_space};
+
+/// What clients are told about a build that failed.
+pub(crate) fn explain(failure: BuildFailure) -> String {
+    ApiError::from(failure).message
+}
+
+impl From<AuthError> for ApiError {
+    fn from(error: AuthError) -> Self {
+        let code = match &error {
+            AuthError::Missing => "token_missing",
+            AuthError::Malformed => "token_malformed",
+            AuthError::Unknown => "token_unknown",
+            AuthError::Expired => "token_expired",
+            AuthError::Revoked => "token_revoked",
+            AuthError::Store(source) => return Self::internal(source),
+        };
+        Self::new(StatusCode::UNAUTHORIZED, code, error.to_string())
+    }
+}
+
+impl From<Denied> for ApiError {
+    fn from(denied: Denied) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", denied.to_string())
+    }
+}
+
+/// A refusal with `Retry-After` is tried again by the public clients; one without is not.
+impl From<AdmitError> for ApiError {
+    fn from(error: AdmitError) -> Self {
+        match error {
+            AdmitError::Refused(refused) => {
+                let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", refused.to_string());
+                match refused.retry_after {
+                    Some(wait) => error.retry_after(wait.as_secs_f64().ceil().max(1.0) as u64),
+                    None => error,
+                }
+            }
+            // Deleted while the request was under way, and the token with it.
+            AdmitError::NoWorkspace(_) => Self::not_found("workspace"),
+            AdmitError::Store(source) => source.into(),
+        }
+    }
+}
+
+impl From<TokenError> for ApiError {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::BadName | TokenError::AlreadyExpired => Self::bad_request(error.to_string()),
+            TokenError::NoWorkspace(_) => Self::not_found("workspace"),
+            TokenError::NotFound(_) => Self::not_found("token"),
+            TokenError::TooMany => Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tokens", error.to_string()),
+            TokenError::Randomness(_) | TokenError::NoFreePrefix => Self::internal(&error),
+            TokenError::Store(source) => source.into(),
+        }
+    }
+}
+
+impl From<WorkspaceError> for ApiError {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::BadName => Self::bad_request(error.to_string()),
+            WorkspaceError::NotFound(_) => Self::not_found("workspace"),
+            WorkspaceError::NameTaken(_) => Self::conflict("name_taken", error.to_string()),
+            WorkspaceError::InUse { .. } => Self::conflict("workspace_in_use", error.to_string()),
+            WorkspaceError::Permanent(_) => Self::conflict("workspace_permanent", error.to_string()),
+            WorkspaceError::Store(source) => source.into(),
+        }
+    }
+}
+
+impl From<KeyRefused> for ApiError {
+    fn from(refused: KeyRefused) -> Self {
+        let message = refused.to_string();
+        let (code, object) = match refused {
+            KeyRefused::Mismatch => return Self::new(StatusCode::UNPROCESSABLE_ENTITY, "key_mismatch", message),
+            KeyRefused::InProgress { object } => ("key_in_progress", object),
+            KeyRefused::Interrupted { object } => ("key_interrupted", object),
+            KeyRefused::NotKept { object, .. } => ("key_answer_not_kept", object),
+            KeyRefused::Store(source) => return Self::internal(&source),
+        };
+        let error = Self::conflict(code, message);
+        match object {
+            Some(object) => error.with("object", object),
+            None => error,
+        }
+    }
+}
+
+impl From<PreviewError> for ApiError {
+    fn from(error: PreviewError) -> Self {
+        match error {
+            PreviewError::TooMany => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_preview_tokens", error.to_string())
+            }
+            PreviewError::Unknown => Self::not_found("preview token"),
+            PreviewError::Store(source) => source.into(),
+        }
+    }
+}
+
+impl From<Busy> for ApiError {
+    fn from(busy: Busy) -> Self {
+        let seconds = Busy::RETRY_AFTER.as_secs();
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_capacity", busy.to_string()).retry_after(seconds)
+    }
+}
+
+impl From<UnknownTemplate> for ApiError {
+    /// In a request for a sandbox, a wrong template is a mistake in the request, not a missing resource.
+    fn from(error: UnknownTemplate) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "template_unknown", error.to_string())
+    }
+}
+
+impl From<ReleaseVolumeError> for ApiError {
+    fn from(error: ReleaseVolumeError) -> Self {
+        match error {
+            ReleaseVolumeError::Store(error) => error.into(),
+            ReleaseVolumeError::End(error) => error.into(),
+        }
+    }
+}
+
+impl From<CreateError> for ApiError {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::Template(error) => error.into(),
+            CreateError::NoSnapshot => Self::not_found("snapshot"),
+            CreateError::Volume(error) => error.into(),
+            CreateError::Admit(error) => error.into(),
+            CreateError::Busy(error) => error.into(),
+            CreateError::Engine(error) => error.into(),
+            CreateError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ForkError> for ApiError {
+    fn from(error: ForkError) -> Self {
+        match error {
+            ForkError::Admit(error) => error.into(),
+            ForkError::Busy(error) => error.into(),
+            ForkError::Engine(error) => error.into(),
+        }
+    }
+}
+
+impl From<OpenVolumeError> for ApiError {
+    fn from(error: OpenVolumeError) -> Self {
+        match error {
+            OpenVolumeError::Volume(error) => error.into(),
+            OpenVolumeError::Wake(error) => error.into(),
+            OpenVolumeError::Create(error) => error.into(),
+            OpenVolumeError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<VolumeFileError> for ApiError {
+    fn from(error: VolumeFileError) -> Self {
+        match error {
+            VolumeFileError::Outside(_) => Self::bad_request(error.to_string()),
+            VolumeFileError::Use(error) => error.into(),
+            VolumeFileError::Run(error) => error.into(),
+            VolumeFileError::Checkpoint(error) => error.into(),
+        }
+    }
+}
+
+impl From<InvalidValue> for ApiError {
+    fn from(error: InvalidValue) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<PlanError> for ApiError {
+    fn from(error: PlanError) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<StartError> for ApiError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Plan(error) => error.into(),
+            StartError::Begun => Self::conflict("build_begun", error.to_string()),
+        }
+    }
+}
+
+impl From<RegisterError> for ApiError {
+    fn from(error: RegisterError) -> Self {
+        match error {
+            RegisterError::TooMany => Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_builds", error.to_string()),
+            RegisterError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<BaseError> for ApiError {
+    fn from(error: BaseError) -> Self {
+        match error {
+            BaseError::UnknownImage(_) => Self::bad_request(error.to_string()),
+            BaseError::Template(error) => error.into(),
+            BaseError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<UploadError> for ApiError {
+    fn from(error: UploadError) -> Self {
+        match error {
+            UploadError::NoWorkspace => Self::not_found("workspace"),
+            UploadError::Hash(error) => error.into(),
+            UploadError::TooLarge => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string()),
+            UploadError::TooSlow => too_slow(),
+            UploadError::CutShort => Self::bad_request(error.to_string()),
+            UploadError::Io(source) if is_full(&source) => no_space("the server's disk is full"),
+            UploadError::Io(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<BuildFailure> for ApiError {
+    fn from(failure: BuildFailure) -> Self {
+        match failure {
+            BuildFailure::Exit(_) | BuildFailure::StepTimeout | BuildFailure::NotReady | BuildFailure::NoFiles(_) => {
+                Self::bad_request(failure.to_string())
+            }
+            BuildFailure::Archive(_) => Self::internal(&failure),
+            BuildFailure::Upload(error) => error.into(),
+            BuildFailure::Create(error) => error.into(),
+            BuildFailure::Use(error) => error.into(),
+            BuildFailure::Run(error) => error.into(),
+            BuildFailure::Snapshot(error) => error.into(),
+            BuildFailure::Template(error) => error.into(),
+            BuildFailure::Store(error) => error.into(),
+        }
+    }
+}

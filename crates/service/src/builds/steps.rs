@@ -1,0 +1,161 @@
+//! The plan of a build, which is checked before anything is made.
+
+use std::collections::BTreeMap;
+
+use sandling_engine::ProcessDefaults;
+
+use crate::limits::{InvalidValue, check_map};
+
+pub(super) const MOST_STEPS: usize = 1000;
+/// How many characters of a step an error repeats.
+const LONGEST_NAME: usize = 200;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub actions: Vec<Action>,
+    /// The command that runs in every sandbox of the template.
+    pub start: Option<Vec<String>>,
+    /// The command that succeeds once `start` is ready.
+    pub ready: Option<Vec<String>>,
+    pub defaults: PlanDefaults,
+}
+
+/// The user and directory that apply unless a step or the base sets others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlanDefaults {
+    pub user: &'static str,
+    /// If missing, the user's home.
+    pub workdir: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    Run {
+        argv: Vec<String>,
+        user: Option<String>,
+        /// The command as its author wrote it.
+        text: String,
+    },
+    Copy {
+        source: String,
+        target: String,
+        /// A user, or `user:group`. If missing, the user that runs commands.
+        owner: Option<String>,
+        mode: Option<u32>,
+        hash: String,
+    },
+    Env(BTreeMap<String, String>),
+    /// Variables that only the following steps see.
+    Arg(BTreeMap<String, String>),
+    Workdir(String),
+    User(String),
+    /// A remark about an instruction that is skipped.
+    Note(String),
+}
+
+/// Why a plan cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("a template has {MOST_STEPS} steps at most")]
+    TooManySteps,
+    #[error(transparent)]
+    Value(#[from] InvalidValue),
+    #[error("the hash of files must be hexadecimal")]
+    Hash,
+    #[error("a Dockerfile may have {most_kib} KiB")]
+    DockerfileTooLarge { most_kib: usize },
+    #[error("the Dockerfile has no FROM")]
+    NoBase,
+    #[error("line {line} of the Dockerfile: {keyword} {problem}")]
+    Instruction { line: usize, keyword: String, problem: String },
+}
+
+impl Plan {
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.actions.len() > MOST_STEPS {
+            return Err(PlanError::TooManySteps);
+        }
+        // Every process in the template's sandboxes gets these variables.
+        Ok(check_map("ENV", &self.outcome(ProcessDefaults::default()).env)?)
+    }
+
+    /// What applies to every process in the template's sandboxes.
+    pub(super) fn outcome(&self, mut defaults: ProcessDefaults) -> ProcessDefaults {
+        for action in &self.actions {
+            action.apply(&mut defaults, self.defaults);
+        }
+        defaults
+    }
+}
+
+impl Action {
+    pub(super) fn apply(&self, process: &mut ProcessDefaults, plan: PlanDefaults) {
+        match self {
+            Self::Env(env) => process.env.extend(env.clone()),
+            Self::Workdir(path) => process.workdir = Some(below(process, plan, path)),
+            Self::User(user) => process.user = Some(user.clone()),
+            Self::Run { .. } | Self::Copy { .. } | Self::Arg(_) | Self::Note(_) => {}
+        }
+    }
+
+    /// The step as a person would write it.
+    pub(super) fn describe(&self) -> String {
+        let names = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>().join(" ");
+        match self {
+            Self::Run { text, .. } => format!("RUN {text}"),
+            Self::Copy { source, target, .. } => format!("COPY {source} {target}"),
+            Self::Env(env) => format!("ENV {}", names(env)),
+            Self::Arg(arguments) => format!("ARG {}", names(arguments)),
+            Self::Workdir(path) => format!("WORKDIR {path}"),
+            Self::User(user) => format!("USER {user}"),
+            Self::Note(text) => text.clone(),
+        }
+    }
+
+    /// The beginning of the step, to name the one that failed.
+    pub(super) fn name(&self) -> String {
+        self.describe().lines().next().unwrap_or_default().chars().take(LONGEST_NAME).collect()
+    }
+}
+
+/// The user that runs the next step.
+pub(super) fn user(process: &ProcessDefaults, plan: PlanDefaults) -> &str {
+    process.user.as_deref().unwrap_or(plan.user)
+}
+
+/// A path, relative to the directory that the steps have set.
+pub(super) fn below(process: &ProcessDefaults, plan: PlanDefaults, path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_owned();
+    }
+    let home = match user(process, plan) {
+        "root" => "/root".to_owned(),
+        user => format!("/home/{user}"),
+    };
+    let from = match path.strip_prefix("~/") {
+        Some(_) => home,
+        None => process.workdir.clone().or(plan.workdir.map(str::to_owned)).unwrap_or(home),
+    };
+    format!("{}/{}", from.trim_end_matches('/'), path.strip_prefix("~/").unwrap_or(path))
+}
+
+/// Checks the hash of uploaded files, which becomes a file name.
+pub fn check_hash(hash: &str) -> Result<(), PlanError> {
+    let fits = (16..=128).contains(&hash.len()) && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if fits { Ok(()) } else { Err(PlanError::Hash) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_paths_continue_from_the_directory_of_earlier_steps() {
+        let e2b = PlanDefaults { user: "user", workdir: None };
+        let actions = ["app", "~/x", "y"].map(|path| Action::Workdir(path.to_owned())).to_vec();
+        let plan = Plan { actions, defaults: e2b, ..Plan::default() };
+        assert_eq!(plan.outcome(ProcessDefaults::default()).workdir.as_deref(), Some("/home/user/x/y"));
+        let docker = PlanDefaults { user: "root", workdir: Some("/") };
+        assert_eq!(below(&ProcessDefaults::default(), docker, "app"), "/app");
+    }
+}

@@ -1,0 +1,147 @@
+//! Issuing, checking and revoking preview tokens.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sandling_engine::store::StoreError;
+
+use super::key::{PreviewKey, PreviewToken};
+use super::secret;
+use crate::store::Store;
+use crate::workspaces::WorkspaceName;
+
+/// How many valid tokens a workspace may have.
+const MOST: u32 = 10_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PreviewError {
+    #[error("max preview tokens reached: the limit is {MOST}; revoke some, or let them expire")]
+    TooMany,
+    #[error("there is no such preview token")]
+    Unknown,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The preview tokens of all workspaces of a home.
+pub struct Previews {
+    key: PreviewKey,
+    store: Arc<Store>,
+}
+
+impl Previews {
+    /// `directory` holds the secret that signs tokens.
+    pub(crate) fn open(directory: &Path, store: Arc<Store>) -> io::Result<Self> {
+        Ok(Self { key: PreviewKey::new(secret::read_or_make(directory)?), store })
+    }
+
+    /// Issues a token, which is valid until it expires or is revoked. Returns its signed text.
+    pub fn issue(&self, workspace: &WorkspaceName, token: &PreviewToken) -> Result<String, PreviewError> {
+        let expires = Timestamp::from_second(token.expires_unix).unwrap_or(Timestamp::MAX);
+        let issued = self.store.insert_preview(workspace, &token.id, expires, MOST)?;
+        if issued { Ok(self.key.sign(token)) } else { Err(PreviewError::TooMany) }
+    }
+
+    /// What a token allows, if this home issued it and it is still valid.
+    pub fn check(&self, signed: &str) -> Option<PreviewToken> {
+        let token = self.key.check(signed, Timestamp::now())?;
+        match self.store.has_preview(&token.workspace, &token.id) {
+            Ok(valid) => valid.then_some(token),
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "refusing a preview token: cannot check whether it was revoked"
+                );
+                None
+            }
+        }
+    }
+
+    /// Revokes a token, given its id or its signed text. Once this returns, every process of this home refuses it.
+    pub fn revoke(&self, workspace: &WorkspaceName, token: &str) -> Result<(), PreviewError> {
+        let signed = self.key.check(token, Timestamp::now());
+        let id = signed.as_ref().map_or(token, |signed| &signed.id);
+        let revoked = self.store.remove_preview(workspace, id)?;
+        revoked.then_some(()).ok_or(PreviewError::Unknown)
+    }
+
+    /// A secret for one purpose, always the same in this home. `purpose` must contain a colon.
+    pub fn derive(&self, purpose: &str) -> String {
+        self.key.derive(purpose)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fixture::{Fixture, workspace};
+
+    fn previews(fixture: &Fixture) -> Previews {
+        Previews::open(&fixture.home.root().join("previews"), fixture.store.clone()).unwrap()
+    }
+
+    fn token(workspace: &WorkspaceName, id: &str) -> PreviewToken {
+        PreviewToken {
+            id: id.to_owned(),
+            workspace: workspace.to_string(),
+            sandbox: "s".to_owned(),
+            port: 80,
+            paths: vec![],
+            expires_unix: (Timestamp::now() + Duration::from_secs(3600)).as_second(),
+        }
+    }
+
+    #[test]
+    fn a_token_and_its_revocation_outlive_the_server() {
+        let fixture = Fixture::new();
+        let default = WorkspaceName::default();
+        let token = token(&default, "0123456789abcdef");
+        let signed = previews(&fixture).issue(&default, &token).unwrap();
+        let fixture = fixture.restart();
+        let second = previews(&fixture);
+        assert_eq!(second.check(&signed), Some(token));
+        second.revoke(&default, &signed).unwrap();
+        assert_eq!(previews(&fixture.another_process()).check(&signed), None);
+        assert!(matches!(second.revoke(&default, &signed), Err(PreviewError::Unknown)));
+    }
+
+    #[test]
+    fn another_workspace_cannot_revoke_a_token() {
+        let fixture = Fixture::new();
+        let (default, other) = (WorkspaceName::default(), workspace("other"));
+        fixture.workspaces.create(&other).unwrap();
+        let previews = previews(&fixture);
+        let signed = previews.issue(&default, &token(&default, "aa")).unwrap();
+        assert!(matches!(previews.revoke(&other, "aa"), Err(PreviewError::Unknown)));
+        assert!(previews.check(&signed).is_some());
+        previews.revoke(&default, "aa").unwrap();
+        assert!(previews.check(&signed).is_none());
+    }
+
+    #[test]
+    fn expired_tokens_do_not_count_against_the_limit() {
+        let fixture = Fixture::new();
+        let default = WorkspaceName::default();
+        let (past, later) = (Timestamp::now(), Timestamp::now() + Duration::from_secs(60));
+        assert!(fixture.store.insert_preview(&default, "aa", past, 1).unwrap());
+        assert!(fixture.store.insert_preview(&default, "bb", later, 1).unwrap());
+        assert!(!fixture.store.insert_preview(&default, "cc", later, 1).unwrap());
+        let valid = |id| fixture.store.has_preview("default", id).unwrap();
+        assert!(!valid("aa") && valid("bb") && !valid("cc"));
+    }
+
+    #[test]
+    fn deleting_a_workspace_revokes_its_tokens() {
+        let fixture = Fixture::new();
+        let team = workspace("team");
+        fixture.workspaces.create(&team).unwrap();
+        let previews = previews(&fixture);
+        let signed = previews.issue(&team, &token(&team, "aa")).unwrap();
+        fixture.admission.delete_workspace(&team, || 0).unwrap();
+        assert!(previews.check(&signed).is_none());
+    }
+}

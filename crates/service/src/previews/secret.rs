@@ -1,0 +1,47 @@
+//! The secret that signs preview tokens, stored in the home so that tokens outlive the server.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::random;
+
+const FILE: &str = "secret";
+
+/// Reads the secret. The first time, this makes it.
+pub(super) fn read_or_make(directory: &Path) -> io::Result<[u8; 32]> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    match read(directory)? {
+        Some(secret) => Ok(secret),
+        None => make(directory),
+    }
+}
+
+fn read(directory: &Path) -> io::Result<Option<[u8; 32]>> {
+    match fs::read(directory.join(FILE)) {
+        Ok(bytes) => {
+            bytes.try_into().map(Some).map_err(|_| io::Error::other("the preview secret is damaged; remove it"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the secret atomically. If several processes do this at once, all use the secret of the first.
+fn make(directory: &Path) -> io::Result<[u8; 32]> {
+    let secret = random::bytes::<32>();
+    let beside = directory.join(format!("secret.{}", random::hex::<8>()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    file.write_all(&secret)?;
+    file.sync_all()?;
+    let placed = fs::hard_link(&beside, directory.join(FILE));
+    fs::remove_file(&beside)?;
+    match placed {
+        Ok(()) => Ok(secret),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            read(directory)?.ok_or_else(|| io::Error::other("the preview secret vanished"))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,21 @@
+//! Applies the process defaults of a template to its sandboxes.
+
+use sandling_engine::store::StoreError;
+use sandling_engine::{CreateSpec, Engine};
+
+/// Applies the process defaults of its template to a new sandbox. Values from the client take precedence.
+pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Result<(), StoreError> {
+    let template = match &spec.from_snapshot {
+        Some(id) => engine.find_snapshot(&spec.workspace, id)?,
+        None => engine.snapshot_of_template(&spec.workspace, &spec.template)?,
+    };
+    let Some(template) = template else { return Ok(()) };
+    let (own, defaults) = (&mut spec.settings.process, template.settings.process);
+    for (name, value) in &defaults.env {
+        spec.env.entry(name.clone()).or_insert_with(|| value.clone());
+        own.env.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    own.user = own.user.take().or(defaults.user);
+    own.workdir = own.workdir.take().or(defaults.workdir);
+    Ok(())
+}
