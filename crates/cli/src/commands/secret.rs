@@ -48,15 +48,15 @@ async fn local(common: &Common, command: &SecretCommand) -> anyhow::Result<()> {
     match command {
         SecretCommand::Set { name, hosts } => {
             let hosts = hosts.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
-            engine.set_secret(DEFAULT_WORKSPACE, name, value()?.into(), hosts)?;
+            engine.networks().set_secret(DEFAULT_WORKSPACE, name, value()?.into(), hosts)?;
             Ok(())
         }
         SecretCommand::Ls { json } => {
-            let secrets = engine.secrets(DEFAULT_WORKSPACE)?.into_iter().map(IntoWire::into_wire).collect();
+            let secrets = engine.networks().secrets(DEFAULT_WORKSPACE)?.into_iter().map(IntoWire::into_wire).collect();
             list(serde_json::to_value(SecretList { secrets })?, *json)
         }
         SecretCommand::Rm { name } => {
-            if !engine.remove_secret(DEFAULT_WORKSPACE, name)? {
+            if !engine.networks().remove_secret(DEFAULT_WORKSPACE, name)? {
                 bail!("secret `{name}` does not exist; `sandling secret ls` lists your secrets");
             }
             Ok(())

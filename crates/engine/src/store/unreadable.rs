@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::database::open_error;
 use super::rows::lossy;
 use super::{SandboxRow, StoreError};
-use crate::network::NetworkDefault;
-use crate::sandbox::{SandboxId, SandboxInfo};
-use crate::settings::read_row;
-use crate::snapshot::SnapshotInfo;
-use crate::volume::VolumeInfo;
+use crate::model::NetworkDefault;
+use crate::model::SnapshotInfo;
+use crate::model::VolumeInfo;
+use crate::model::read_row;
+use crate::model::{SandboxId, SandboxInfo};
 
 /// A row that cannot be read, for the log and for `sandling doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]

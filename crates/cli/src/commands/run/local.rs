@@ -47,7 +47,7 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     let decisions = sandbox.network_events(0, usize::MAX).into_iter().map(IntoWire::into_wire);
     let refused = refused(decisions.filter_map(|view| serde_json::from_value(serde_json::to_value(view).ok()?).ok()));
     for finding in &code.advice {
-        engine.record(sandbox.id(), DEFAULT_WORKSPACE, "advice", serde_json::to_value(finding)?)?;
+        engine.events().record(sandbox.id(), DEFAULT_WORKSPACE, "advice", serde_json::to_value(finding)?)?;
     }
     engine.close().await;
     let mut report = report?;

@@ -29,7 +29,7 @@ async fn build(common: &Common, options: &Build) -> anyhow::Result<()> {
     let steps = progress.clone();
     let kernel = options.kernel.clone().map(|vmlinuz| OwnKernel { vmlinuz, modules: options.modules.clone() });
     let build = BuildOptions { force: options.force, upgrade: options.upgrade, kernel };
-    let built = engine.build_template(recipe, build, move |step| steps.step(&step)).await;
+    let built = engine.machines().build_template(recipe, build, move |step| steps.step(&step)).await;
     progress.done();
     engine.close().await;
     let built = built?;
@@ -65,7 +65,7 @@ async fn ls(common: &Common, json: bool) -> anyhow::Result<()> {
 }
 
 async fn inspect(common: &Common, name: &str, verify: bool) -> anyhow::Result<()> {
-    let image = open_engine(common).await?.inspect_template(DEFAULT_WORKSPACE, name)?;
+    let image = open_engine(common).await?.machines().inspect_template(DEFAULT_WORKSPACE, name)?;
     if verify {
         image.verify_full()?;
     }
