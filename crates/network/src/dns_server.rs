@@ -65,7 +65,7 @@ async fn decide(shared: &Shared, question: &Question) -> Outcome {
     let Some(name) = &question.name else {
         return Outcome::Refused(Refusal::NotListed);
     };
-    if let Some(address) = shared.peer_address(name) {
+    if let Some(address) = shared.peers.address(name) {
         let told = if question.asks_address() { vec![address] } else { Vec::new() };
         return Outcome::Addresses(told, TOLD_TTL);
     }
@@ -79,7 +79,7 @@ async fn decide(shared: &Shared, question: &Question) -> Outcome {
         return Outcome::Refused(Refusal::RecordType);
     }
     let longest = name.labels().map(str::len).max().unwrap_or_default();
-    let limits = shared.limits();
+    let limits = shared.meters.limits();
     if longest > limits.dns_label_length || name.as_str().len() > limits.dns_name_length {
         return Outcome::Refused(Refusal::DnsNameLength);
     }

@@ -19,32 +19,12 @@ const EVENTS: (f64, f64) = (200.0, 1000.0);
 /// During a flood of equal events, one is reported in this time.
 const SAMPLED: Duration = Duration::from_secs(1);
 
-/// Counters of one gateway since it started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stats {
-    pub frames_in: u64,
-    pub frames_out: u64,
-    /// Frames that could not be sent because the machine is stopped or gone.
-    pub frames_unsent: u64,
-    pub malformed: u64,
-    pub oversized: u64,
-    pub fragments: u64,
-    pub spoofed: u64,
-    pub dns_queries: u64,
-    pub dns_refused: u64,
-    pub connections_open: u64,
-    pub connections_allowed: u64,
-    pub connections_refused: u64,
-    pub packets_refused: u64,
-    pub requests_refused: u64,
-    pub bytes_out: u64,
-    pub bytes_in: u64,
-    /// Events that were dropped because of the rate limit, or because the receiver had no room.
-    pub events_lost: u64,
-}
-
 macro_rules! counters {
-    ($($field:ident),*) => {
+    ($($(#[$about:meta])* $field:ident),*) => {
+        /// Counters of one gateway since it started.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Stats { $($(#[$about])* pub $field: u64),* }
+
         /// The counters behind [`Stats`].
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $(pub $field: AtomicU64),* }
@@ -60,6 +40,7 @@ macro_rules! counters {
 counters!(
     frames_in,
     frames_out,
+    /// Frames that could not be sent because the machine is stopped or gone.
     frames_unsent,
     malformed,
     oversized,
@@ -74,6 +55,7 @@ counters!(
     requests_refused,
     bytes_out,
     bytes_in,
+    /// Events that were dropped because of the rate limit, or because the receiver had no room.
     events_lost
 );
 

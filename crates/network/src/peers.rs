@@ -105,17 +105,16 @@ impl PeerNames {
 
     /// Connects to a peer, if the group has not changed since.
     pub async fn connect(&self, peer: &Peer, port: u16) -> io::Result<PeerStream> {
-        match self.current() {
-            CurrentGroup { peers: Some(peers), epoch } if epoch == peer.epoch => peers.connect(&peer.name, port).await,
-            _ => Err(ErrorKind::HostUnreachable.into()),
-        }
+        self.group_of(peer)?.connect(&peer.name, port).await
     }
 
     /// Opens a datagram socket to a peer, if the group has not changed since.
     pub fn datagrams(&self, peer: &Peer, port: u16) -> io::Result<UnixDatagram> {
-        match self.current() {
-            CurrentGroup { peers: Some(peers), epoch } if epoch == peer.epoch => peers.datagrams(&peer.name, port),
-            _ => Err(ErrorKind::HostUnreachable.into()),
-        }
+        self.group_of(peer)?.datagrams(&peer.name, port)
+    }
+
+    fn group_of(&self, peer: &Peer) -> io::Result<Arc<dyn Peers>> {
+        let CurrentGroup { peers, epoch } = self.current();
+        peers.filter(|_| epoch == peer.epoch).ok_or(ErrorKind::HostUnreachable.into())
     }
 }

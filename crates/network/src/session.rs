@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::destination::{Destination, End};
 use crate::event::{Event, EventKind, Verdict};
 use crate::name::HostName;
-use crate::policy::{Ground, Refusal, Shown};
+use crate::policy::{AllowedBy, Refusal, Shown};
 use crate::secret::SecretSet;
 use crate::shared::Shared;
 use crate::tcp::Connection;
@@ -54,7 +54,7 @@ impl Session {
     /// Whether the current policy allows any name, so that an encrypted one does no harm.
     pub fn may_hide_name(&self) -> bool {
         let Destination { address, port, names, .. } = &self.destination;
-        self.shared.rules().address(*address, *port, names) == Ok(Ground::Open)
+        self.shared.rules().address(*address, *port, names) == Ok(AllowedBy::Open)
     }
 
     /// Judges what the connection shows. Records the decision.

@@ -42,11 +42,6 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The current limits.
-    pub fn limits(&self) -> Limits {
-        self.meters.limits()
-    }
-
     /// Replaces the limits.
     pub fn set_limits(&self, limits: &Limits) {
         self.meters.set_limits(limits);
@@ -92,7 +87,7 @@ impl Shared {
 
     /// Whether the limits allow another flow that a peer starts.
     pub fn admits_peer(&self) -> bool {
-        self.open() < self.limits().connections && self.meters.opening()
+        self.open() < self.meters.limits().connections && self.meters.opening()
     }
 
     /// Resets all connections and exchanges.
@@ -110,11 +105,6 @@ impl Shared {
     /// Makes all open connections judge themselves again.
     pub fn judge_again(&self) {
         self.rules.send_modify(|_| {});
-    }
-
-    /// The address assigned to the peer of this name, if there is one.
-    pub fn peer_address(&self, name: &HostName) -> Option<Ipv4Addr> {
-        self.peers.address(name)
     }
 
     /// The destination of a connection or datagram: a peer, or a host if `judge` allows it. `judge` gets the current

@@ -40,7 +40,7 @@ fn is_unknown_context(error: &ClientError) -> bool {
 fn refused(body: Value) -> ClientError {
     let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
     let status = body["status"].as_u64().and_then(|status| u16::try_from(status).ok());
-    match ClientError::said(status, text("code"), text("error")) {
+    match ClientError::from_server(status, text("code"), text("error")) {
         ClientError::Refused { status, code, message, retry_after, .. } => {
             ClientError::Refused { status, code, message, retry_after, body }
         }
@@ -91,12 +91,12 @@ struct Cell {
 }
 
 impl Toolbox {
-    pub(crate) async fn run_code(&self, arguments: Value, control: &CallControl<'_>) -> Result<Observation, ToolError> {
+    pub(crate) async fn run_code(&self, arguments: Value, call: &CallControl<'_>) -> Result<Observation, ToolError> {
         let RunCode { code, language, timeout_seconds } = read_arguments(arguments)?;
         let deadline = self.settings.deadline(timeout_seconds)?;
         match language {
-            LanguageName::Python => self.run_cell(code, deadline, control).await,
-            other => self.run_script(other, code, deadline, control).await,
+            LanguageName::Python => self.run_cell(code, deadline, call).await,
+            other => self.run_script(other, code, deadline, call).await,
         }
     }
 
@@ -104,35 +104,30 @@ impl Toolbox {
         &self,
         code: String,
         deadline: Duration,
-        control: &CallControl<'_>,
+        call: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
-        match self.try_cell(&code, deadline, control).await {
+        match self.try_cell(&code, deadline, call).await {
             // After a rewind, the interpreter may not exist yet. Nothing ran, so start a new one.
             Err(ToolError::Client(error)) if is_unknown_context(&error) => {
                 *self.python.lock().await = None;
-                self.try_cell(&code, deadline, control).await
+                self.try_cell(&code, deadline, call).await
             }
             other => other,
         }
     }
 
-    async fn try_cell(
-        &self,
-        code: &str,
-        deadline: Duration,
-        control: &CallControl<'_>,
-    ) -> Result<Observation, ToolError> {
+    async fn try_cell(&self, code: &str, deadline: Duration, call: &CallControl<'_>) -> Result<Observation, ToolError> {
         let _turn = tokio::select! {
             turn = self.cell.lock() => turn,
-            () = control.cancelled.cancelled() => return Err(ToolError::Cancelled),
+            () = call.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
         let context = self.context().await?;
         let request = json!({ "code": code, "timeout_ms": u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX) });
         let path = self.path(&format!("repl/sessions/{context}/run/stream"));
-        let mut running = std::pin::pin!(self.follow(&path, &request, control));
+        let mut running = std::pin::pin!(self.follow(&path, &request, call));
         tokio::select! {
             done = &mut running => self.observed(done, deadline),
-            () = control.cancelled.cancelled() => {
+            () = call.cancelled.cancelled() => {
                 let _ = self.client.tell(&self.path(&format!("repl/sessions/{context}/interrupt")), &json!({})).await;
                 if tokio::time::timeout(INTERRUPTED_WITHIN, &mut running).await.is_err() {
                     let restart = self.path(&format!("repl/sessions/{context}/restart"));
@@ -144,21 +139,22 @@ impl Toolbox {
     }
 
     /// Shows a cell's output until the cell has ended.
-    async fn follow(&self, path: &str, request: &Value, control: &CallControl<'_>) -> Result<Cell, ClientError> {
+    async fn follow(&self, path: &str, request: &Value, call: &CallControl<'_>) -> Result<Cell, ClientError> {
         let mut events = self.client.post_events(path, request).await?;
         while let Some(event) = events.next().await? {
-            let data: Value =
-                serde_json::from_str(&event.data).map_err(|error| ClientError::Strange(error.to_string()))?;
+            let data: Value = serde_json::from_str(&event.data)
+                .map_err(|error| ClientError::UnexpectedResponse(error.to_string()))?;
             let stream = match event.name.as_str() {
                 "stdout" => Stream::Stdout,
                 "stderr" => Stream::Stderr,
                 "result" => {
-                    return serde_json::from_value(data).map_err(|error| ClientError::Strange(error.to_string()));
+                    return serde_json::from_value(data)
+                        .map_err(|error| ClientError::UnexpectedResponse(error.to_string()));
                 }
                 "error" => return Err(refused(data)),
                 _ => continue,
             };
-            (control.watch)(stream, data["chunk"].as_str().unwrap_or_default().as_bytes());
+            (call.watch)(stream, data["chunk"].as_str().unwrap_or_default().as_bytes());
         }
         Err(ClientError::broken("a cell ended without a result"))
     }
@@ -171,7 +167,7 @@ impl Toolbox {
         let request = json!({ "language": "python", "cwd": self.settings.directory });
         let made: Value = self.client.post(&self.path("repl/sessions"), &request).await?;
         let Some(id) = made["id"].as_str() else {
-            return Err(ClientError::Strange("a new context has no id".to_owned()).into());
+            return Err(ClientError::UnexpectedResponse("a new context has no id".to_owned()).into());
         };
         *python = Some(id.to_owned());
         Ok(id.to_owned())

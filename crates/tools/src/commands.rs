@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandling_client::{Ended, Heard, Stream};
+use sandling_client::{Ended, SessionEvent, Stream};
 use sandling_wire::{ExecRequest, LanguageName, OnLimitName, SessionStart};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,14 +25,10 @@ struct RunCommand {
 }
 
 impl Toolbox {
-    pub(crate) async fn run_command(
-        &self,
-        arguments: Value,
-        control: &CallControl<'_>,
-    ) -> Result<Observation, ToolError> {
+    pub(crate) async fn run_command(&self, arguments: Value, call: &CallControl<'_>) -> Result<Observation, ToolError> {
         let RunCommand { command, timeout_seconds } = read_arguments(arguments)?;
         let deadline = self.settings.deadline(timeout_seconds)?;
-        self.execute(ExecRequest { cmd: Some(command), ..self.request(deadline) }, control).await
+        self.execute(ExecRequest { cmd: Some(command), ..self.request(deadline) }, call).await
     }
 
     pub(crate) async fn run_script(
@@ -40,10 +36,10 @@ impl Toolbox {
         language: LanguageName,
         code: String,
         deadline: Duration,
-        control: &CallControl<'_>,
+        call: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
         let request = ExecRequest { code: Some(code), language: Some(language), ..self.request(deadline) };
-        self.execute(request, control).await
+        self.execute(request, call).await
     }
 
     fn request(&self, deadline: Duration) -> ExecRequest {
@@ -56,7 +52,7 @@ impl Toolbox {
         }
     }
 
-    async fn execute(&self, run: ExecRequest, control: &CallControl<'_>) -> Result<Observation, ToolError> {
+    async fn execute(&self, run: ExecRequest, call: &CallControl<'_>) -> Result<Observation, ToolError> {
         let timeout_seconds = run.timeout_seconds.unwrap_or_default();
         let start = SessionStart { run, terminal: None, closed_stdin: Some(true), scan: None };
         let (mut session, _input) = self.client.session(&self.sandbox, &start).await?;
@@ -66,22 +62,22 @@ impl Toolbox {
             let heard = tokio::select! {
                 heard = session.next() => heard?,
                 // The command cannot be killed before its id is known, but the id arrives at once.
-                () = control.cancelled.cancelled(), if id.is_some() => {
+                () = call.cancelled.cancelled(), if id.is_some() => {
                     self.kill(id.as_deref().unwrap_or_default()).await;
                     return Err(ToolError::Cancelled);
                 }
             };
             match heard {
-                Heard::Started { id: started } => id = Some(started),
-                Heard::Bytes(stream, bytes) => {
-                    (control.watch)(stream, &bytes);
+                SessionEvent::Started { id: started } => id = Some(started),
+                SessionEvent::Bytes(stream, bytes) => {
+                    (call.watch)(stream, &bytes);
                     match stream {
                         Stream::Stdout => stdout.push(&bytes),
                         Stream::Stderr => stderr.push(&bytes),
                     }
                 }
-                Heard::Dropped(bytes) => stdout.skip(bytes),
-                Heard::Ended(ended) => return Ok(ran(&ended, timeout_seconds, stdout, stderr)),
+                SessionEvent::Dropped(bytes) => stdout.skip(bytes),
+                SessionEvent::Ended(ended) => return Ok(ran(&ended, timeout_seconds, stdout, stderr)),
             }
         }
     }

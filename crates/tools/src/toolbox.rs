@@ -137,18 +137,13 @@ impl Toolbox {
 
     /// Carries out one call. A problem that the model can correct is a result. A problem that only a person can solve
     /// is an error.
-    pub async fn call(
-        &self,
-        name: &str,
-        arguments: Value,
-        control: &CallControl<'_>,
-    ) -> Result<Observation, ToolError> {
+    pub async fn call(&self, name: &str, arguments: Value, call: &CallControl<'_>) -> Result<Observation, ToolError> {
         let done = match name {
-            "run_code" => self.run_code(arguments, control).await,
-            "run_command" => self.run_command(arguments, control).await,
-            "read_file" => self.in_time(self.read_file(arguments), control).await,
-            "write_file" => self.in_time(self.write_file(arguments), control).await,
-            "list_files" => self.in_time(self.list_files(arguments), control).await,
+            "run_code" => self.run_code(arguments, call).await,
+            "run_command" => self.run_command(arguments, call).await,
+            "read_file" => self.in_time(self.read_file(arguments), call).await,
+            "write_file" => self.in_time(self.write_file(arguments), call).await,
+            "list_files" => self.in_time(self.list_files(arguments), call).await,
             _ => {
                 let known: Vec<&str> = SPECS.iter().map(|spec| spec.name).collect();
                 Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into())
@@ -165,12 +160,12 @@ impl Toolbox {
     async fn in_time(
         &self,
         work: impl Future<Output = Result<Observation, ToolError>>,
-        control: &CallControl<'_>,
+        call: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
         let timeout = self.settings.timeout;
         tokio::select! {
             done = work => done,
-            () = control.cancelled.cancelled() => Err(ToolError::Cancelled),
+            () = call.cancelled.cancelled() => Err(ToolError::Cancelled),
             () = tokio::time::sleep(timeout) => {
                 Ok(Observation::error(format!("the call took longer than {} s, its deadline", timeout.as_secs_f64())))
             }

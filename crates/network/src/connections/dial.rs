@@ -32,7 +32,7 @@ pub(crate) async fn dial(shared: &Arc<Shared>, port: u16, from: &HostName) -> io
     let (dropped, when_dropped) = oneshot::channel();
     tokio::spawn(keep(shared.clone(), place, connection.clone(), when_dropped));
     let stream = GuestStream::dialled(connection.clone(), shared.traffic(), dropped);
-    match timeout(shared.limits().connect, connection.established()).await {
+    match timeout(shared.meters.limits().connect, connection.established()).await {
         Ok(Ok(())) => note(Verdict::Allowed),
         Ok(Err(error)) => {
             note(Verdict::Failed(Failure::ConnectionRefused));

@@ -29,7 +29,7 @@ pub(super) async fn intercept(
         End::Failed(why)
     };
     let server_name = ServerName::try_from(name.to_string()).map_err(|_| failed(Failure::ServerTls))?;
-    let patience = session.shared.limits().greeting;
+    let patience = session.shared.meters.limits().greeting;
     // Connect to the server first. If its certificate is not valid, the guest gets no handshake.
     let connecting = TlsConnector::from(interceptor.client.clone()).connect(server_name, stream);
     let upstream = match timeout(patience, connecting).await {
@@ -51,5 +51,5 @@ pub(super) async fn intercept(
         }
         Err(_) => return Err(failed(Failure::TimedOut)),
     };
-    http::relay_opened(session, name, guest, upstream).await
+    http::relay(session, Some(name), guest, upstream).await
 }

@@ -64,7 +64,7 @@ fn open(shared: &Arc<Shared>, segment: Segment, packet: &[u8]) {
 
 /// Judges a request for a connection.
 fn admit(shared: &Shared, segment: &Segment) -> Result<Destination, Refused> {
-    let limits = shared.limits();
+    let limits = shared.meters.limits();
     if shared.open() >= limits.connections {
         return Err((Refusal::Connections, None));
     }
@@ -128,10 +128,10 @@ async fn connect(shared: &Shared, destination: &Destination) -> Result<Option<Up
         return Ok(None);
     }
     if let Some(peer) = &destination.peer {
-        let dialled = timeout(shared.limits().connect, shared.peers.connect(peer, port)).await;
+        let dialled = timeout(shared.meters.limits().connect, shared.peers.connect(peer, port)).await;
         return Ok(Some(Upstream::Peer(dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?)));
     }
-    let dialled = timeout(shared.limits().connect, dial_host(shared, SocketAddr::from((address, port)))).await;
+    let dialled = timeout(shared.meters.limits().connect, dial_host(shared, SocketAddr::from((address, port)))).await;
     let stream = dialled.map_err(|_| Failure::TimedOut)?.map_err(|error| failure(&error))?;
     let _ = stream.set_nodelay(true);
     Ok(Some(Upstream::Tcp(stream)))

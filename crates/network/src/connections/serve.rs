@@ -114,7 +114,7 @@ async fn greeting(session: &Session, stream: &TcpStream) -> Result<(Greeting, Ve
             }
         }
     };
-    let greeting = match timeout(session.shared.limits().greeting, reading).await {
+    let greeting = match timeout(session.shared.meters.limits().greeting, reading).await {
         Ok(greeting) => greeting?,
         Err(_) => return Err(session.refuse(Refusal::SilentTooLong, None)),
     };
@@ -147,7 +147,7 @@ async fn tls(session: &Session, stream: TcpStream, mut first: Vec<u8>) -> Result
             }
         }
     };
-    let hello = match timeout(session.shared.limits().greeting, reading).await {
+    let hello = match timeout(session.shared.meters.limits().greeting, reading).await {
         Ok(hello) => hello?,
         Err(_) => return Err(session.refuse(Refusal::SilentTooLong, None)),
     };

@@ -48,7 +48,7 @@ fn tell(shared: &Shared, datagram: &Datagram<'_>) {
 
 /// Judges the first datagram of an exchange.
 fn admit(shared: &Shared, datagram: &Datagram<'_>) -> Result<Destination, Refused> {
-    if shared.open() >= shared.limits().connections {
+    if shared.open() >= shared.meters.limits().connections {
         return Err((Refusal::Connections, None));
     }
     if !shared.meters.opening() {

@@ -12,10 +12,10 @@ use smoltcp::wire::{
 };
 
 use super::ends::Ends;
+use super::write::ETHERNET_HEADER;
 use crate::flow::Flow;
 use crate::policy::Refusal;
 
-const ETHERNET_HEADER: usize = 14;
 const IPV4_HEADER: u8 = 20;
 const DHCP_SERVER: u16 = 67;
 const DHCP_CLIENT: u16 = 68;

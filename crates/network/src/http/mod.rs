@@ -12,7 +12,7 @@ mod server_frames;
 mod spelling;
 
 pub use guest_frames::GuestFrames;
-pub(crate) use proxy::{relay_opened, relay_plain};
+pub(crate) use proxy::{relay, relay_plain};
 pub use scrub::Scrubber;
 pub use search::Search;
 pub use server_frames::ServerFrames;

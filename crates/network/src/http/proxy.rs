@@ -1,5 +1,7 @@
 //! The HTTP proxy of one connection. It forwards the guest's requests to the server, one after another.
 
+use std::borrow::Cow;
+use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +20,7 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
@@ -35,7 +37,7 @@ use crate::name::HostName;
 use crate::policy::{Refusal, Shown};
 use crate::secret::SecretSet;
 use crate::session::Session;
-use crate::tcp::{GuestStream, Prefixed};
+use crate::tcp::{GuestStream, Prefixed, copy};
 
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
@@ -77,16 +79,8 @@ pub(crate) async fn relay_plain(session: &Session, stream: TcpStream, first: Vec
     relay(session, None, Prefixed::new(first, guest), stream).await
 }
 
-/// Relays HTTP inside TLS that is intercepted for `name`.
-pub(crate) async fn relay_opened<G, S>(session: &Session, name: HostName, guest: G, server: S) -> Result<End, End>
-where
-    G: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    relay(session, Some(name), guest, server).await
-}
-
-async fn relay<G, S>(session: &Session, opened: Option<HostName>, guest: G, server: S) -> Result<End, End>
+/// Relays HTTP. `opened` is the name of an intercepted TLS connection.
+pub(crate) async fn relay<G, S>(session: &Session, opened: Option<HostName>, guest: G, server: S) -> Result<End, End>
 where
     G: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -103,7 +97,7 @@ where
     let mut http = hyper::server::conn::http1::Builder::new();
     http.preserve_header_case(true).half_close(true).auto_date_header(false);
     http.max_header_size(LONGEST_HEAD).max_buf_size(LONGEST_HEAD);
-    http.timer(TokioTimer::new()).header_read_timeout(session.shared.limits().idle);
+    http.timer(TokioTimer::new()).header_read_timeout(session.shared.meters.limits().idle);
     let serving = http.serve_connection(TokioIo::new(guest), service_fn(|request| proxy.answer(request)));
     let mut serving = std::pin::pin!(serving.with_upgrades());
     let served = tokio::select! {
@@ -132,14 +126,9 @@ fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
 }
 
 fn failed(error: hyper::Error) -> End {
-    use std::error::Error;
-    match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
-        Some(cause) => match cause.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>()) {
-            Some(refusal) => End::Refused(*refusal),
-            None => End::Failed(Failure::Reset),
-        },
-        None => End::Failed(Failure::Reset),
-    }
+    let cause = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let refusal = cause.and_then(io::Error::get_ref).and_then(|inner| inner.downcast_ref::<Refusal>());
+    refusal.map_or(End::Failed(Failure::Reset), |refusal| End::Refused(*refusal))
 }
 
 /// Relays a connection that has switched to WebSocket.
@@ -151,36 +140,18 @@ async fn relay_upgraded(upgrade: Upgrade) -> Result<End, End> {
         tokio::io::copy_bidirectional(&mut guest, &mut server).await?;
         return Ok(End::Done);
     }
-    let (from_guest, mut to_guest) = tokio::io::split(guest);
-    let (from_server, mut to_server) = tokio::io::split(server);
-    let outward = pass(from_guest, &mut to_server, |bytes| {
+    let (from_guest, to_guest) = tokio::io::split(guest);
+    let (from_server, to_server) = tokio::io::split(server);
+    let outward = copy(from_guest, to_server, |bytes| {
         sent.as_mut().map_or(Ok(()), |sent| sent.push(bytes))?;
-        Ok(bytes.to_vec())
+        Ok(Cow::Borrowed(bytes))
     });
-    let inward = pass(from_server, &mut to_guest, |bytes| match &mut frames {
-        Some(frames) => frames.push(bytes),
-        None => Ok(bytes.to_vec()),
+    let inward = copy(from_server, to_guest, |bytes| match &mut frames {
+        Some(frames) => frames.push(bytes).map(Cow::Owned),
+        None => Ok(Cow::Borrowed(bytes)),
     });
     tokio::try_join!(outward, inward)?;
     Ok(End::Done)
-}
-
-/// Copies bytes through `transform`.
-async fn pass<R, W, F>(mut from: R, to: &mut W, mut transform: F) -> io::Result<()>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-    F: FnMut(&[u8]) -> Result<Vec<u8>, Refusal>,
-{
-    let mut room = vec![0; 16 * 1024];
-    loop {
-        let count = from.read(&mut room).await?;
-        if count == 0 {
-            return to.shutdown().await;
-        }
-        to.write_all(&transform(&room[..count]).map_err(io::Error::other)?).await?;
-        to.flush().await?;
-    }
 }
 
 impl Proxy<'_> {

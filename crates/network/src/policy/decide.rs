@@ -50,7 +50,7 @@ pub enum TlsMode {
 
 /// Why an address may be connected to. Later reasons permit less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ground {
+pub enum AllowedBy {
     /// Every public address is allowed.
     Open,
     /// The address is listed.
@@ -101,7 +101,7 @@ impl Policy {
 
     /// Whether `port` of `address`, which is in no refused range, may be connected to, given the `names` that DNS
     /// returned it for.
-    pub(super) fn address(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
+    pub(super) fn address(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<AllowedBy, Refusal> {
         if self.mode == Mode::Deny {
             return Err(Refusal::PolicyDenies);
         }
@@ -115,14 +115,14 @@ impl Policy {
             return Err(Refusal::Denied);
         }
         match self.mode {
-            Mode::Open | Mode::Learn => Ok(Ground::Open),
+            Mode::Open | Mode::Learn => Ok(AllowedBy::Open),
             Mode::Deny | Mode::Allow => self.listed(address, port, names),
         }
     }
 
-    fn listed(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
+    fn listed(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<AllowedBy, Refusal> {
         if self.allow.iter().any(|entry| entry.covers_address(address, port)) {
-            return Ok(Ground::Address);
+            return Ok(AllowedBy::Address);
         }
         let mut listed = names.iter().filter(|name| self.name(name).is_ok()).peekable();
         if listed.peek().is_none() {
@@ -131,32 +131,38 @@ impl Policy {
         if !listed.any(|name| self.allow.iter().any(|entry| entry.covers_port_of_name(name, port))) {
             return Err(Refusal::PortNotListed);
         }
-        Ok(if NAMED_PORTS.contains(&port) { Ground::Name } else { Ground::NameAndPort })
+        Ok(if NAMED_PORTS.contains(&port) { AllowedBy::Name } else { AllowedBy::NameAndPort })
     }
 
     /// Whether a connection that was allowed for this reason may go on, given what it shows and the `names` of its
     /// address.
-    pub(super) fn shown(&self, ground: Ground, port: u16, shown: Shown<'_>, names: &[HostName]) -> Result<(), Refusal> {
-        match (shown, ground) {
+    pub(super) fn shown(
+        &self,
+        allowed_by: AllowedBy,
+        port: u16,
+        shown: Shown<'_>,
+        names: &[HostName],
+    ) -> Result<(), Refusal> {
+        match (shown, allowed_by) {
             // An address without a resolved name may show any allowed name. Otherwise it must show one of the resolved
             // names.
-            (Shown::Name(name), Ground::Open) if names.is_empty() || names.contains(name) => self.name(name),
-            (Shown::Name(name), Ground::Open) => self.name(name).and(Err(Refusal::NameNotPinned)),
-            (Shown::Name(name), _) => self.shown_name(ground, port, name, names),
-            (Shown::Nameless | Shown::OtherProtocol, Ground::Open | Ground::Address) => Ok(()),
-            (Shown::Nameless, Ground::Name | Ground::NameAndPort) => Err(Refusal::NameMissing),
-            (Shown::OtherProtocol, Ground::Name) => Err(Refusal::OtherProtocol),
-            (Shown::OtherProtocol, Ground::NameAndPort) => Ok(()),
+            (Shown::Name(name), AllowedBy::Open) if names.is_empty() || names.contains(name) => self.name(name),
+            (Shown::Name(name), AllowedBy::Open) => self.name(name).and(Err(Refusal::NameNotPinned)),
+            (Shown::Name(name), _) => self.shown_name(allowed_by, port, name, names),
+            (Shown::Nameless | Shown::OtherProtocol, AllowedBy::Open | AllowedBy::Address) => Ok(()),
+            (Shown::Nameless, AllowedBy::Name | AllowedBy::NameAndPort) => Err(Refusal::NameMissing),
+            (Shown::OtherProtocol, AllowedBy::Name) => Err(Refusal::OtherProtocol),
+            (Shown::OtherProtocol, AllowedBy::NameAndPort) => Ok(()),
         }
     }
 
-    fn shown_name(&self, ground: Ground, port: u16, name: &HostName, names: &[HostName]) -> Result<(), Refusal> {
+    fn shown_name(&self, allowed_by: AllowedBy, port: u16, name: &HostName, names: &[HostName]) -> Result<(), Refusal> {
         self.name(name)?;
         if !names.contains(name) {
             return Err(Refusal::NameNotPinned);
         }
         let listed = self.allow.iter().any(|entry| entry.covers_port_of_name(name, port));
-        if listed || ground == Ground::Address { Ok(()) } else { Err(Refusal::PortNotListed) }
+        if listed || allowed_by == AllowedBy::Address { Ok(()) } else { Err(Refusal::PortNotListed) }
     }
 }
 

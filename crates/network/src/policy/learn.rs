@@ -85,7 +85,7 @@ impl Learned {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::decide::Ground;
+    use super::super::decide::AllowedBy;
     use super::super::rules::Rules;
     use super::*;
 
@@ -135,8 +135,8 @@ mod tests {
                 prop_assert!(rules.name(&pinned[0]).is_ok());
                 if port != 53 {
                     let address = Ipv4Addr::new(93, 184, 216, 34);
-                    let ground = rules.address(address, port, &pinned);
-                    prop_assert!(matches!(ground, Ok(Ground::Name | Ground::NameAndPort)));
+                    let allowed_by = rules.address(address, port, &pinned);
+                    prop_assert!(matches!(allowed_by, Ok(AllowedBy::Name | AllowedBy::NameAndPort)));
                     prop_assert!(rules.shown(address, port, Shown::Name(&pinned[0]), &pinned).is_ok());
                 }
             }

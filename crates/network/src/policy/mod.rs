@@ -17,7 +17,7 @@ mod resolvers;
 mod rules;
 
 pub use change::PolicyChange;
-pub use decide::{Ground, Mode, Policy, Shown, TlsMode};
+pub use decide::{AllowedBy, Mode, Policy, Shown, TlsMode};
 pub(crate) use entry::NAMED_PORTS;
 pub use entry::{BadEntry, Entry, Ports, Target};
 pub use learn::Learned;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ipnet::Ipv4Net;
 
-use super::decide::{Ground, Policy, Shown, TlsMode};
+use super::decide::{AllowedBy, Policy, Shown, TlsMode};
 use super::range::Range;
 use super::refusal::Refusal;
 use crate::name::HostName;
@@ -35,7 +35,7 @@ impl Rules {
 
     /// Whether `port` of `address` may be connected to, given the `names` that DNS returned it for. If both policies
     /// allow it, the result is the narrower reason.
-    pub fn address(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
+    pub fn address(&self, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<AllowedBy, Refusal> {
         self.in_range(address)?;
         let (own, bound) = self.both(|policy| policy.address(address, port, names))?;
         Ok(bound.map_or(own, |bound| own.max(bound)))
@@ -98,8 +98,8 @@ mod tests {
     fn an_address_is_allowed_by_the_names_it_was_resolved_for() {
         let rules = rules(&["example.com", "example.com:22"]);
         let own = names(&["example.com"]);
-        assert_eq!(rules.address(PUBLIC, 443, &own), Ok(Ground::Name));
-        assert_eq!(rules.address(PUBLIC, 22, &own), Ok(Ground::NameAndPort));
+        assert_eq!(rules.address(PUBLIC, 443, &own), Ok(AllowedBy::Name));
+        assert_eq!(rules.address(PUBLIC, 22, &own), Ok(AllowedBy::NameAndPort));
         assert_eq!(rules.address(PUBLIC, 25, &own), Err(Refusal::PortNotListed));
         assert_eq!(rules.address(PUBLIC, 443, &[]), Err(Refusal::NotListed));
         assert_eq!(rules.address(PUBLIC, 443, &names(&["other.com"])), Err(Refusal::NotListed));
@@ -151,7 +151,7 @@ mod tests {
         let mut rules = rules(&["10.0.0.0/8"]);
         assert_eq!(rules.address(private, 80, &[]), Err(Refusal::Range(Range::Private)));
         rules.opened = vec!["10.1.0.0/16".parse().unwrap()];
-        assert_eq!(rules.address(private, 80, &[]), Ok(Ground::Address));
+        assert_eq!(rules.address(private, 80, &[]), Ok(AllowedBy::Address));
     }
 
     #[test]
@@ -178,8 +178,8 @@ mod tests {
         let wide = bound(Policy::of(Mode::Open), listed.clone());
         assert_eq!(wide.name(&pinned[0]), Ok(()));
         assert_eq!(wide.name(&other[0]), Err(Refusal::WorkspacePolicy));
-        assert_eq!(wide.address(PUBLIC, 443, &pinned), Ok(Ground::Name), "the narrower ground");
-        assert_eq!(wide.address(PUBLIC, 22, &pinned), Ok(Ground::NameAndPort));
+        assert_eq!(wide.address(PUBLIC, 443, &pinned), Ok(AllowedBy::Name), "the narrower reason");
+        assert_eq!(wide.address(PUBLIC, 22, &pinned), Ok(AllowedBy::NameAndPort));
         assert_eq!(wide.address(PUBLIC, 443, &other), Err(Refusal::WorkspacePolicy));
         let shown = |shown| wide.shown(PUBLIC, 443, shown, &pinned);
         assert_eq!(shown(Shown::Name(&pinned[0])), Ok(()));

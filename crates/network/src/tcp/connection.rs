@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use smoltcp::socket::tcp::{RecvError, Socket, State};
@@ -189,40 +189,26 @@ impl Connection {
 
     /// Waits until the guest has sent data, a FIN or a reset.
     pub async fn readable(&self) {
-        std::future::poll_fn(|context| {
-            self.look(|socket| {
-                if socket.can_recv() || !awaits_data(socket) {
-                    return Poll::Ready(());
-                }
-                socket.register_recv_waker(context.waker());
-                Poll::Pending
-            })
-        })
-        .await;
+        self.wait(Socket::register_recv_waker, |socket| socket.can_recv() || !awaits_data(socket)).await;
     }
 
     /// Waits until there is room to send, or sending is no longer possible.
     pub async fn writable(&self) {
-        std::future::poll_fn(|context| {
-            self.look(|socket| {
-                if socket.can_send() || !(socket.may_send() || opening(socket)) {
-                    return Poll::Ready(());
-                }
-                socket.register_send_waker(context.waker());
-                Poll::Pending
-            })
-        })
-        .await;
+        self.wait(Socket::register_send_waker, |socket| socket.can_send() || is_finished(socket)).await;
     }
 
     /// Waits until sending is no longer possible.
     pub async fn lost(&self) {
+        self.wait(Socket::register_send_waker, |socket| is_finished(socket)).await;
+    }
+
+    async fn wait(&self, register: fn(&mut Socket<'static>, &Waker), is_ready: impl Fn(&Socket<'static>) -> bool) {
         std::future::poll_fn(|context| {
             self.look(|socket| {
-                if is_finished(socket) {
+                if is_ready(socket) {
                     return Poll::Ready(());
                 }
-                socket.register_send_waker(context.waker());
+                register(socket, context.waker());
                 Poll::Pending
             })
         })

@@ -14,6 +14,6 @@ mod table;
 pub(crate) use connection::Connection;
 pub use greeting::{Greeting, classify};
 pub(crate) use prefixed::Prefixed;
-pub(crate) use relay::{relay, relay_stream};
+pub(crate) use relay::{copy, relay, relay_stream};
 pub(crate) use stream::GuestStream;
 pub(crate) use table::{Place, Slot, Table, host_buffer};

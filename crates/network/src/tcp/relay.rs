@@ -3,6 +3,7 @@
 //! There is no buffer in between: the kernel reads from and writes to the connection's own ring buffers. A side that
 //! does not read stops the other from sending.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::net::TcpStream;
 
 use super::connection::Connection;
 use super::stream::GuestStream;
+use crate::policy::Refusal;
 use crate::traffic::Traffic;
 
 /// Relays both directions. `first` has already been read from the guest.
@@ -89,19 +91,29 @@ pub(crate) async fn relay_stream<S>(guest: GuestStream, upstream: S) -> io::Resu
 where
     S: AsyncRead + AsyncWrite,
 {
-    let (mut from_guest, mut to_guest) = tokio::io::split(guest);
-    let (mut from_host, mut to_host) = tokio::io::split(upstream);
-    tokio::try_join!(copy(&mut from_guest, &mut to_host), copy(&mut from_host, &mut to_guest)).map(drop)
+    let (from_guest, to_guest) = tokio::io::split(guest);
+    let (from_host, to_host) = tokio::io::split(upstream);
+    tokio::try_join!(copy(from_guest, to_host, unchanged), copy(from_host, to_guest, unchanged)).map(drop)
 }
 
-async fn copy<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(from: &mut R, to: &mut W) -> io::Result<()> {
+fn unchanged(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
+    Ok(Cow::Borrowed(bytes))
+}
+
+/// Copies bytes through `transform`, up to the end of the stream.
+pub(crate) async fn copy<R, W, F>(mut from: R, mut to: W, mut transform: F) -> io::Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+    F: FnMut(&[u8]) -> Result<Cow<'_, [u8]>, Refusal>,
+{
     let mut buffer = vec![0; 16 * 1024];
     loop {
         let count = from.read(&mut buffer).await?;
         if count == 0 {
             return to.shutdown().await;
         }
-        to.write_all(&buffer[..count]).await?;
+        to.write_all(&transform(&buffer[..count]).map_err(io::Error::other)?).await?;
         to.flush().await?;
     }
 }

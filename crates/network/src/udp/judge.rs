@@ -4,16 +4,16 @@ use std::net::Ipv4Addr;
 
 use super::quic::is_quic;
 use crate::name::HostName;
-use crate::policy::{Ground, NAMED_PORTS, Refusal, Rules};
+use crate::policy::{AllowedBy, NAMED_PORTS, Refusal, Rules};
 
 /// Whether datagrams may go to `port` of `address`, given the `names` for which DNS returned it. The rules are those of
 /// connections, except that a datagram never shows a name. On ports where a name is required, the only likely protocol
 /// is QUIC.
-pub fn address(rules: &Rules, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<Ground, Refusal> {
+pub fn address(rules: &Rules, address: Ipv4Addr, port: u16, names: &[HostName]) -> Result<AllowedBy, Refusal> {
     match rules.address(address, port, names)? {
         _ if NAMED_PORTS.contains(&port) => Err(Refusal::Quic),
-        Ground::Name => Err(Refusal::NameMissing),
-        ground @ (Ground::Open | Ground::Address | Ground::NameAndPort) => Ok(ground),
+        AllowedBy::Name => Err(Refusal::NameMissing),
+        allowed_by @ (AllowedBy::Open | AllowedBy::Address | AllowedBy::NameAndPort) => Ok(allowed_by),
     }
 }
 
@@ -46,9 +46,9 @@ mod tests {
     #[test]
     fn listed_destinations_are_allowed() {
         let own = names(&["example.com"]);
-        assert_eq!(address(&listed(&["93.184.216.0/24"]), PUBLIC, 123, &[]), Ok(Ground::Address));
-        assert_eq!(address(&listed(&["example.com:123"]), PUBLIC, 123, &own), Ok(Ground::NameAndPort));
-        assert_eq!(address(&rules(Policy::of(Mode::Open)), PUBLIC, 123, &[]), Ok(Ground::Open));
+        assert_eq!(address(&listed(&["93.184.216.0/24"]), PUBLIC, 123, &[]), Ok(AllowedBy::Address));
+        assert_eq!(address(&listed(&["example.com:123"]), PUBLIC, 123, &own), Ok(AllowedBy::NameAndPort));
+        assert_eq!(address(&rules(Policy::of(Mode::Open)), PUBLIC, 123, &[]), Ok(AllowedBy::Open));
     }
 
     #[test]
@@ -87,8 +87,8 @@ mod tests {
             let mode = [Mode::Deny, Mode::Allow, Mode::Open][mode];
             let rules = rules(Policy { mode, ..Policy::allow([entry.parse().unwrap()]) });
             let (to, pinned) = (Ipv4Addr::from(bits), names(&["a.com"]));
-            if let Ok(ground) = address(&rules, to, port, &pinned) {
-                prop_assert_eq!(rules.address(to, port, &pinned), Ok(ground));
+            if let Ok(allowed_by) = address(&rules, to, port, &pinned) {
+                prop_assert_eq!(rules.address(to, port, &pinned), Ok(allowed_by));
                 prop_assert!(rules.shown(to, port, Shown::OtherProtocol, &pinned).is_ok());
             }
         }
