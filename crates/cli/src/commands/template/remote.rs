@@ -1,4 +1,4 @@
-//! Templates of a server.
+//! Template commands through a server.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ fn path(name: &str) -> String {
 
 async fn build(client: &Client, options: &Build) -> anyhow::Result<()> {
     let started = Instant::now();
-    let wish = BuildRequest {
+    let request = BuildRequest {
         name: options.name.clone(),
         from: Some(options.from.clone()),
         packages: options.packages.clone(),
@@ -36,12 +36,14 @@ async fn build(client: &Client, options: &Build) -> anyhow::Result<()> {
         disk_mb: options.disk,
         ..BuildRequest::default()
     };
-    let Progress { id, .. } = client.post("/v1/templates/build", &wish).await?;
+    let Progress { id, .. } = client.post("/v1/templates/build", &request).await?;
     let built = follow(client, &id).await?;
     match (built.status.as_str(), built.error) {
         ("done", _) => {}
         (_, Some(error)) => bail!(error),
-        (status, None) => bail!("the build stands at {status:?}; the server ended before it did"),
+        (status, None) => bail!(
+            "the build did not finish: the server stopped while its status was {status:?}; build the template again"
+        ),
     }
     show::line(format_args!(
         "{} is ready: {} on disk, {:.0} s",
@@ -51,7 +53,7 @@ async fn build(client: &Client, options: &Build) -> anyhow::Result<()> {
     ))
 }
 
-/// Shows a build's steps until its end.
+/// Shows a build's steps until it ends.
 async fn follow(client: &Client, id: &str) -> anyhow::Result<Progress> {
     let progress = show::Progress::new();
     let mut steps = client.events(&format!("/v1/templates/builds/{id}/logs?follow=true"), None).await?;

@@ -1,4 +1,4 @@
-//! A run in this process, with an engine of its own.
+//! Runs code in this process, with its own engine.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use crate::follow::{Caught, Signals};
 use crate::options::{Common, ModeChoice, Run};
 use crate::outcome;
 
-/// The sandbox outlives the code's own deadline by this much, should this process be killed.
+/// The sandbox's TTL beyond the code's timeout, in case this process is killed.
 pub const TTL_SLACK: Duration = Duration::from_secs(60);
-/// Interrupted, we wait so long for a sandbox that is being made. Only one whose template is baked takes longer.
-const MADE_WITHIN: Duration = Duration::from_secs(10);
+/// After a signal, wait this long for a sandbox that is being created. Only baking a template takes longer.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
-    // From the beginning: interrupted while the sandbox is made, we wait for it and end it.
-    let mut signals = Signals::catch().context("signals cannot be caught")?;
+    // Catch signals from the start, so that a sandbox that is being created is also removed.
+    let mut signals = Signals::catch().context("cannot install signal handlers")?;
     let engine = open_engine_with(common, options.outside.config()?).await?;
     let sandbox = match create(&engine, options, code, &mut signals).await {
         Ok((sandbox, None)) => sandbox,
         Ok((_, Some(caught))) => {
             engine.close().await;
-            return left(caught);
+            return interrupted_by(caught);
         }
         Err(error) => {
             engine.close().await;
@@ -57,14 +57,14 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     Ok(Done::Ran(report))
 }
 
-fn left(caught: Caught) -> anyhow::Result<Done> {
+fn interrupted_by(caught: Caught) -> anyhow::Result<Done> {
     match caught {
         Caught::Terminate => bail!("terminated"),
-        Caught::Interrupt | Caught::Resize => Ok(Done::Left(outcome::INTERRUPTED)),
+        Caught::Interrupt | Caught::Resize => Ok(Done::Interrupted(outcome::INTERRUPTED)),
     }
 }
 
-/// Makes the sandbox; also tells whether somebody wanted us to end meanwhile.
+/// Creates the sandbox. Also returns a signal that arrived meanwhile.
 async fn create(
     engine: &Arc<Engine>,
     options: &Run,
@@ -86,18 +86,18 @@ async fn create(
     let mut creating = std::pin::pin!(engine.create(spec));
     let mut caught = None;
     loop {
-        let impatient = tokio::select! {
+        let give_up = tokio::select! {
             created = &mut creating => return Ok((created?, caught)),
             signal = signals.end() => caught.replace(signal).is_some(),
-            () = tokio::time::sleep(MADE_WITHIN), if caught.is_some() => true,
+            () = tokio::time::sleep(CREATE_TIMEOUT), if caught.is_some() => true,
         };
-        if impatient {
-            bail!("left; what was being made is ended by the next start");
+        if give_up {
+            bail!("interrupted; the next Sandling command removes the unfinished sandbox");
         }
     }
 }
 
-/// Runs the code and passes everything through, signals included.
+/// Runs the code and forwards stdin, output and signals.
 async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code, signals: &mut Signals) -> anyhow::Result<Report> {
     let spec = RunSpec {
         code: code.text.clone().into_bytes(),
@@ -116,7 +116,7 @@ async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code, signals: &m
     loop {
         tokio::select! {
             output = execution.next() => {
-                if take(&mut report, output, options)? {
+                if handle_output(&mut report, output, options)? {
                     return Ok(report);
                 }
             }
@@ -125,7 +125,7 @@ async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code, signals: &m
                     let _ = sandbox.end(EndReason::Requested).await;
                     bail!("terminated");
                 }
-                // The second one does not ask.
+                // A second Ctrl-C kills the code.
                 forward_signal(&execution, if interrupted { 9 } else { 2 }).await;
                 interrupted = true;
             }
@@ -133,8 +133,8 @@ async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code, signals: &m
     }
 }
 
-/// Takes one piece of output. True when it was the last.
-fn take(report: &mut Report, output: Result<Output, RunError>, options: &Run) -> anyhow::Result<bool> {
+/// Handles one output event. Returns true if it was the last.
+fn handle_output(report: &mut Report, output: Result<Output, RunError>, options: &Run) -> anyhow::Result<bool> {
     match output {
         Ok(Output::Bytes { part, bytes, .. }) => {
             let stream = if part == Part::Stderr { Stream::Stderr } else { Stream::Stdout };
@@ -154,7 +154,7 @@ fn take(report: &mut Report, output: Result<Output, RunError>, options: &Run) ->
     Ok(false)
 }
 
-/// Sends our stdin to the code, from a thread that nobody waits for.
+/// Sends our stdin to the code from a detached thread, because a blocking read cannot be cancelled.
 fn forward_stdin(sender: StreamSender) {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
@@ -175,6 +175,6 @@ fn forward_stdin(sender: StreamSender) {
 
 async fn forward_signal(execution: &Execution, number: i32) {
     if let Err(error) = execution.signal(number).await {
-        tracing::debug!(error = &error as &dyn std::error::Error, "the signal did not arrive");
+        tracing::debug!(error = &error as &dyn std::error::Error, "could not deliver the signal");
     }
 }

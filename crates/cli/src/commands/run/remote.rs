@@ -1,4 +1,4 @@
-//! A run on a server: a sandbox is made for it there, and removed whatever comes of it.
+//! Runs code on a server, in a sandbox that is always removed afterwards.
 
 use anyhow::{Context, bail};
 use sandling_api::IntoWire;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::code::{Code, reads_stdin};
 use super::command::Done;
-use super::here::TTL_SLACK;
+use super::local::TTL_SLACK;
 use super::refused::refused;
 use super::report::Report;
 use crate::client::{Client, ClientError};
 use crate::commands::decision::Decision;
 use crate::commands::remove_sandbox;
-use crate::follow::{Caught, End, Feed, Followed, OnTerminate, Signals};
+use crate::follow::{AttachedCommand, Caught, End, OnTerminate, Signals, StdinSource};
 use crate::options::{ModeChoice, Run};
 use crate::outcome;
 
@@ -29,14 +29,17 @@ struct Learned {
 }
 
 pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<Done> {
-    // From the beginning: interrupted while the sandbox is made, we wait for it and remove it.
-    let mut signals = Signals::catch().context("signals cannot be caught")?;
+    // Catch signals from the start, so that a sandbox that is being created is also removed.
+    let mut signals = Signals::catch().context("cannot install signal handlers")?;
     let (sandbox, caught) = create(client, options, code, &mut signals).await?;
-    let id = sandbox["id"].as_str().ok_or_else(|| ClientError::Strange("a sandbox has no id".to_owned()))?.to_owned();
+    let id = sandbox["id"]
+        .as_str()
+        .ok_or_else(|| ClientError::UnexpectedResponse("the new sandbox has no id".to_owned()))?
+        .to_owned();
     let mut report = Report::default();
     report.sandbox = sandbox;
     let end = match caught {
-        Some(caught) => Ok(End::Left(caught)),
+        Some(caught) => Ok(End::Detached(caught)),
         None => execute(client, &id, options, code, &mut signals, &mut report).await,
     };
     if options.reach.network == Some(ModeChoice::Learn) {
@@ -44,7 +47,7 @@ pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<
         let learned: Result<Learned, _> = client.get(&path).await;
         report.learned = learned.ok().and_then(|network| network.learned);
     }
-    // All that the server keeps.
+    // 1000 is the number of decisions that the server keeps.
     let decisions: Result<Decisions, _> = client.get(&format!("/v1/sandboxes/{id}/network/events?tail=1000")).await;
     report.refused = decisions.map_or_else(|_| Vec::new(), |kept| refused(kept.events));
     remove_sandbox(client, &id).await;
@@ -52,20 +55,20 @@ pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<
         End::Ended(ended) => report.ended(ended.exit_code, &ended.reason),
         End::GuestDied(why) => report.guest_died(&why, options),
         End::OutputClosed => bail!("stdout is closed"),
-        End::Left(Caught::Terminate) => bail!("terminated"),
-        End::Left(_) | End::WalkedOut => return Ok(Done::Left(outcome::INTERRUPTED)),
+        End::Detached(Caught::Terminate) => bail!("terminated"),
+        End::Detached(_) | End::Escaped => return Ok(Done::Interrupted(outcome::INTERRUPTED)),
     }
     Ok(Done::Ran(report))
 }
 
-/// Makes the sandbox; also tells whether somebody wanted us to end meanwhile.
+/// Creates the sandbox. Also returns a signal that arrived meanwhile.
 async fn create(
     client: &Client,
     options: &Run,
     code: &Code,
     signals: &mut Signals,
 ) -> anyhow::Result<(Value, Option<Caught>)> {
-    let wish = CreateSandbox {
+    let request = CreateSandbox {
         template: Some(code.template.clone()),
         ttl_seconds: Some(options.timeout + TTL_SLACK.as_secs()),
         cpu: options.sizes.cpus,
@@ -76,19 +79,19 @@ async fn create(
         volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };
-    let mut creating = std::pin::pin!(client.post::<Value>("/v1/sandboxes", &wish));
+    let mut creating = std::pin::pin!(client.post::<Value>("/v1/sandboxes", &request));
     let mut caught = None;
     loop {
         tokio::select! {
             created = &mut creating => return Ok((created.map_err(NothingRan)?, caught)),
             signal = signals.end() => if caught.replace(signal).is_some() {
-                bail!("left; if a sandbox was made, it ends by itself when its time is over");
+                bail!("interrupted; if the server created a sandbox, it ends when its TTL expires");
             },
         }
     }
 }
 
-/// The sandbox could not be made. The exit code says that nothing was run, whoever's fault it was.
+/// The sandbox could not be created. Not a `Failure`, because the exit code must say that nothing was run.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", outcome::chain(.0))]
 pub struct NothingRan(pub ClientError);
@@ -112,7 +115,7 @@ async fn execute(
         ..ExecRequest::default()
     };
     let start = SessionStart { run, terminal: None, closed_stdin: Some(!reads_stdin), scan: Some(options.scan) };
-    let feed = if reads_stdin { Feed::Stdin } else { Feed::Nothing };
-    let followed = Followed { client, sandbox, feed, on_terminate: OnTerminate::Leave };
-    Ok(followed.run(&start, signals, |stream, bytes| report.print(stream, bytes, options)).await?)
+    let stdin = if reads_stdin { StdinSource::Stdin } else { StdinSource::Nothing };
+    let attached = AttachedCommand { client, sandbox, stdin, on_terminate: OnTerminate::Detach };
+    Ok(attached.run(&start, signals, |stream, bytes| report.print(stream, bytes, options)).await?)
 }

@@ -1,4 +1,4 @@
-//! What does the work: an engine in this process, or a server.
+//! Chooses between an engine in this process and a server.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use sandling_vmm::accelerator::AcceleratorChoice;
 use crate::client::{Client, Origin, Version};
 use crate::options::Common;
 
-/// The engine of the user's home, in this process.
+/// Opens an engine for the user's home in this process.
 pub async fn open_engine(common: &Common) -> anyhow::Result<Arc<Engine>> {
     open_engine_with(common, NetworkConfig::default()).await
 }
 
-/// The same, with a say in what sandboxes may reach.
+/// The same, with network settings.
 pub async fn open_engine_with(common: &Common, network: NetworkConfig) -> anyhow::Result<Arc<Engine>> {
     Ok(Engine::open(EngineConfig { network, ..config(common)? }).await?)
 }
 
 pub fn config(common: &Common) -> anyhow::Result<EngineConfig> {
-    let home = Home::from_environment().context("neither SANDLING_HOME nor HOME is set")?;
-    let config = EngineConfig::new(home).context("this program's own path is unknown")?;
+    let home = Home::from_environment().context("neither SANDLING_HOME nor HOME is set; set one of them")?;
+    let config = EngineConfig::new(home).context("cannot find the path of this program")?;
     Ok(EngineConfig { accelerator: common.accelerator, ..config })
 }
 
-/// The server that is to do the work, if there is one and its machines are run as asked.
+/// The server to use, if one is running with the requested accelerator.
 pub async fn server_for(common: &Common) -> anyhow::Result<Option<Client>> {
     let Some(client) = Client::find()? else { return Ok(None) };
     let wanted = match common.accelerator {
@@ -38,7 +38,7 @@ pub async fn server_for(common: &Common) -> anyhow::Result<Option<Client>> {
         _ if accelerator == wanted => Ok(Some(client)),
         Origin::Home => Ok(None),
         Origin::Environment => {
-            bail!("the server at {} runs its machines under {accelerator}, not {wanted}", client.server().address)
+            bail!("the server at {} uses {accelerator}, not {wanted}; leave out --accelerator", client.server().address)
         }
     }
 }

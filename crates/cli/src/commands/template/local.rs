@@ -1,4 +1,4 @@
-//! Templates of this home, without a server.
+//! Template commands without a server.
 
 use std::sync::Arc;
 use std::time::Instant;
