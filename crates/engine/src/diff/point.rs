@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::DiffError;
 use crate::engine::Engine;
-use crate::model::SandboxId;
-use crate::model::{SnapshotId, SnapshotInfo};
+use crate::model::{SandboxId, SnapshotId, SnapshotInfo};
 use crate::sandbox::Sandbox;
 use crate::snapshot::SnapshotError;
 

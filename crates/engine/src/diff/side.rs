@@ -12,9 +12,7 @@ use crate::host::available_memory_mib;
 use crate::link::Link;
 use crate::machine::{Live, ReadyMachine};
 use crate::model::SnapshotInfo;
-use crate::sandbox::CreateError;
-use crate::sandbox::InUse;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{CreateError, InUse, Sandbox};
 use crate::snapshot::HeldSnapshot;
 
 pub(super) struct Side {

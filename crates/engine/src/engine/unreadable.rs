@@ -4,9 +4,7 @@ use serde_json::json;
 
 use super::instance::Engine;
 use crate::machine::remove_leftover;
-use crate::model::DEFAULT_WORKSPACE;
-use crate::model::State;
-use crate::model::{SandboxId, SandboxInfo};
+use crate::model::{DEFAULT_WORKSPACE, SandboxId, SandboxInfo, State};
 use crate::store::{StoreError, UnreadableSandbox};
 
 impl Engine {

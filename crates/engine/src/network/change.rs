@@ -5,8 +5,7 @@ use sandling_network::{LimitRequest, Limits};
 
 use super::error::NetworkError;
 use super::settings::check;
-use crate::model::Membership;
-use crate::model::{AttachedSecret, NetworkSettings};
+use crate::model::{AttachedSecret, Membership, NetworkSettings};
 
 /// What is to change. What is absent stays.
 #[derive(Debug, Clone, Default)]

@@ -89,10 +89,8 @@ mod tests {
     use super::super::effective::WHOLE_WORKSPACE;
     use super::*;
     use crate::events::Events;
-    use crate::model::DEFAULT_WORKSPACE;
-    use crate::model::PolicySource;
-    use crate::network::NetworkConfig;
-    use crate::network::NetworkSpec;
+    use crate::model::{DEFAULT_WORKSPACE, PolicySource};
+    use crate::network::{NetworkConfig, NetworkSpec};
     use crate::store::Store;
     use sandling_wire::Home;
 

@@ -3,9 +3,7 @@
 use sandling_network::Limits;
 
 use super::shared::Shared;
-use crate::model::NetworkDefault;
-use crate::model::NetworkSettings;
-use crate::model::{EffectivePolicy, PolicySource};
+use crate::model::{EffectivePolicy, NetworkDefault, NetworkSettings, PolicySource};
 use crate::store::StoreError;
 
 impl EffectivePolicy {

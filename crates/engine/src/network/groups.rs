@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sandling_network::{GatewayHandle, Group, HostName, Member, Peers};
 
-use crate::model::Membership;
-use crate::model::SandboxId;
+use crate::model::{Membership, SandboxId};
 
 /// The groups of all workspaces that have members.
 #[derive(Default)]

@@ -13,8 +13,7 @@ use super::error::NetworkError;
 use super::networks::Networks;
 use super::settings::{NetworkSpec, check};
 use crate::link::Link;
-use crate::model::{AttachedSecret, NetworkSettings};
-use crate::model::{SandboxId, SandboxInfo};
+use crate::model::{AttachedSecret, NetworkSettings, SandboxId, SandboxInfo};
 
 const MOST_ATTACHED: usize = 32;
 const INSTALLED_AT_FIRST_WITHIN: Duration = Duration::from_secs(60);

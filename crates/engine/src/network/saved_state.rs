@@ -3,8 +3,7 @@
 use sandling_network::GatewayHandle;
 
 use super::shared::Shared;
-use crate::model::SandboxInfo;
-use crate::model::SavedState;
+use crate::model::{SandboxInfo, SavedState};
 
 impl SavedState {
     /// The same after another gateway.

@@ -8,8 +8,7 @@ use zeroize::Zeroizing;
 use super::error::NetworkError;
 use super::networks::Networks;
 use super::shared::Shared;
-use crate::model::AttachedSecret;
-use crate::model::SecretId;
+use crate::model::{AttachedSecret, SecretId};
 use crate::store::{SecretRow, StoreError};
 
 const MOST_SECRETS: usize = 256;
@@ -143,8 +142,7 @@ mod tests {
 
     use super::*;
     use crate::events::Events;
-    use crate::model::DEFAULT_WORKSPACE;
-    use crate::model::NetworkSettings;
+    use crate::model::{DEFAULT_WORKSPACE, NetworkSettings};
     use crate::network::NetworkConfig;
     use crate::store::Store;
     use sandling_wire::Home;

@@ -19,10 +19,7 @@ use super::portable::{Entry, Hashed, LONGEST_MANIFEST, LONGEST_PART, MAGIC, Made
 use super::snapshots::Snapshots;
 use crate::host::available_space_mib;
 use crate::machine::{Baked, can_restore, root_layer};
-use crate::model::SavedVolume;
-use crate::model::Visibility;
-use crate::model::upgrade_labels;
-use crate::model::{Base, Part, SnapshotId, SnapshotInfo};
+use crate::model::{Base, Part, SavedVolume, SnapshotId, SnapshotInfo, Visibility, upgrade_labels};
 use crate::store::StoreError;
 
 /// What must stay free.

@@ -16,10 +16,10 @@ use super::error::SnapshotError;
 use super::files::Files;
 use super::hashing::{Hashing, digest_of};
 use super::snapshots::Snapshots;
-use crate::model::SandboxInfo;
-use crate::model::SavedVolume;
-use crate::model::Visibility;
-use crate::model::{Digests, Part, SnapshotId, SnapshotInfo, Standing, Sum, Sums, disk_layer_name, top_name};
+use crate::model::{
+    Digests, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility,
+    disk_layer_name, top_name,
+};
 use crate::process_cache::{CapturedPages, guest_memory_of};
 
 const STATE: &str = "state";

@@ -8,8 +8,7 @@ use std::time::Duration;
 use super::error::SnapshotError;
 use super::files::Files;
 use super::snapshots::Snapshots;
-use crate::model::Visibility;
-use crate::model::{SnapshotId, SnapshotInfo};
+use crate::model::{SnapshotId, SnapshotInfo, Visibility};
 use crate::store::StoreError;
 
 /// No snapshot takes this long to write.

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use super::snapshots::Snapshots;
 use crate::machine::TemplateSummary;
-use crate::model::SnapshotInfo;
-use crate::model::SnapshotTemplate;
+use crate::model::{SnapshotInfo, SnapshotTemplate};
 use crate::store::StoreError;
 
 impl Snapshots {

@@ -8,9 +8,7 @@ use serde_json::Value;
 
 use super::Store;
 use crate::Home;
-use crate::model::Cause;
-use crate::model::SnapshotId;
-use crate::model::Visibility;
+use crate::model::{Cause, SnapshotId, Visibility};
 
 /// The golden files of the first version.
 fn v1(name: &str) -> PathBuf {

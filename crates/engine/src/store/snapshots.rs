@@ -4,9 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows::lossy;
 use super::{Store, StoreError};
-use crate::model::Visibility;
-use crate::model::read_row;
-use crate::model::{SnapshotId, SnapshotInfo};
+use crate::model::{SnapshotId, SnapshotInfo, Visibility, read_row};
 
 impl Store {
     /// Writes a snapshot whose files are there, and lastingly if they are.

@@ -10,11 +10,7 @@ use serde_json::Value;
 use super::database::open_error;
 use super::rows::lossy;
 use super::{SandboxRow, StoreError};
-use crate::model::NetworkDefault;
-use crate::model::SnapshotInfo;
-use crate::model::VolumeInfo;
-use crate::model::read_row;
-use crate::model::{SandboxId, SandboxInfo};
+use crate::model::{NetworkDefault, SandboxId, SandboxInfo, SnapshotInfo, VolumeInfo, read_row};
 
 /// A row that cannot be read, for the log and for `sandling doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]

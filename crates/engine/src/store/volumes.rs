@@ -4,8 +4,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::rows::{lossy, readable};
 use super::{Store, StoreError};
-use crate::model::VolumeId;
-use crate::model::VolumeInfo;
+use crate::model::{VolumeId, VolumeInfo};
 
 /// Who has a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,12 +8,7 @@ use sandling_vmm::machine::Afterwards;
 use super::start::SandboxTask;
 use crate::lifecycle::{self, Refused, Request};
 use crate::machine::Live;
-use crate::model::OnVolumes;
-use crate::model::SandboxInfo;
-use crate::model::State;
-use crate::model::Visibility;
-use crate::model::{Checkpoint, Mark};
-use crate::model::{Moving, SnapshotId, Standing};
+use crate::model::{Checkpoint, Mark, Moving, OnVolumes, SandboxInfo, SnapshotId, Standing, State, Visibility};
 use crate::snapshot::{Save, Saving, SnapshotError, mend};
 use crate::volume::{self, VolumeError};
 

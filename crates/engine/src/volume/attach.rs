@@ -10,8 +10,7 @@ use sandling_vmm::machine::{Plug, PlugAccess, PlugSource};
 use super::error::{VolumeError, check_mount, check_name};
 use super::volumes::Volumes;
 use crate::machine::{Live, ReadyMachine};
-use crate::model::{Attachment, MOST_VOLUMES, VolumeId, VolumeInfo, VolumeKind};
-use crate::model::{SandboxId, SandboxInfo};
+use crate::model::{Attachment, MOST_VOLUMES, SandboxId, SandboxInfo, VolumeId, VolumeInfo, VolumeKind};
 use crate::store::Claim;
 
 /// A journal that must be replayed, under emulation, on a busy host.

@@ -12,9 +12,7 @@ use super::error::VolumeError;
 use super::make::volume;
 use super::volumes::Volumes;
 use crate::machine::ReadyMachine;
-use crate::model::SandboxId;
-use crate::model::Visibility;
-use crate::model::{Attachment, OnVolumes, SavedVolume, VolumeInfo, VolumeKind};
+use crate::model::{Attachment, OnVolumes, SandboxId, SavedVolume, Visibility, VolumeInfo, VolumeKind};
 
 const UNMOUNT_WITHIN: Duration = Duration::from_secs(15);
 

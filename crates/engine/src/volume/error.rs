@@ -3,8 +3,7 @@
 use sandling_vmm::machine::MachineError;
 
 use crate::link::LinkError;
-use crate::model::{LEAST_MIB, LONGEST_NAME, MOST_MIB, MOST_VOLUMES};
-use crate::model::{is_mount_point, is_name};
+use crate::model::{LEAST_MIB, LONGEST_NAME, MOST_MIB, MOST_VOLUMES, is_mount_point, is_name};
 use crate::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]

@@ -10,8 +10,7 @@ use sandling_vmm::disk::copy_sparse;
 use super::error::{VolumeError, check_name};
 use super::volumes::Volumes;
 use crate::host::available_space_mib;
-use crate::model::SandboxId;
-use crate::model::{LEAST_MIB, MOST_MIB, VolumeId, VolumeInfo, VolumeKind};
+use crate::model::{LEAST_MIB, MOST_MIB, SandboxId, VolumeId, VolumeInfo, VolumeKind};
 use crate::store::{Claim, StoreError};
 
 /// How much more may be promised than there is: what is not written takes nothing.

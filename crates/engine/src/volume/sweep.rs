@@ -6,8 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::volumes::Volumes;
-use crate::model::SandboxId;
-use crate::model::VolumeId;
+use crate::model::{SandboxId, VolumeId};
 use crate::owner;
 use crate::store::{Claim, StoreError};
 
