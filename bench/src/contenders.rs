@@ -31,7 +31,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
     let [mut standby, mut restore] = [Vec::new(), Vec::new()];
     for round in 0..options.rounds {
         progress("a fresh sandbox, and its peers", round, options.rounds);
-        ready.warm_up("base").await?;
+        ready.machines().warm_up("base").await?;
         standby.push(create_and_run(&ready, BootMode::Standby).await?);
         restore.push(create_and_run(&cold, BootMode::Restore).await?);
         for peer in &mut peers {

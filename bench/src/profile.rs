@@ -22,7 +22,7 @@ pub async fn print(options: &Options) -> anyhow::Result<()> {
         println!("{}", if standbys == 0 { "by a restore" } else { "from a standby" });
         for template in ["base", "code-interpreter"] {
             for round in 0..options.rounds.min(5) {
-                engine.warm_up(template).await?;
+                engine.machines().warm_up(template).await?;
                 println!("  {template}, round {round}");
                 one(&engine, template).await?;
             }

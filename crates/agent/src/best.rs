@@ -83,7 +83,7 @@ pub async fn race(race: &Race<'_>) -> Result<Winner, ClientError> {
     }))
     .await;
     let best = first_best(&attempts, Attempt::compare);
-    let Some(best) = best else { return Err(ClientError::Strange("a fork has no children".to_owned())) };
+    let Some(best) = best else { return Err(ClientError::UnexpectedResponse("a fork has no children".to_owned())) };
     for attempt in attempts.iter().enumerate().filter(|(index, _)| *index != best).map(|(_, attempt)| attempt) {
         // A sandbox that cannot be ended now ends at its TTL.
         let path = format!("/v1/sandboxes/{}", attempt.toolbox.sandbox());

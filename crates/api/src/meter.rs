@@ -120,7 +120,7 @@ impl Meter {
     /// Everything as it is now.
     pub(crate) fn read(&self, engine: &Engine) -> String {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let (volumes, volume_bytes) = engine.volume_totals();
+        let (volumes, volume_bytes) = engine.volumes().totals();
         self.volumes.set(volumes as i64);
         self.volume_bytes.set(volume_bytes as i64);
         self.sandboxes.clear();
@@ -130,10 +130,10 @@ impl Meter {
             self.sandboxes.get_or_create(&SandboxLabels { workspace, template, status }).inc();
         }
         self.process_cache_fallbacks.clear();
-        for (reason, count) in engine.process_cache_fallbacks() {
+        for (reason, count) in engine.machines().process_cache_fallbacks() {
             self.process_cache_fallbacks.get_or_create(&FallbackLabels { reason: reason.name() }).inc_by(count);
         }
-        self.network.read(engine.network_totals(), engine.network_connections());
+        self.network.read(engine.networks().totals(), engine.networks().open_connections());
         self.render()
     }
 

@@ -187,7 +187,7 @@ impl From<NetworkChangeError> for ApiError {
         let message = error.to_string();
         match error {
             NetworkChangeError::Refused(error) => error.into(),
-            NetworkChangeError::Untaught(untaught) => {
+            NetworkChangeError::GuestNotTold(untaught) => {
                 let why = Self::from(untaught.source).message;
                 Self::conflict("guest_not_told", format!("{message}: {why}"))
             }

@@ -1,11 +1,11 @@
-//! The same for several sandboxes: what does not work for one is said, and the others are done all the same.
+//! Commands that act on several sandboxes. A failure is printed, and the remaining sandboxes are still processed.
 
 use std::process::ExitCode;
 
 use crate::client::{Client, ClientError};
 use crate::{outcome, show};
 
-/// Does something to each sandbox, in order, and prints the ids of those it was done to.
+/// Runs `work` for each sandbox in order and prints the IDs for which it succeeded.
 pub async fn sandbox(
     client: &Client,
     named: &[String],
@@ -21,7 +21,7 @@ pub async fn sandbox(
         match done.await {
             Ok(id) => show::line(id)?,
             Err(error) if named.len() == 1 => return Err(error.into()),
-            Err(error) => last = outcome::failed(&anyhow::Error::from(error).context(name.clone())),
+            Err(error) => last = outcome::report_error(&anyhow::Error::from(error).context(name.clone())),
         }
     }
     Ok(last)

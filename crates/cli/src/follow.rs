@@ -1,4 +1,4 @@
-//! A command on a server with this process before it: keys and stdin go in, output comes out, signals are passed on.
+//! Attaches this process to a command on a server: forwards stdin and signals, and prints the output.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -7,51 +7,51 @@ use sandling_wire::{SessionStart, WindowSize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::client::{Client, ClientError, Ended, Heard, Input, Stream};
+use crate::client::{Client, ClientError, Ended, Input, SessionEvent, Stream};
 use crate::terminal::{self, Escape, Keys};
 
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGPIPE: i32 = 13;
 const SIGTERM: i32 = 15;
-/// A server that does not take a signal by then will not.
-const SIGNAL_WITHIN: Duration = Duration::from_secs(5);
-/// Pieces of stdin that may wait for the command before we stop reading.
-const WAITING: usize = 4;
-const PIECE: usize = 32 * 1024;
+/// How long to wait for the server to accept a signal.
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Chunks of stdin to buffer before reading stops.
+const QUEUED_CHUNKS: usize = 4;
+const CHUNK_SIZE: usize = 32 * 1024;
 
 /// Where a command's stdin comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Feed {
+pub enum StdinSource {
     Nothing,
     Stdin,
-    /// Our terminal, with every key of it.
+    /// Every key from our terminal in raw mode.
     Keys,
 }
 
-/// What SIGTERM to us means.
+/// What to do when this process receives SIGTERM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnTerminate {
-    /// It is passed on.
-    PassOn,
-    /// We go.
-    Leave,
+    /// Forward the signal to the command.
+    Forward,
+    /// Exit; the command may keep running.
+    Detach,
 }
 
-/// How it came to an end.
+/// Why the attachment ended.
 #[derive(Debug)]
 pub enum End {
     Ended(Ended),
     GuestDied(String),
-    /// Nobody takes our output any more.
+    /// The reader of our stdout is gone.
     OutputClosed,
-    /// A signal made us go; the command may go on.
-    Left(Caught),
-    /// Somebody typed the way out.
-    WalkedOut,
+    /// A signal made this process detach; the command may keep running.
+    Detached(Caught),
+    /// The user typed the escape sequence.
+    Escaped,
 }
 
-/// Signals to this process. From now on they no longer end it.
+/// Signals to this process. While this value exists, they do not kill it.
 pub struct Signals {
     interrupts: Signal,
     terminations: Signal,
@@ -74,7 +74,7 @@ impl Signals {
         })
     }
 
-    /// The next one that asks us to end.
+    /// Waits for the next signal that asks this process to exit.
     pub async fn end(&mut self) -> Caught {
         loop {
             match self.next().await {
@@ -93,23 +93,23 @@ impl Signals {
     }
 }
 
-/// A command to be followed.
-pub struct Followed<'a> {
+/// Where and how to run an attached command.
+pub struct AttachedCommand<'a> {
     pub client: &'a Client,
     pub sandbox: &'a str,
-    pub feed: Feed,
+    pub stdin: StdinSource,
     pub on_terminate: OnTerminate,
 }
 
-/// What goes to the command.
-enum Fed {
+/// A message to the command.
+enum InputMessage {
     Bytes(Vec<u8>),
     Eof,
     Resize(WindowSize),
 }
 
-impl Followed<'_> {
-    /// Starts the command and stays with it. `print` is given all that it prints.
+impl AttachedCommand<'_> {
+    /// Starts the command and stays attached until it ends. Its output goes to `print`.
     pub async fn run(
         &self,
         start: &SessionStart,
@@ -118,21 +118,22 @@ impl Followed<'_> {
     ) -> Result<End, ClientError> {
         let (mut session, input) = tokio::select! {
             opened = self.client.session(self.sandbox, start) => opened?,
-            caught = signals.end() => return Ok(End::Left(caught)),
+            caught = signals.end() => return Ok(End::Detached(caught)),
         };
-        let (fed, feeding) = mpsc::channel(WAITING);
+        let (input_queue, queue) = mpsc::channel(QUEUED_CHUNKS);
         let (leave, mut left) = mpsc::channel(1);
-        // In a task of its own: a command that does not read its stdin must not keep us from reading its output.
-        tokio::spawn(pass_on(input, feeding));
-        if self.feed != Feed::Nothing {
-            read_stdin(self.feed, fed.clone(), leave.clone());
+        // A separate task, because a command that does not read its stdin must not stop us from reading its output.
+        tokio::spawn(forward_input(input, queue));
+        if self.stdin != StdinSource::Nothing {
+            read_stdin(self.stdin, input_queue.clone(), leave.clone());
         }
-        let mut following = Following { followed: self, exec: None, owed: None, interrupts: 0, fed, print };
+        let mut following =
+            Attachment { command: self, exec: None, pending_signal: None, interrupts: 0, input_queue, print };
         loop {
             let end = tokio::select! {
-                heard = session.next() => following.hear(heard).await?,
-                caught = signals.next() => following.take(caught).await,
-                Some(()) = left.recv() => Some(End::WalkedOut),
+                event = session.next() => following.handle_event(event).await?,
+                caught = signals.next() => following.handle_signal(caught).await,
+                Some(()) = left.recv() => Some(End::Escaped),
             };
             if let Some(end) = end {
                 return Ok(end);
@@ -143,63 +144,65 @@ impl Followed<'_> {
     async fn signal(&self, exec: &str, number: i32) {
         let path = format!("/v1/sandboxes/{}/execs/{exec}/signal", self.sandbox);
         let body = serde_json::json!({ "signal": number });
-        match tokio::time::timeout(SIGNAL_WITHIN, self.client.tell(&path, &body)).await {
+        match tokio::time::timeout(SIGNAL_TIMEOUT, self.client.tell(&path, &body)).await {
             Ok(Ok(())) => {}
-            // The command may just have ended.
-            Ok(Err(error)) => tracing::debug!(%error, "the signal did not arrive"),
-            Err(_) => tracing::warn!("the server does not take the signal"),
+            // The command may have ended in the meantime.
+            Ok(Err(error)) => tracing::debug!(%error, "the server did not deliver the signal"),
+            Err(_) => tracing::warn!("the server did not accept the signal in time"),
         }
     }
 }
 
-/// A command under way.
-struct Following<'a, P> {
-    followed: &'a Followed<'a>,
-    /// Its id, once it runs.
+/// The state of a running command.
+struct Attachment<'a, P> {
+    command: &'a AttachedCommand<'a>,
+    /// The command's ID, once it has started.
     exec: Option<String>,
-    /// A signal that came before it ran.
-    owed: Option<i32>,
+    /// A signal that arrived before the command started.
+    pending_signal: Option<i32>,
     interrupts: u32,
-    fed: mpsc::Sender<Fed>,
+    input_queue: mpsc::Sender<InputMessage>,
     print: P,
 }
 
-impl<P: FnMut(Stream, &[u8]) -> io::Result<()>> Following<'_, P> {
-    async fn hear(&mut self, heard: Result<Heard, ClientError>) -> Result<Option<End>, ClientError> {
-        match heard {
-            Ok(Heard::Started { id }) => {
+impl<P: FnMut(Stream, &[u8]) -> io::Result<()>> Attachment<'_, P> {
+    async fn handle_event(&mut self, event: Result<SessionEvent, ClientError>) -> Result<Option<End>, ClientError> {
+        match event {
+            Ok(SessionEvent::Started { id }) => {
                 self.exec = Some(id);
-                if let Some(number) = self.owed.take() {
+                if let Some(number) = self.pending_signal.take() {
                     self.signal(number).await;
                 }
             }
-            Ok(Heard::Bytes(stream, bytes)) => {
+            Ok(SessionEvent::Bytes(stream, bytes)) => {
                 if (self.print)(stream, &bytes).is_err() {
                     self.signal(SIGPIPE).await;
                     return Ok(Some(End::OutputClosed));
                 }
             }
-            Ok(Heard::Dropped(bytes)) => tracing::warn!(bytes, "output was lost"),
-            Ok(Heard::Ended(ended)) => return Ok(Some(End::Ended(ended))),
+            Ok(SessionEvent::Dropped(bytes)) => tracing::warn!(bytes, "the server dropped part of the output"),
+            Ok(SessionEvent::Ended(ended)) => return Ok(Some(End::Ended(ended))),
             Err(error) if error.is_guest_death() => return Ok(Some(End::GuestDied(error.to_string()))),
             Err(error) => return Err(error),
         }
         Ok(None)
     }
 
-    async fn take(&mut self, caught: Caught) -> Option<End> {
+    async fn handle_signal(&mut self, caught: Caught) -> Option<End> {
         match caught {
-            // One that does not fit the queue is followed by another, or was not worth it.
-            Caught::Resize => drop(self.fed.try_send(Fed::Resize(terminal::size()))),
-            Caught::Terminate if self.followed.on_terminate == OnTerminate::Leave => return Some(End::Left(caught)),
+            // A resize may be dropped when the queue is full: the next one carries the current size.
+            Caught::Resize => drop(self.input_queue.try_send(InputMessage::Resize(terminal::size()))),
+            Caught::Terminate if self.command.on_terminate == OnTerminate::Detach => {
+                return Some(End::Detached(caught));
+            }
             Caught::Terminate => self.signal(SIGTERM).await,
             Caught::Interrupt => {
                 self.interrupts += 1;
                 match self.interrupts {
                     1 => self.signal(SIGINT).await,
-                    // The second one does not ask.
+                    // A second Ctrl-C kills the command.
                     2 => self.signal(SIGKILL).await,
-                    _ => return Some(End::Left(caught)),
+                    _ => return Some(End::Detached(caught)),
                 }
             }
         }
@@ -208,19 +211,19 @@ impl<P: FnMut(Stream, &[u8]) -> io::Result<()>> Following<'_, P> {
 
     async fn signal(&mut self, number: i32) {
         match &self.exec {
-            Some(exec) => self.followed.signal(exec, number).await,
-            None => self.owed = Some(number),
+            Some(exec) => self.command.signal(exec, number).await,
+            None => self.pending_signal = Some(number),
         }
     }
 }
 
-/// Sends to the command what it is fed, until it is gone.
-async fn pass_on(mut input: Input, mut feeding: mpsc::Receiver<Fed>) {
-    while let Some(fed) = feeding.recv().await {
-        let sent = match fed {
-            Fed::Bytes(bytes) => input.bytes(bytes).await,
-            Fed::Eof => input.eof().await,
-            Fed::Resize(size) => input.resize(size).await,
+/// Sends messages to the command until the connection closes.
+async fn forward_input(mut input: Input, mut queue: mpsc::Receiver<InputMessage>) {
+    while let Some(message) = queue.recv().await {
+        let sent = match message {
+            InputMessage::Bytes(bytes) => input.bytes(bytes).await,
+            InputMessage::Eof => input.eof().await,
+            InputMessage::Resize(size) => input.resize(size).await,
         };
         if sent.is_err() {
             return;
@@ -228,10 +231,10 @@ async fn pass_on(mut input: Input, mut feeding: mpsc::Receiver<Fed>) {
     }
 }
 
-/// Reads our stdin in a thread that nobody waits for.
-fn read_stdin(feed: Feed, fed: mpsc::Sender<Fed>, leave: mpsc::Sender<()>) {
+/// Reads our stdin in a detached thread, because a blocking read cannot be cancelled.
+fn read_stdin(stdin: StdinSource, input_queue: mpsc::Sender<InputMessage>, leave: mpsc::Sender<()>) {
     std::thread::spawn(move || {
-        let mut buffer = vec![0; PIECE];
+        let mut buffer = vec![0; CHUNK_SIZE];
         let mut escape = Escape::new();
         loop {
             let read = match io::stdin().read(&mut buffer) {
@@ -240,18 +243,18 @@ fn read_stdin(feed: Feed, fed: mpsc::Sender<Fed>, leave: mpsc::Sender<()>) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            let keys = match feed {
-                Feed::Keys => escape.watch(&buffer[..read]),
-                Feed::Stdin | Feed::Nothing => Keys { bytes: buffer[..read].to_vec(), leave: false },
+            let keys = match stdin {
+                StdinSource::Keys => escape.watch(&buffer[..read]),
+                StdinSource::Stdin | StdinSource::Nothing => Keys { bytes: buffer[..read].to_vec(), leave: false },
             };
             if keys.leave {
                 let _ = leave.blocking_send(());
                 return;
             }
-            if !keys.bytes.is_empty() && fed.blocking_send(Fed::Bytes(keys.bytes)).is_err() {
+            if !keys.bytes.is_empty() && input_queue.blocking_send(InputMessage::Bytes(keys.bytes)).is_err() {
                 return;
             }
         }
-        let _ = fed.blocking_send(Fed::Eof);
+        let _ = input_queue.blocking_send(InputMessage::Eof);
     });
 }

@@ -16,7 +16,7 @@ use options::{Command, Options};
 use sandling_client as client;
 
 fn main() -> ExitCode {
-    // Before anything else, and before any thread: this process may be asked to become a machine's jail.
+    // This must come first, before any thread starts: Sandling runs its own binary to enter a machine's jail.
     if std::env::args_os().nth(1).is_some_and(|argument| argument == sandling_vmm::jail::ARGUMENT) {
         return sandling_vmm::jail::main();
     }
@@ -28,15 +28,17 @@ fn main() -> ExitCode {
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return outcome::failed(&anyhow::Error::from(error).context("the runtime did not start")),
+        Err(error) => {
+            return outcome::report_error(&anyhow::Error::from(error).context("cannot start the async runtime"));
+        }
     };
-    let result = runtime.block_on(obey(&options));
-    // Reading our own stdin may still block a thread; nobody waits for it.
+    let result = runtime.block_on(dispatch(&options));
+    // A thread may still block on reading stdin; do not wait for it.
     runtime.shutdown_background();
-    result.unwrap_or_else(|error| outcome::failed(&error))
+    result.unwrap_or_else(|error| outcome::report_error(&error))
 }
 
-async fn obey(Options { common, command }: &Options) -> anyhow::Result<ExitCode> {
+async fn dispatch(Options { common, command }: &Options) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(options) => commands::run::run(common, options).await,
         Command::Create(options) => commands::create::create(options).await,

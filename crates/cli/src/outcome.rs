@@ -1,4 +1,4 @@
-//! Exit codes, and how an error is told.
+//! Exit codes and error messages.
 
 use std::error::Error as StdError;
 use std::io;
@@ -9,24 +9,24 @@ use anyhow::Error;
 use crate::client::ClientError;
 use crate::show;
 
-/// What was asked for was right, and did not work.
+/// The request was valid but failed.
 pub const FAILED: u8 = 1;
-/// Something was wrong with what was asked, or with this host; nothing was run.
+/// The request or this host's setup is invalid; nothing was run.
 pub const REFUSED: u8 = 2;
-/// The guest died under the code.
+/// The guest died while the code ran.
 pub const GUEST_DIED: u8 = 70;
-/// The code printed more than it may.
+/// The code exceeded its output limit.
 pub const OUTPUT_LIMIT: u8 = 125;
-/// The code's time was up.
+/// The code exceeded its timeout.
 pub const TIMEOUT: u8 = 124;
-/// Ended by Ctrl-C, as a shell would say it.
+/// Stopped by Ctrl-C; the code that a shell reports.
 pub const INTERRUPTED: u8 = 130;
-/// Ended by SIGTERM, as a shell would say it.
+/// Stopped by SIGTERM; the code that a shell reports.
 pub const TERMINATED: u8 = 143;
-/// Whoever read our output went away, as a shell would say it.
+/// The reader of our stdout is gone; the code that a shell reports for SIGPIPE.
 pub const BROKEN_PIPE: u8 = 141;
 
-/// Marks an error as a failure: nothing was wrong with what was asked.
+/// Marks an error as a failure of a valid request.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
@@ -40,30 +40,30 @@ impl Failure {
     }
 }
 
-/// Whoever read our output has stopped. There is nobody to tell.
+/// The reader of our stdout is gone, so there is no message to print.
 #[derive(Debug, thiserror::Error)]
 #[error("stdout is closed")]
 pub struct OutputClosed;
 
-/// Why something could not be printed.
-pub fn unprintable(error: io::Error) -> Error {
+/// Converts an error of writing to stdout.
+pub fn stdout_error(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => OutputClosed.into(),
-        _ => Failure::new("the output cannot be written", error).into(),
+        _ => Failure::new("cannot write to stdout", error).into(),
     }
 }
 
-/// Tells an error in one sentence, causes included, and gives the exit code for it.
-pub fn failed(error: &Error) -> ExitCode {
+/// Prints an error with its causes on one line and returns the exit code for it.
+pub fn report_error(error: &Error) -> ExitCode {
     if error.is::<OutputClosed>() {
         return ExitCode::from(BROKEN_PIPE);
     }
-    // Somebody else may have said part of it: a guest, a model's server.
-    eprintln!("sandling: {}", show::harmless(&sentence(error)));
+    // Parts of the text may come from an untrusted source: a guest or a model's server.
+    eprintln!("sandling: {}", show::sanitize(&error_message(error)));
     ExitCode::from(code(error))
 }
 
-/// A command's exit code as ours, whatever ended it.
+/// Converts a command's exit code and end reason to our exit code.
 pub fn exit_code(code: i32, reason: &str) -> u8 {
     match reason {
         "timeout" => TIMEOUT,
@@ -84,12 +84,12 @@ fn code(error: &Error) -> u8 {
     REFUSED
 }
 
-/// An error and its causes, each said once.
-pub fn sentence(error: &Error) -> String {
+/// Joins the messages of an error and its causes, without repetitions.
+pub fn error_message(error: &Error) -> String {
     chain(error.as_ref())
 }
 
-/// The same for an error that is somebody else's.
+/// The same for other error types than `anyhow::Error`.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in std::iter::successors(Some(error), |error: &&(dyn StdError + 'static)| (*error).source()) {
@@ -106,16 +106,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_that_only_repeats_is_left_out() {
+    fn repeated_causes_are_omitted() {
         let error = anyhow::anyhow!("no such file").context("cannot read `x`: no such file").context("start");
-        assert_eq!(sentence(&error), "start: cannot read `x`: no such file");
+        assert_eq!(error_message(&error), "start: cannot read `x`: no such file");
     }
 
     #[test]
-    fn refusals_are_two_and_failures_are_one() {
-        assert_eq!(code(&anyhow::anyhow!("a wrong word")), REFUSED);
+    fn refusals_exit_with_2_and_failures_with_1() {
+        assert_eq!(code(&anyhow::anyhow!("invalid option")), REFUSED);
         assert_eq!(code(&Error::from(ClientError::NoServer).context("ls")), REFUSED);
-        assert_eq!(code(&Error::from(ClientError::Silent { seconds: 1 }).context("ls")), FAILED);
+        assert_eq!(code(&Error::from(ClientError::Unresponsive { seconds: 1 }).context("ls")), FAILED);
         assert_eq!(code(&Failure::new("x cannot be written", "no space").into()), FAILED);
     }
 }

@@ -1,4 +1,4 @@
-//! Tables, lines and progress for people; JSON for programs.
+//! Output: tables, lines and progress for people, JSON for programs.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -13,22 +13,22 @@ use serde::Serialize;
 
 use crate::outcome;
 
-/// Columns below which a table is not made to fit.
-const NARROWEST: u16 = 40;
+/// Tables are not wrapped to terminals with fewer columns than this.
+const MIN_WRAP_COLUMNS: u16 = 40;
 
-/// A table without lines, as people know it from other tools.
+/// A table without borders.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    // A serial console does not know its width and says 0; fitted to that, every letter would have a line of its own.
-    if table.width().is_some_and(|columns| columns >= NARROWEST) {
+    // A serial console reports a width of 0; wrapping to that would put every letter on its own line.
+    if table.width().is_some_and(|columns| columns >= MIN_WRAP_COLUMNS) {
         table.set_content_arrangement(ContentArrangement::Dynamic);
     }
     table.set_header(header.iter().map(|title| title.to_uppercase()));
     table
 }
 
-/// A word whose colour says how things are, on a terminal.
+/// A status word, coloured on a terminal.
 pub fn status(word: &str) -> Cell {
     let cell = Cell::new(word);
     if !has_colours(&io::stdout()) {
@@ -42,16 +42,16 @@ pub fn status(word: &str) -> Cell {
     }
 }
 
-/// Whether somebody sees colours there, and wants to.
+/// Whether the stream is a terminal and `NO_COLOR` is not set.
 pub fn has_colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// A stranger's text without what a terminal would obey.
-pub fn harmless(text: &str) -> String {
+/// Replaces terminal control characters in untrusted text.
+pub fn sanitize(text: &str) -> String {
     let show = |character: char| match character {
         '\n' | '\t' => character,
-        // Marks that turn the direction of text make a diff look like another one.
+        // Bidirectional control characters can disguise a diff.
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '�',
         other if other.is_control() => '�',
         other => other,
@@ -59,23 +59,22 @@ pub fn harmless(text: &str) -> String {
     text.replace("\r\n", "\n").chars().map(show).collect()
 }
 
-/// Prints a line.
 pub fn line(text: impl Display) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(outcome::unprintable)
+    writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(outcome::stdout_error)
 }
 
-/// Prints one JSON value over several lines.
+/// Prints a JSON value with indentation.
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(serde_json::to_string_pretty(value)?)
 }
 
-/// As much of an id as people need.
+/// The first characters of an ID, for tables.
 pub fn short(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
 }
 
-/// How far away a moment is: `5 min`.
+/// The time between two timestamps: `5 min`.
 pub fn span(from: Timestamp, to: Timestamp) -> String {
     let seconds = to.duration_since(from).as_secs().max(0);
     match seconds {
@@ -86,7 +85,7 @@ pub fn span(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
-/// A moment, to the second.
+/// A timestamp with seconds.
 pub fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
@@ -96,13 +95,13 @@ pub fn pairs(pairs: &std::collections::BTreeMap<String, String>) -> String {
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// How often a step that goes on is told of where lines stay.
-const AGAIN_AFTER: Duration = Duration::from_secs(3);
+/// How often progress of the same step is printed when stderr is not a terminal.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Progress of a long step: a moving line on a terminal, plain lines elsewhere.
+/// Progress of a long operation: a spinner on a terminal, plain lines elsewhere.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    /// The step that the last plain line was of, and when that was.
+    /// The step and time of the last plain line.
     last: Mutex<Option<(String, Instant)>>,
 }
 
@@ -137,11 +136,11 @@ impl Progress {
         }
     }
 
-    /// A new step is told of at once. What follows a colon is a detail of the same step.
+    /// Whether to print a line now. New steps are printed at once; text after a colon is a detail of the same step.
     fn is_due(&self, text: &str, now: Instant) -> bool {
         let step = text.split(':').next().unwrap_or_default();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = last.as_ref().is_none_or(|(of, at)| of != step || now.duration_since(*at) >= AGAIN_AFTER);
+        let is_due = last.as_ref().is_none_or(|(of, at)| of != step || now.duration_since(*at) >= PROGRESS_INTERVAL);
         if is_due {
             *last = Some((step.to_owned(), now));
         }
@@ -165,12 +164,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_taken_out() {
-        assert_eq!(harmless("a\x1b]0;title\x07b\r\n\tc\u{202e}"), "a�]0;title�b\n\tc�");
+    fn terminal_control_characters_are_replaced() {
+        assert_eq!(sanitize("a\x1b]0;title\x07b\r\n\tc\u{202e}"), "a�]0;title�b\n\tc�");
     }
 
     #[test]
-    fn a_step_that_goes_on_is_not_told_of_all_the_time() {
+    fn progress_of_one_step_is_rate_limited() {
         let progress = Progress { bar: None, last: Mutex::default() };
         let begun = Instant::now();
         let due = |text, seconds| progress.is_due(text, begun + Duration::from_secs(seconds));
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_as_exact_as_people_want_them() {
+    fn spans_use_one_rounded_unit() {
         let from = Timestamp::UNIX_EPOCH;
         let after = |seconds| span(from, from + jiff::SignedDuration::from_secs(seconds));
         assert_eq!([-5, 5, 150, 7300, 200_000].map(after), ["0 s", "5 s", "2 min", "2 h", "2 d"]);

@@ -1,4 +1,4 @@
-//! Our own terminal: raw while somebody works in a sandbox, as it was afterwards.
+//! The local terminal: raw mode and the escape sequence.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::stdio::{stdin, stdout};
 use rustix::termios::{self, OptionalActions, Termios};
 use sandling_wire::WindowSize;
 
-/// A terminal that passes every key on. Dropped, it is as it was.
+/// Raw mode of the terminal. Dropping it restores the previous settings.
 pub struct RawMode {
     before: Termios,
 }
@@ -16,7 +16,7 @@ impl RawMode {
         let before = termios::tcgetattr(stdin())?;
         let mut raw = before.clone();
         raw.make_raw();
-        // What was typed ahead is kept.
+        // `Drain` keeps input that was typed ahead.
         termios::tcsetattr(stdin(), OptionalActions::Drain, &raw)?;
         Ok(Self { before })
     }
@@ -24,13 +24,13 @@ impl RawMode {
 
 impl Drop for RawMode {
     fn drop(&mut self) {
-        // A terminal that is gone cannot be set right.
+        // If the terminal is gone, there is nothing to restore.
         let _ = termios::tcsetattr(stdin(), OptionalActions::Now, &self.before);
     }
 }
 
-/// Whether somebody sits at both ends.
-pub fn is_there() -> bool {
+/// Whether stdin and stdout are terminals.
+pub fn is_interactive() -> bool {
     termios::isatty(stdin()) && termios::isatty(stdout())
 }
 
@@ -41,20 +41,20 @@ pub fn size() -> WindowSize {
     }
 }
 
-/// Looks for Enter, `~`, `.` among the keys: the way out of a sandbox that no longer answers.
+/// Detects the escape sequence Enter, `~`, `.`, which disconnects from a sandbox that does not respond.
 #[derive(Debug)]
 pub struct Escape {
-    at: At,
+    state: EscapeState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum EscapeState {
     LineStart,
     Tilde,
-    Within,
+    InLine,
 }
 
-/// Keys to pass on, and whether the way out was among them.
+/// Keys to forward, and whether the escape sequence was among them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Keys {
     pub bytes: Vec<u8>,
@@ -63,25 +63,25 @@ pub struct Keys {
 
 impl Escape {
     pub fn new() -> Self {
-        Self { at: At::LineStart }
+        Self { state: EscapeState::LineStart }
     }
 
     pub fn watch(&mut self, bytes: &[u8]) -> Keys {
         let mut passed = Vec::with_capacity(bytes.len() + 1);
         for &byte in bytes {
-            match (self.at, byte) {
-                (At::LineStart, b'~') => {
-                    self.at = At::Tilde;
+            match (self.state, byte) {
+                (EscapeState::LineStart, b'~') => {
+                    self.state = EscapeState::Tilde;
                     continue;
                 }
-                (At::Tilde, b'.') => return Keys { bytes: passed, leave: true },
-                // Written twice, it is meant once.
-                (At::Tilde, b'~') => {}
-                (At::Tilde, _) => passed.push(b'~'),
+                (EscapeState::Tilde, b'.') => return Keys { bytes: passed, leave: true },
+                // `~~` sends one `~`.
+                (EscapeState::Tilde, b'~') => {}
+                (EscapeState::Tilde, _) => passed.push(b'~'),
                 _ => {}
             }
             passed.push(byte);
-            self.at = if matches!(byte, b'\r' | b'\n') { At::LineStart } else { At::Within };
+            self.state = if matches!(byte, b'\r' | b'\n') { EscapeState::LineStart } else { EscapeState::InLine };
         }
         Keys { bytes: passed, leave: false }
     }
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn the_way_out_is_found_however_fast_one_types() {
+    fn the_escape_sequence_is_found_in_one_or_several_reads() {
         assert_eq!(typed(&["ls\r~."]), ("ls\r".to_owned(), true));
         assert_eq!(typed(&["~", "."]), (String::new(), true));
     }
 
     #[test]
-    fn other_tildes_are_keys_like_any_other() {
+    fn other_tildes_are_forwarded() {
         assert_eq!(typed(&["ls ~.\r"]), ("ls ~.\r".to_owned(), false));
         assert_eq!(typed(&["~/x\r"]), ("~/x\r".to_owned(), false));
         assert_eq!(typed(&["~~.\r"]), ("~.\r".to_owned(), false));

@@ -1,4 +1,4 @@
-//! Which server to talk to, and the token to show it.
+//! Finds the server's address and token.
 
 use hyper::Uri;
 use sandling_wire::{Home, TOKEN_VARIABLE, read_local_token};
@@ -6,7 +6,7 @@ use sandling_wire::{Home, TOKEN_VARIABLE, read_local_token};
 use super::error::ClientError;
 use crate::announce;
 
-/// The address of a server to use instead of the home's own.
+/// Environment variable with the address of a server to use instead of the home's own.
 pub const API_VARIABLE: &str = "SANDLING_API";
 
 #[derive(Debug, Clone)]
@@ -17,17 +17,17 @@ pub struct Server {
     pub origin: Origin,
 }
 
-/// How a server came to be known.
+/// How the server was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Somebody named it.
+    /// Through `SANDLING_API`.
     Environment,
-    /// It serves this home, on this machine.
+    /// It announced itself in this home, so it runs on this machine.
     Home,
 }
 
 impl Server {
-    /// The server named by the environment, else the one that serves this home now, if any.
+    /// The server in `SANDLING_API`, otherwise the one that serves this home now, if any.
     pub fn find() -> Result<Option<Self>, ClientError> {
         let home = Home::from_environment();
         let served = match &home {
@@ -59,7 +59,7 @@ fn choose(
     };
     let token = match token {
         Some(token) => Some(token),
-        // The home's own token opens everything here. It goes to the home's own server and to nobody else.
+        // The home's token grants full access here, so it is sent only to the home's own server.
         None if served.is_some_and(|served| is_same(&served, &address)) => local_token()?,
         None => None,
     };
@@ -78,7 +78,7 @@ fn checked(address: &str) -> Result<String, ClientError> {
     let trimmed = address.trim_end_matches('/');
     let uri: Uri = trimmed.parse().map_err(|_| bad())?;
     let known = matches!(uri.scheme_str(), Some("http" | "https"));
-    // What stands before an @ would be taken for a name and a password, and sent to nobody.
+    // The text before an @ would be parsed as user name and password, which the client does not send.
     let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@')) && uri.query().is_none();
     if known && plain { Ok(trimmed.to_owned()) } else { Err(bad()) }
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_homes_token_goes_to_the_homes_server_only() {
+    fn the_home_token_is_sent_only_to_the_home_server() {
         let served = || some("http://127.0.0.1:8080");
         let own = choose(None, None, served(), local).unwrap().unwrap();
         assert_eq!((own.token.as_str(), own.origin), ("local", Origin::Home));
@@ -122,12 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_there_is_none() {
+    fn without_an_address_no_server_is_found() {
         assert!(choose(None, some("mine"), None, local).unwrap().is_none());
     }
 
     #[test]
-    fn addresses_that_cannot_be_used_are_refused() {
+    fn invalid_addresses_are_rejected() {
         for bad in ["127.0.0.1:8080", "ftp://x", "http://", "http://me:secret@x", "http://x/?a=b", "http:// x"] {
             assert!(matches!(checked(bad), Err(ClientError::BadAddress(_))), "{bad}");
         }

@@ -1,9 +1,9 @@
-//! Where the server of a home listens, for commands that look for it.
+//! Announces a server's address in its home, so that commands find it.
 //!
-//! A server writes its address to the file `server` in its home and keeps that file locked. While it ends, the file is
-//! empty: it takes no requests any more, and has its sandboxes still. The kernel lets the lock go however the server
-//! ends, so a file that nobody holds is stale, whatever stands in it: the port may be somebody else's by now, and must
-//! not be sent a token.
+//! A server writes its address to the file `server` in its home and keeps the file locked. While it shuts down, the
+//! file is empty: the server takes no more requests but still owns its sandboxes. The kernel releases the lock however
+//! the server ends, so an unlocked file is stale. Its address is then ignored, because another program may use the port
+//! by now and must not receive a token.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,14 +17,14 @@ use rustix::io::Errno;
 use sandling_wire::Home;
 
 const FILE: &str = "server";
-/// How long a server may take to end: twice what its last requests are given.
-const END_WITHIN: Duration = Duration::from_secs(60);
+/// How long a server may take to shut down: twice the time that its last requests get.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
-/// Somebody who looks holds the lock for a moment, too.
-const TRIES: u32 = 50;
-const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+/// Retries, because a process that looks for the server also holds the lock briefly.
+const LOCK_ATTEMPTS: u32 = 50;
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// A server's word that it can be reached. Dropped, it is taken back.
+/// The announcement of a server. Dropping it withdraws the address.
 #[derive(Debug)]
 pub struct Announcement {
     path: PathBuf,
@@ -32,58 +32,58 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// Announces a server, unless another one of this home is announced.
-    pub fn make(home: &Home, listens: SocketAddr) -> io::Result<Option<Self>> {
+    /// Announces a server. Returns `None` if another server of this home is announced.
+    pub fn publish(home: &Home, listens: SocketAddr) -> io::Result<Option<Self>> {
         let path = home.root().join(FILE);
-        for _ in 0..TRIES {
+        for _ in 0..LOCK_ATTEMPTS {
             let mut file =
                 OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-            // One that ended just now may have removed the file before we had its lock.
-            if locked.is_ok() && is_at(&file, &path) {
+            // A server that just ended may have removed the file before we locked it.
+            if locked.is_ok() && is_same_file(&file, &path) {
                 file.set_len(0)?;
                 writeln!(file, "http://{}", reachable(listens))?;
                 return Ok(Some(Self { path, lock: file }));
             }
             match locked {
-                Ok(()) | Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_TRIES),
+                Ok(()) | Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_RETRY_DELAY),
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(None)
     }
 
-    /// Takes the address back, and still holds the place: whoever comes next waits until the sandboxes are free.
+    /// Withdraws the address but keeps the lock: the next server waits until the sandboxes are released.
     pub fn close(&self) {
-        // Where that fails, whoever looks is turned away by the server itself.
+        // If this fails, clients still find the server, and it refuses their requests.
         let _ = self.lock.set_len(0);
     }
 }
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // Still under the lock. A file that stays is stale, and is known to be.
+        // The lock is still held. If the file remains, it is unlocked and therefore stale.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The address of this home's server, if one takes requests now.
+/// The address of this home's server, if it accepts requests.
 pub fn find(home: &Home) -> io::Result<Option<String>> {
-    Ok(held(home)?.filter(|address| !address.is_empty()))
+    Ok(announced(home)?.filter(|address| !address.is_empty()))
 }
 
-/// Waits while this home's server ends: it has its sandboxes until then, and who starts before that gets none of them.
-pub async fn until_ended(home: &Home) {
+/// Waits while this home's server shuts down. Until then it owns its sandboxes, and a new server cannot take them over.
+pub async fn wait_for_shutdown(home: &Home) {
     let ended = async {
-        while held(home).is_ok_and(|said| said.is_some_and(|address| address.is_empty())) {
+        while announced(home).is_ok_and(|said| said.is_some_and(|address| address.is_empty())) {
             tokio::time::sleep(POLL).await;
         }
     };
-    let _ = tokio::time::timeout(END_WITHIN, ended).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await;
 }
 
-/// What this home's server says, if there is one.
-fn held(home: &Home) -> io::Result<Option<String>> {
+/// The content of the announcement, or `None` if no server holds it.
+fn announced(home: &Home) -> io::Result<Option<String>> {
     let mut file = match File::open(home.root().join(FILE)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -99,12 +99,12 @@ fn held(home: &Home) -> io::Result<Option<String>> {
     Ok(Some(address.trim().to_owned()))
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_same_file(file: &File, path: &Path) -> bool {
     let identity = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
     matches!((file.metadata(), fs::metadata(path)), (Ok(one), Ok(other)) if identity(&one) == identity(&other))
 }
 
-/// A server that listens everywhere is reached from here by the loopback address.
+/// Replaces an unspecified address by the loopback address, which works from this machine.
 fn reachable(listens: SocketAddr) -> SocketAddr {
     let ip = match listens.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -125,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_found_while_it_lives_and_not_afterwards() {
+    fn a_server_is_found_only_while_it_runs() {
         let (_dir, home) = home();
         assert_eq!(find(&home).unwrap(), None);
-        let said = Announcement::make(&home, "127.0.0.1:4242".parse().unwrap()).unwrap().unwrap();
+        let said = Announcement::publish(&home, "127.0.0.1:4242".parse().unwrap()).unwrap().unwrap();
         assert_eq!(find(&home).unwrap().as_deref(), Some("http://127.0.0.1:4242"));
         drop(said);
         assert_eq!(find(&home).unwrap(), None);
@@ -136,16 +136,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_while_a_server_ends_waits_for_it() {
+    async fn a_new_server_waits_while_the_old_one_shuts_down() {
         let (_dir, home) = home();
-        until_ended(&home).await;
-        let said = Announcement::make(&home, "127.0.0.1:4242".parse().unwrap()).unwrap().unwrap();
-        until_ended(&home).await;
+        wait_for_shutdown(&home).await;
+        let said = Announcement::publish(&home, "127.0.0.1:4242".parse().unwrap()).unwrap().unwrap();
+        wait_for_shutdown(&home).await;
         said.close();
         assert_eq!(find(&home).unwrap(), None);
         let waited = async {
             let began = tokio::time::Instant::now();
-            until_ended(&home).await;
+            wait_for_shutdown(&home).await;
             began.elapsed()
         };
         let (waited, ()) = tokio::join!(waited, async {
@@ -156,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_a_dead_server_left_is_stale_and_the_next_server_takes_it() {
+    fn the_file_of_a_dead_server_is_stale_and_reused() {
         let (_dir, home) = home();
         fs::write(home.root().join(FILE), "http://127.0.0.1:1\nmore than the next one writes, by far\n").unwrap();
         assert_eq!(find(&home).unwrap(), None);
-        let _said = Announcement::make(&home, "[::]:4242".parse().unwrap()).unwrap().unwrap();
+        let _said = Announcement::publish(&home, "[::]:4242".parse().unwrap()).unwrap().unwrap();
         assert_eq!(find(&home).unwrap().as_deref(), Some("http://[::1]:4242"));
     }
 
     #[test]
-    fn the_first_of_two_servers_keeps_the_word() {
+    fn the_first_of_two_servers_stays_announced() {
         let (_dir, home) = home();
-        let _first = Announcement::make(&home, "0.0.0.0:1".parse().unwrap()).unwrap().unwrap();
-        assert!(Announcement::make(&home, "127.0.0.1:2".parse().unwrap()).unwrap().is_none());
+        let _first = Announcement::publish(&home, "0.0.0.0:1".parse().unwrap()).unwrap().unwrap();
+        assert!(Announcement::publish(&home, "127.0.0.1:2".parse().unwrap()).unwrap().is_none());
         assert_eq!(find(&home).unwrap().as_deref(), Some("http://127.0.0.1:1"));
     }
 }

@@ -1,7 +1,7 @@
-//! What the CLI reads of a server's answers.
+//! The parts of a server's responses that the CLI reads.
 //!
-//! Only what it shows or acts on, so that a server of another version, with more in its answers, can be used all the
-//! same. What goes to programs (`--json`) is the whole answer, untouched.
+//! The types hold only the fields that the CLI uses, so that it also works with servers of other versions. `--json`
+//! prints the complete response unchanged.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use super::error::ClientError;
 
-/// Reads an answer that is there as JSON.
+/// Converts a JSON response to a type.
 pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, ClientError> {
-    serde_json::from_value(answer).map_err(|error| ClientError::Strange(error.to_string()))
+    serde_json::from_value(answer).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))
 }
 
-/// Reads an event's data.
+/// Parses an event's data.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ClientError> {
-    serde_json::from_str(text).map_err(|error| ClientError::Strange(error.to_string()))
+    serde_json::from_str(text).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))
 }
 
 #[derive(Debug, Deserialize)]
@@ -52,7 +52,7 @@ pub struct Entry {
     pub size: u64,
     /// `f`, `d`, `l` or `o`.
     pub mode: String,
-    /// In octal.
+    /// The mode bits in octal.
     pub permissions: String,
     pub target: Option<String>,
 }

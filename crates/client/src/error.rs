@@ -1,4 +1,4 @@
-//! What can go wrong between us and a server, each as a sentence that says what to do.
+//! Errors of the client. Each message says what to do next.
 
 use std::error::Error;
 
@@ -8,50 +8,50 @@ use serde_json::Value;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error(
-        "no server is running here: start one with `sandling serve`, or set SANDLING_API to the address of another"
+        "no server is running; start one with `sandling serve`, or set SANDLING_API to the address of another server"
     )]
     NoServer,
     #[error(
-        "SANDLING_API is {0:?}, but must be an address such as http://127.0.0.1:8080 or https://sandling.example.org"
+        "SANDLING_API is {0:?}, which is not a valid address; use one such as http://127.0.0.1:8080 or https://example.org"
     )]
     BadAddress(String),
     #[error(
-        "the server at {address} needs a token: set SANDLING_TOKEN to one that its owner made with `sandling token create`"
+        "the server at {address} needs a token; set SANDLING_TOKEN to one that its owner created with `sandling token create`"
     )]
     NoToken { address: String },
-    #[error("a server was started here, and does not serve: {said}")]
-    NotStarted { said: String },
-    #[error("SANDLING_TOKEN is no token: it has characters that no token has")]
+    #[error("the local server did not start; its log says: {log}")]
+    NotStarted { log: String },
+    #[error("SANDLING_TOKEN is not a valid token: it contains characters that tokens never have")]
     BadToken,
-    #[error("the certificates of this system cannot be used")]
+    #[error("cannot load this system's certificates")]
     Certificates(#[source] Box<dyn Error + Send + Sync>),
-    #[error("{what} cannot be read")]
+    #[error("cannot read {what}")]
     Home { what: &'static str, source: std::io::Error },
-    #[error("the server at {address} cannot be reached ({why}); is it running?")]
+    #[error("cannot reach the server at {address} ({why}); check that it is running")]
     Unreachable { address: String, why: String },
-    #[error("the connection to the server broke")]
+    #[error("the connection to the server was lost")]
     Broken(#[source] Box<dyn Error + Send + Sync>),
-    #[error("the server has not been heard of for {seconds} s; it is gone, or the way to it is")]
-    Silent { seconds: u64 },
-    #[error("the server's answer cannot be understood; is it a Sandling server of this version? ({0})")]
-    Strange(String),
+    #[error("the server has not responded for {seconds} s; check that it is running and reachable")]
+    Unresponsive { seconds: u64 },
+    #[error("unexpected response from the server ({0}); check that it is a Sandling server of this version")]
+    UnexpectedResponse(String),
     #[error("{message}{}", hint(.code, *.status, *.retry_after))]
     Refused {
         status: StatusCode,
         code: String,
         message: String,
         retry_after: Option<u64>,
-        /// The whole answer: it may hold what was printed until a deadline.
+        /// The complete response. It may contain the output until a timeout.
         body: Value,
     },
-    #[error("there is no sandbox {0:?}: `sandling ls` lists those there are")]
+    #[error("sandbox {0:?} does not exist; `sandling ls` lists your sandboxes")]
     NoSandbox(String),
-    #[error("{count} sandboxes begin with {prefix:?}: write more of the id")]
+    #[error("{count} sandboxes match {prefix:?}; use a longer prefix of the ID")]
     Ambiguous { prefix: String, count: usize },
 }
 
 impl ClientError {
-    /// What was asked for cannot be had; asking again in the same way is of no use.
+    /// Whether the request itself is at fault, so that a retry cannot succeed.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::NoServer
@@ -66,17 +66,17 @@ impl ClientError {
             | Self::Home { .. }
             | Self::Unreachable { .. }
             | Self::Broken(_)
-            | Self::Silent { .. }
-            | Self::Strange(_) => false,
+            | Self::Unresponsive { .. }
+            | Self::UnexpectedResponse(_) => false,
         }
     }
 
-    /// The server says that there is no such thing.
+    /// The server answered that the object does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
     }
 
-    /// The sandbox is there, but not the file; or not even the directory that it would be in.
+    /// The sandbox exists, but the file or its directory does not.
     pub fn is_no_file(&self) -> bool {
         matches!(self, Self::Refused { code, message, .. }
             if code == "not_a_directory" || (code == "not_found" && message != "sandbox not found"))
@@ -86,8 +86,8 @@ impl ClientError {
         matches!(self, Self::Refused { code, .. } if code == GUEST_DIED)
     }
 
-    /// Said by a server after it had taken the request: over a socket, or in an event.
-    pub fn said(status: Option<u16>, code: String, message: String) -> Self {
+    /// An error that the server reports after accepting the request: over a WebSocket or in an event.
+    pub fn from_server(status: Option<u16>, code: String, message: String) -> Self {
         let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::BAD_GATEWAY);
         Self::Refused { status, code, message, retry_after: None, body: Value::Null }
     }
@@ -97,24 +97,23 @@ impl ClientError {
     }
 }
 
-/// The code of an error whose guest died.
 const GUEST_DIED: &str = "guest_died";
 
-/// The command that helps, where there is one.
+/// Suggests the command that helps, if there is one.
 fn hint(code: &str, status: StatusCode, retry_after: Option<u64>) -> String {
     let hint = match code {
-        "sandbox_paused" => "`sandling resume` does",
+        "sandbox_paused" => "`sandling resume` resumes it",
         "template_not_built" | "template_damaged" => "`sandling template build` builds it",
-        "template_unknown" => "`sandling template ls` lists those there are",
-        "quota_exceeded" => "`sandling quota` shows what is used",
-        _ if status == StatusCode::UNAUTHORIZED => "set SANDLING_TOKEN to a token that works",
+        "template_unknown" => "`sandling template ls` lists the existing ones",
+        "quota_exceeded" => "`sandling quota` shows the usage",
+        _ if status == StatusCode::UNAUTHORIZED => "set SANDLING_TOKEN to a valid token",
         _ => "",
     };
     match (hint, retry_after) {
         ("", None) => String::new(),
-        ("", Some(seconds)) => format!("; try again in {seconds} s"),
+        ("", Some(seconds)) => format!("; retry in {seconds} s"),
         (hint, None) => format!("; {hint}"),
-        (hint, Some(seconds)) => format!("; {hint}, or try again in {seconds} s"),
+        (hint, Some(seconds)) => format!("; {hint}, or retry in {seconds} s"),
     }
 }
 
@@ -127,19 +126,19 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_to_do() {
+    fn refusals_suggest_what_to_do() {
         let paused = refused(StatusCode::CONFLICT, "sandbox_paused", None);
-        assert_eq!(paused.to_string(), "no; `sandling resume` does");
+        assert_eq!(paused.to_string(), "no; `sandling resume` resumes it");
         let full = refused(StatusCode::SERVICE_UNAVAILABLE, "no_capacity", Some(5));
-        assert_eq!(full.to_string(), "no; try again in 5 s");
+        assert_eq!(full.to_string(), "no; retry in 5 s");
         assert!(refused(StatusCode::UNAUTHORIZED, "token_revoked", None).to_string().contains("SANDLING_TOKEN"));
     }
 
     #[test]
-    fn refusals_and_failures_are_told_apart() {
+    fn refusals_are_distinguished_from_failures() {
         assert!(refused(StatusCode::TOO_MANY_REQUESTS, "quota_exceeded", None).is_refusal());
         assert!(!refused(StatusCode::INTERNAL_SERVER_ERROR, "internal", None).is_refusal());
         assert!(ClientError::NoServer.is_refusal());
-        assert!(!ClientError::Silent { seconds: 1 }.is_refusal());
+        assert!(!ClientError::Unresponsive { seconds: 1 }.is_refusal());
     }
 }

@@ -1,4 +1,4 @@
-//! Event streams, read as they come.
+//! Server-sent event streams.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::error::ClientError;
 use super::http::{Client, empty};
 
-/// A server sends a sign of life every ten seconds.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Maximum time without data. The server sends a ping every ten seconds.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One event. Its name is empty if it has none.
+/// One event. An event without a name has an empty one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Event {
     pub id: Option<String>,
@@ -29,7 +29,7 @@ pub struct Events {
 }
 
 impl Client {
-    /// Opens an event stream; `after` is the id of the last event that is known.
+    /// Opens an event stream. `after` is the ID of the last event that was received.
     pub async fn events(&self, path: &str, after: Option<&str>) -> Result<Events, ClientError> {
         let mut request = self.request(Method::GET, path, empty())?;
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -41,7 +41,7 @@ impl Client {
 }
 
 impl Client {
-    /// Posts something whose answer is an event stream.
+    /// Sends a POST request whose response is an event stream.
     pub async fn post_events(&self, path: &str, body: &impl Serialize) -> Result<Events, ClientError> {
         let answer = self.send_json(Method::POST, path, body).await?;
         Ok(Events { body: answer.into_body(), reader: EventReader::default() })
@@ -49,14 +49,14 @@ impl Client {
 }
 
 impl Events {
-    /// The next event; nothing when the stream has come to its end.
+    /// The next event, or `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         loop {
             if let Some(event) = self.reader.pop() {
                 return Ok(Some(event));
             }
-            let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
-            match frame.map_err(|_| ClientError::Silent { seconds: SILENCE.as_secs() })? {
+            let frame = tokio::time::timeout(SILENCE_TIMEOUT, self.body.frame()).await;
+            match frame.map_err(|_| ClientError::Unresponsive { seconds: SILENCE_TIMEOUT.as_secs() })? {
                 None => return Ok(None),
                 Some(Ok(frame)) => frame.data_ref().into_iter().for_each(|bytes| self.reader.push(bytes)),
                 Some(Err(error)) => return Err(ClientError::broken(error)),
@@ -65,7 +65,7 @@ impl Events {
     }
 }
 
-/// Makes events of pieces that are cut anywhere.
+/// Parses events from chunks of any size.
 #[derive(Default)]
 pub struct EventReader {
     line: Vec<u8>,
@@ -83,7 +83,7 @@ impl EventReader {
         }
     }
 
-    /// The next whole event.
+    /// The next complete event.
     pub fn pop(&mut self) -> Option<Event> {
         self.ready.pop_front()
     }
@@ -94,7 +94,7 @@ impl EventReader {
         let line = line.trim_end_matches('\r');
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
-            // Pings are comments and leave nothing behind.
+            // Pings are comments and produce no event.
             if event != Event::default() {
                 self.ready.push_back(event);
             }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_whole_however_they_are_cut() {
+    fn events_are_parsed_from_chunks_of_any_size() {
         let text = ": ping\n\nid: 7\nevent: stdout\ndata: {\"chunk\":\"ü\"}\n\ndata: a\r\ndata: b\r\n\r\nevent: half";
         for size in 1..12 {
             let mut reader = EventReader::default();

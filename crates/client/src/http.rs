@@ -1,4 +1,4 @@
-//! Requests and their answers.
+//! HTTP requests and responses.
 
 use std::error::Error;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use serde_json::Value;
 use super::address::Server;
 use super::error::ClientError;
 
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// The largest answer that is read as a whole: a listing of very many files, or a long audit log.
-const MAX_ANSWER: usize = 256 * 1024 * 1024;
-const AGENT: &str = concat!("sandling-cli/", env!("CARGO_PKG_VERSION"));
-/// What may stand in a path unencoded.
-const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of a response that is read into memory, e.g. a long file listing or audit log.
+const MAX_RESPONSE: usize = 256 * 1024 * 1024;
+const CLIENT_NAME: &str = concat!("sandling-cli/", env!("CARGO_PKG_VERSION"));
+/// Percent-encode everything but the unreserved characters of RFC 3986.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
@@ -36,13 +36,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server that there is, if there is one.
+    /// A client for the running server, if there is one.
     pub fn find() -> Result<Option<Self>, ClientError> {
         Server::find()?.map(Self::new).transpose()
     }
 
-    /// The same for commands that cannot do without.
-    pub fn need() -> Result<Self, ClientError> {
+    /// The same, but an error if there is no server.
+    pub fn require() -> Result<Self, ClientError> {
         Self::find()?.ok_or(ClientError::NoServer)
     }
 
@@ -78,16 +78,16 @@ impl Client {
         self.send(Method::DELETE, path, empty()).await
     }
 
-    /// Deletes what need not be there any more, unless that takes too long.
+    /// Deletes an object with a timeout. It is no error if the object does not exist.
     pub async fn delete_within(&self, path: &str, within: Duration) -> Result<(), ClientError> {
         match tokio::time::timeout(within, self.delete(path)).await {
             Ok(Err(error)) if error.is_missing() => Ok(()),
             Ok(done) => done,
-            Err(_) => Err(ClientError::Silent { seconds: within.as_secs() }),
+            Err(_) => Err(ClientError::Unresponsive { seconds: within.as_secs() }),
         }
     }
 
-    /// Posts something that has no answer but that it was done.
+    /// Sends a POST request and ignores the response body.
     pub async fn tell(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
         finish(self.send_json(Method::POST, path, body).await?).await
     }
@@ -98,18 +98,18 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<Response<Incoming>, ClientError> {
-        let bytes = serde_json::to_vec(body).expect("what is sent has string keys and no failing serializer");
+        let bytes = serde_json::to_vec(body).expect("request types have string keys and infallible serializers");
         let mut request = self.request(method, path, whole(bytes))?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         self.answer(request).await
     }
 
-    /// An answer that is no JSON.
+    /// Gets a response that is not JSON.
     pub async fn text(&self, path: &str) -> Result<Bytes, ClientError> {
         collect(self.get_raw(path).await?.into_body()).await
     }
 
-    /// The same, unless it is longer than `limit`.
+    /// The same, or `None` if it is longer than `limit`.
     pub async fn short_text(&self, path: &str, limit: usize) -> Result<Option<Bytes>, ClientError> {
         match Limited::new(self.get_raw(path).await?.into_body(), limit).collect().await {
             Ok(whole) => Ok(Some(whole.to_bytes())),
@@ -118,17 +118,17 @@ impl Client {
         }
     }
 
-    /// An answer that is read as it comes.
+    /// Gets a response whose body the caller reads.
     pub async fn get_raw(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
         self.answer(self.request(Method::GET, path, empty())?).await
     }
 
-    /// Sends a body as it is, where all that counts is that it was taken.
+    /// Sends a raw body and ignores the response body.
     pub async fn send(&self, method: Method, path: &str, body: Body) -> Result<(), ClientError> {
         finish(self.answer(self.request(method, path, body)?).await?).await
     }
 
-    /// Sends a body as it is, for an answer.
+    /// Sends a raw body and returns the response.
     pub async fn send_for<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -138,22 +138,24 @@ impl Client {
         read(self.answer(self.request(method, path, body)?).await?).await
     }
 
-    /// Puts bytes that are there as a whole.
+    /// Uploads bytes with a PUT request.
     pub async fn upload(&self, path: &str, bytes: Vec<u8>) -> Result<(), ClientError> {
         self.send(Method::PUT, path, whole(bytes)).await
     }
 
-    /// A request that can be added to. The path is what follows the server's address, already encoded.
+    /// Builds a request. `path` is appended to the server's address and must be encoded.
     pub(super) fn request(&self, method: Method, path: &str, body: Body) -> Result<Request<Body>, ClientError> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.server.address))
             .header(AUTHORIZATION, self.authorization.clone())
-            .header(USER_AGENT, AGENT);
-        request.body(body).map_err(|error| ClientError::Strange(format!("{path:?} is no path: {error}")))
+            .header(USER_AGENT, CLIENT_NAME);
+        request
+            .body(body)
+            .map_err(|error| ClientError::UnexpectedResponse(format!("{path:?} is not a valid path: {error}")))
     }
 
-    /// The answer to a request, unless it is an error.
+    /// Sends a request. Error statuses become errors.
     pub(super) async fn answer(&self, request: Request<Body>) -> Result<Response<Incoming>, ClientError> {
         let response = self.http.request(request).await.map_err(|error| {
             if error.is_connect() {
@@ -168,13 +170,12 @@ impl Client {
     }
 }
 
-/// TLS is there for every address and set up only for those that need it: reading the system's certificates takes
-/// longer than most requests.
+/// Loads the system's certificates only for https addresses, because that takes longer than most requests.
 fn connector(server: &Server) -> Result<HttpsConnector<HttpConnector>, ClientError> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT_WITHIN));
+    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let provider = rustls::crypto::ring::default_provider();
     let builder = HttpsConnectorBuilder::new();
     let builder = if server.address.starts_with("https:") {
@@ -188,7 +189,7 @@ fn connector(server: &Server) -> Result<HttpsConnector<HttpConnector>, ClientErr
     Ok(builder.https_or_http().enable_http1().wrap_connector(http))
 }
 
-/// What really went wrong; the errors above it only say where.
+/// The innermost cause; the outer errors only say where it happened.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -205,12 +206,12 @@ fn whole(bytes: Vec<u8>) -> Body {
     Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A part of a path, encoded.
+/// Percent-encodes a path segment.
 pub fn segment(text: &str) -> String {
-    utf8_percent_encode(text, IN_PATH).to_string()
+    utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// A query string with its question mark; nothing if there is nothing to ask.
+/// A query string with its question mark, or an empty string without parameters.
 pub fn query(pairs: &[(&str, Option<String>)]) -> String {
     let present: Vec<_> = pairs.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?))).collect();
     match serde_urlencoded::to_string(present) {
@@ -219,19 +220,19 @@ pub fn query(pairs: &[(&str, Option<String>)]) -> String {
     }
 }
 
-/// Reads an answer as a whole.
+/// Reads a JSON response.
 async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, ClientError> {
     let bytes = collect(response.into_body()).await?;
-    serde_json::from_slice(&bytes).map_err(|error| ClientError::Strange(error.to_string()))
+    serde_json::from_slice(&bytes).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))
 }
 
-/// Reads an answer to its end, so that its connection can be used again.
+/// Reads a response to its end, so that its connection can be reused.
 async fn finish(response: Response<Incoming>) -> Result<(), ClientError> {
     collect(response.into_body()).await.map(drop)
 }
 
 async fn collect(body: Incoming) -> Result<Bytes, ClientError> {
-    Ok(Limited::new(body, MAX_ANSWER).collect().await.map_err(ClientError::Broken)?.to_bytes())
+    Ok(Limited::new(body, MAX_RESPONSE).collect().await.map_err(ClientError::Broken)?.to_bytes())
 }
 
 async fn refusal(response: Response<Incoming>) -> ClientError {
@@ -240,9 +241,9 @@ async fn refusal(response: Response<Incoming>) -> ClientError {
         Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or(Value::Null),
         Err(error) => return error,
     };
-    // Something on the way that is no Sandling server says it in its own form, or not at all.
+    // A proxy or another server has its own error format.
     let Some(message) = body["error"].as_str().map(str::to_owned) else {
-        return ClientError::Strange(format!("status {status}"));
+        return ClientError::UnexpectedResponse(format!("status {status}"));
     };
     let code = body["code"].as_str().unwrap_or_default().to_owned();
     ClientError::Refused { status, code, message, retry_after, body }
@@ -257,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_a_name_can_change_the_path_or_the_query() {
+    fn names_cannot_change_the_path_or_query() {
         assert_eq!(segment("../a b?c#d%"), "..%2Fa%20b%3Fc%23d%25");
         assert_eq!(query(&[("path", Some("/ü&x=1".to_owned())), ("mode", None)]), "?path=%2F%C3%BC%26x%3D1");
         assert_eq!(query(&[("a", None)]), "");

@@ -1,7 +1,7 @@
-//! A server's client: where it is, requests, event streams, WebSockets; and a server of one's own where there is none.
+//! Client for a Sandling server: finds or starts the server, and sends requests, event streams and WebSockets.
 //!
-//! Hyper does the work, since the server brings it along anyway: one pool of connections for requests, uploads, event
-//! streams and WebSockets alike, and rustls beneath all of them where the address is https.
+//! It uses hyper, which the server needs anyway. Requests, uploads, event streams and WebSockets share one connection
+//! pool, with rustls for https addresses.
 
 mod address;
 pub mod announce;
@@ -19,4 +19,4 @@ pub use answers::*;
 pub use error::ClientError;
 pub use events::{Event, EventReader, Events};
 pub use http::{Body, Client, query, segment};
-pub use session::{Ended, Heard, Input, Session, Stream};
+pub use session::{Ended, Input, Session, SessionEvent, Stream};

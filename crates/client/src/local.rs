@@ -1,7 +1,7 @@
-//! A server of this user's own, started where there is none.
+//! Starts a local server if none is running.
 //!
-//! The SDKs do the same: `local-server.lock` in the home is held while one looks or starts, so that many at once start
-//! one. What is started here ends by itself when nobody has used it for a while; its log is `local-server.log`.
+//! The SDKs do the same. `local-server.lock` in the home is held during the search and start, so that concurrent
+//! processes start only one server. The server exits when it is idle; its log is `local-server.log`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,28 +19,28 @@ use crate::http::Client;
 
 const LOCK: &str = "local-server.lock";
 const LOG: &str = "local-server.log";
-const START_WITHIN: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
-/// How long a server that was started here stays without work.
+/// Idle timeout of a server that was started here.
 const IDLE_EXIT: Duration = Duration::from_secs(600);
-/// A server that somebody restarts is back by then.
-const BACK_WITHIN: Duration = Duration::from_secs(10);
-/// What of a log is shown.
-const SHOWN: usize = 2000;
+/// How long to wait for a server that is being restarted.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of the log to show in an error.
+const MAX_LOG_TAIL: usize = 2000;
 
 impl Client {
-    /// A client of the server that there is, else of one that is started now.
+    /// A client for the running server. Starts a server if there is none.
     pub async fn find_or_start() -> Result<Self, ClientError> {
         if let Some(client) = Self::find()? {
             return Ok(client);
         }
         let home = Home::from_environment().ok_or(ClientError::NoServer)?;
         start(&home).await?;
-        Self::need()
+        Self::require()
     }
 
-    /// The same for a server that could not be reached. Its sandboxes go on without it, and only the one that comes after
-    /// it takes them over, so it has some time to come back before another is started.
+    /// The same after the server could not be reached. It first waits for that server to come back, because a restarted
+    /// server takes over the sandboxes, which keep running.
     pub async fn find_again() -> Result<Self, ClientError> {
         let back = async {
             loop {
@@ -52,7 +52,7 @@ impl Client {
                 tokio::time::sleep(POLL).await;
             }
         };
-        match tokio::time::timeout(BACK_WITHIN, back).await {
+        match tokio::time::timeout(RESTART_TIMEOUT, back).await {
             Ok(found) => found,
             Err(_) => Self::find_or_start().await,
         }
@@ -60,11 +60,11 @@ impl Client {
 }
 
 async fn start(home: &Home) -> Result<(), ClientError> {
-    let failed = |source| ClientError::Home { what: "the home", source };
+    let failed = |source| ClientError::Home { what: "the home directory", source };
     fs::create_dir_all(home.root()).map_err(failed)?;
     let lock = File::create(home.root().join(LOCK)).map_err(failed)?;
-    take(&lock).await.map_err(failed)?;
-    // Somebody else may have started one while we waited.
+    lock_exclusive(&lock).await.map_err(failed)?;
+    // Another process may have started a server while we waited for the lock.
     if announce::find(home).map_err(failed)?.is_some() {
         return Ok(());
     }
@@ -75,16 +75,16 @@ async fn start(home: &Home) -> Result<(), ClientError> {
                 return Ok(());
             }
             if server.try_wait().map_err(failed)?.is_some() {
-                return Err(ClientError::NotStarted { said: said(home) });
+                return Err(ClientError::NotStarted { log: log_tail(home) });
             }
             tokio::time::sleep(POLL).await;
         }
     };
-    let in_time = tokio::time::timeout(START_WITHIN, announced).await;
-    in_time.unwrap_or_else(|_| Err(ClientError::NotStarted { said: said(home) }))
+    let in_time = tokio::time::timeout(START_TIMEOUT, announced).await;
+    in_time.unwrap_or_else(|_| Err(ClientError::NotStarted { log: log_tail(home) }))
 }
 
-async fn take(lock: &File) -> io::Result<()> {
+async fn lock_exclusive(lock: &File) -> io::Result<()> {
     loop {
         match flock(lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
@@ -103,14 +103,14 @@ fn spawn(home: &Home) -> io::Result<Child> {
         .stdout(log.try_clone()?)
         .stderr(log)
         .current_dir(home.root())
-        // A Ctrl-C in our terminal is not meant for it.
+        // Ctrl-C in our terminal must not reach the server.
         .process_group(0)
         .spawn()
 }
 
-fn said(home: &Home) -> String {
+fn log_tail(home: &Home) -> String {
     let text = fs::read_to_string(home.root().join(LOG)).unwrap_or_default();
     let text = text.trim();
-    let start = text.ceil_char_boundary(text.len().saturating_sub(SHOWN));
-    if text.is_empty() { "it said nothing".to_owned() } else { text[start..].to_owned() }
+    let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_LOG_TAIL));
+    if text.is_empty() { "(the log is empty)".to_owned() } else { text[start..].to_owned() }
 }

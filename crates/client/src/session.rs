@@ -1,4 +1,4 @@
-//! One command on a server, with live input: its messages, as the CLI thinks of them.
+//! The WebSocket session of one command with live input.
 
 use hyper::body::Bytes;
 use sandling_wire::{SessionInput, SessionStart, WindowSize};
@@ -12,12 +12,12 @@ use super::socket::{SocketReader, SocketWriter};
 /// The first byte of a binary message that holds stderr.
 const STDERR: u8 = 2;
 
-/// The way back from a command.
+/// Receives the events of a command.
 pub struct Session {
     reader: SocketReader,
 }
 
-/// The way to a command.
+/// Sends input to a command.
 pub struct Input {
     writer: SocketWriter,
 }
@@ -28,14 +28,14 @@ pub enum Stream {
     Stderr,
 }
 
-/// What comes from a command, in order.
+/// An event of a command.
 #[derive(Debug)]
-pub enum Heard {
+pub enum SessionEvent {
     Started {
         id: String,
     },
     Bytes(Stream, Bytes),
-    /// So many bytes before the next ones are lost.
+    /// The server dropped this many bytes before the next output.
     Dropped(u64),
     Ended(Ended),
 }
@@ -50,7 +50,7 @@ pub struct Ended {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Said {
+enum ServerMessage {
     Start {
         id: String,
     },
@@ -69,33 +69,33 @@ impl Client {
     pub async fn session(&self, sandbox: &str, start: &SessionStart) -> Result<(Session, Input), ClientError> {
         let (reader, writer) = self.socket(&format!("/v1/sandboxes/{sandbox}/exec/session")).await?;
         let mut input = Input { writer };
-        input.say(start).await?;
+        input.send_json(start).await?;
         Ok((Session { reader }, input))
     }
 }
 
 impl Session {
-    pub async fn next(&mut self) -> Result<Heard, ClientError> {
+    pub async fn next(&mut self) -> Result<SessionEvent, ClientError> {
         loop {
             match self.reader.next().await? {
                 Some(Message::Binary(bytes)) if !bytes.is_empty() => {
                     let stream = if bytes[0] == STDERR { Stream::Stderr } else { Stream::Stdout };
-                    return Ok(Heard::Bytes(stream, bytes.slice(1..)));
+                    return Ok(SessionEvent::Bytes(stream, bytes.slice(1..)));
                 }
-                Some(Message::Text(text)) => return heard(&text),
+                Some(Message::Text(text)) => return parse_event(&text),
                 Some(_) => {}
-                None => return Err(ClientError::broken("it was closed while the command ran")),
+                None => return Err(ClientError::broken("the server closed it while the command ran")),
             }
         }
     }
 }
 
-fn heard(text: &str) -> Result<Heard, ClientError> {
-    match serde_json::from_str(text).map_err(|error| ClientError::Strange(error.to_string()))? {
-        Said::Start { id } => Ok(Heard::Started { id }),
-        Said::Dropped(bytes) => Ok(Heard::Dropped(bytes)),
-        Said::Exit(ended) => Ok(Heard::Ended(ended)),
-        Said::Error { error, code, status } => Err(ClientError::said(status, code, error)),
+fn parse_event(text: &str) -> Result<SessionEvent, ClientError> {
+    match serde_json::from_str(text).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))? {
+        ServerMessage::Start { id } => Ok(SessionEvent::Started { id }),
+        ServerMessage::Dropped(bytes) => Ok(SessionEvent::Dropped(bytes)),
+        ServerMessage::Exit(ended) => Ok(SessionEvent::Ended(ended)),
+        ServerMessage::Error { error, code, status } => Err(ClientError::from_server(status, code, error)),
     }
 }
 
@@ -105,15 +105,15 @@ impl Input {
     }
 
     pub async fn eof(&mut self) -> Result<(), ClientError> {
-        self.say(&SessionInput { eof: Some(true), ..Default::default() }).await
+        self.send_json(&SessionInput { eof: Some(true), ..Default::default() }).await
     }
 
     pub async fn resize(&mut self, size: WindowSize) -> Result<(), ClientError> {
-        self.say(&SessionInput { resize: Some(size), ..Default::default() }).await
+        self.send_json(&SessionInput { resize: Some(size), ..Default::default() }).await
     }
 
-    async fn say(&mut self, what: &impl serde::Serialize) -> Result<(), ClientError> {
-        let text = serde_json::to_string(what).expect("what is sent has string keys and no failing serializer");
+    async fn send_json(&mut self, what: &impl serde::Serialize) -> Result<(), ClientError> {
+        let text = serde_json::to_string(what).expect("request types have string keys and infallible serializers");
         self.writer.send(Message::Text(text.into())).await
     }
 }
@@ -123,16 +123,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_words_are_understood() {
+    fn server_messages_are_parsed() {
         assert!(
-            matches!(heard(r#"{"start":{"id":"a","pid":3,"existing":false}}"#), Ok(Heard::Started { id }) if id == "a")
+            matches!(parse_event(r#"{"start":{"id":"a","pid":3,"existing":false}}"#), Ok(SessionEvent::Started { id }) if id == "a")
         );
-        assert!(matches!(heard(r#"{"dropped":5}"#), Ok(Heard::Dropped(5))));
+        assert!(matches!(parse_event(r#"{"dropped":5}"#), Ok(SessionEvent::Dropped(5))));
         let exit =
             r#"{"exit":{"exit_code":137,"signal":9,"reason":"out_of_memory","duration_ms":1,"dropped_bytes":0}}"#;
-        assert!(matches!(heard(exit), Ok(Heard::Ended(ended)) if ended.reason == "out_of_memory"));
-        let died = heard(r#"{"error":"guest died: x","code":"guest_died","status":502}"#).unwrap_err();
+        assert!(matches!(parse_event(exit), Ok(SessionEvent::Ended(ended)) if ended.reason == "out_of_memory"));
+        let died = parse_event(r#"{"error":"guest died: x","code":"guest_died","status":502}"#).unwrap_err();
         assert!(died.is_guest_death());
-        assert!(matches!(heard(r#"{"other":1}"#), Err(ClientError::Strange(_))));
+        assert!(matches!(parse_event(r#"{"other":1}"#), Err(ClientError::UnexpectedResponse(_))));
     }
 }

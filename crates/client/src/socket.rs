@@ -1,4 +1,4 @@
-//! WebSockets over the same connections as everything else.
+//! WebSockets, on connections of the HTTP client.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use super::error::ClientError;
 use super::http::{Client, empty};
 
-/// A server pings every twenty seconds.
-const SILENCE: Duration = Duration::from_secs(90);
+/// Maximum time without a message. The server pings every twenty seconds.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -40,7 +40,7 @@ impl Client {
         if response.status() != StatusCode::SWITCHING_PROTOCOLS
             || accepted != Some(derive_accept_key(key.as_bytes()).as_bytes())
         {
-            return Err(ClientError::Strange("it opens no WebSocket".to_owned()));
+            return Err(ClientError::UnexpectedResponse("no WebSocket was opened".to_owned()));
         }
         let upgraded = hyper::upgrade::on(response).await.map_err(ClientError::broken)?;
         let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, None).await;
@@ -50,11 +50,11 @@ impl Client {
 }
 
 impl SocketReader {
-    /// The next text or binary message; nothing when the socket was closed.
+    /// The next text or binary message, or `None` after the socket was closed.
     pub async fn next(&mut self) -> Result<Option<Message>, ClientError> {
         loop {
-            let message = tokio::time::timeout(SILENCE, self.0.next()).await;
-            match message.map_err(|_| ClientError::Silent { seconds: SILENCE.as_secs() })? {
+            let message = tokio::time::timeout(SILENCE_TIMEOUT, self.0.next()).await;
+            match message.map_err(|_| ClientError::Unresponsive { seconds: SILENCE_TIMEOUT.as_secs() })? {
                 Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => return Ok(Some(message)),
                 Some(Ok(Message::Close(_))) | None => return Ok(None),
                 Some(Ok(_)) => {}

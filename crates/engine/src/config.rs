@@ -6,7 +6,7 @@ use std::time::Duration;
 use sandling_vmm::accelerator::AcceleratorChoice;
 use sandling_wire::Home;
 
-use crate::memory;
+use crate::host::available_memory_mib;
 use crate::network::NetworkConfig;
 
 /// `off` disables the process cache: see [`EngineConfig::process_cache`].
@@ -20,11 +20,11 @@ pub struct EngineConfig {
     pub standbys: usize,
     /// Standbys give way, and none are made, while the host has less memory than this to spare.
     pub spare_memory_mib: u64,
-    /// How much memory the host can still give, in MiB; nothing where nobody knows.
+    /// How much memory the host can still give, in MiB; `None` where that is unknown.
     pub available_memory_mib: fn() -> Option<u64>,
-    /// How long a sandbox lives if nobody says otherwise.
+    /// The default time to live of a sandbox.
     pub default_ttl: Duration,
-    /// A persistent sandbox that nobody has used for so long hibernates; absent: never by itself.
+    /// A persistent sandbox hibernates after it was idle for so long; absent: never by itself.
     pub hibernate_after: Option<Duration>,
     /// Sandboxes of engines that died are taken over at the start; otherwise they are ended.
     pub takeover: bool,
@@ -45,7 +45,7 @@ impl EngineConfig {
             accelerator: AcceleratorChoice::Auto,
             standbys: 0,
             spare_memory_mib: 1024,
-            available_memory_mib: memory::available_mib,
+            available_memory_mib,
             default_ttl: Duration::from_secs(3600),
             hibernate_after: Some(Duration::from_secs(300)),
             takeover: false,

@@ -4,75 +4,55 @@
 //! and contexts go through it. The engine knows the machine (`vmm`), the template (`image`) and the guest
 //! (`protocol`); it knows no HTTP and no terminal.
 
-mod bake;
-mod checkpoint;
 mod config;
-mod contexts;
-mod create;
 mod diff;
 mod engine;
-mod exec;
-mod expiry;
-mod files;
-mod fork;
-mod format;
-mod hibernate;
-mod identify;
-mod keep;
+mod events;
+mod host;
 mod lifecycle;
 mod link;
-mod made;
-mod memory;
+mod machine;
+mod model;
 pub mod network;
 pub mod owner;
-mod ports;
+mod parts;
 mod process_cache;
-mod recover;
+mod registry;
 mod sandbox;
 pub mod scan;
-mod settings;
 mod snapshot;
-mod space;
-mod stall;
-mod standby;
 pub mod store;
-mod template;
-mod ticks;
-mod timeline;
-mod unreadable;
+mod task;
 mod volume;
 
-pub use bake::BakeError;
-pub use checkpoint::{CheckpointError, Rewound};
 pub use config::EngineConfig;
-pub use contexts::{Cell, CellOutput};
-pub use create::{CreateError, CreateSpec, DEFAULT_WORKSPACE, GrowError};
 pub use diff::{
     Change as DiffChange, Diff, DiffError, FileChange, FilePatch, FileState, LeftOut, Point, SKIPPED, TarStream,
 };
-pub use engine::{Engine, OpenError};
-pub use exec::{Collected, Execution, Output, RunError, RunSpec};
-pub use expiry::{Lifetime, LifetimeChange, Sleep};
-pub use files::{Download, Upload, Watch};
-pub use fork::{FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, Receipt};
-pub use identify::IdentifyError;
-pub use lifecycle::{Refused, State};
+pub use engine::{
+    CreateSpec, Engine, FORK_INDEX, FORK_PARENT, FORK_TREE, Fork, ForkError, ForkSpec, OpenError, Receipt, Rewound,
+};
+pub use events::Events;
+pub use lifecycle::Refused;
 pub use link::{LinkError, StreamSender};
-pub use made::MakeError;
+pub use machine::{
+    BakeError, IdentifyError, Machines, MakeError, Step, TemplateError, TemplateSummary, alias_note, stored_name,
+};
+pub use model::{
+    Attachment, BootMode, Cause, Checkpoint, DEFAULT_WORKSPACE, EndReason, Lifetime, LifetimeChange, MOST_CHECKPOINTS,
+    NetworkDefault, NetworkSettings, OnVolumes, ProcessDefaults, SandboxId, SandboxInfo, SandboxSettings, SavedVolume,
+    Sleep, SnapshotId, SnapshotInfo, Standing, State, Timeline, TimelineError, USUAL_CHECKPOINTS, VolumeId, VolumeInfo,
+    VolumeKind,
+};
 pub use network::{
-    NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefault, NetworkDefaultChange, NetworkError,
-    NetworkSettings, NetworkWish,
+    NetworkChange, NetworkChangeError, NetworkConfig, NetworkDefaultChange, NetworkError, NetworkSpec, Networks,
 };
 pub use process_cache::Fallback as ProcessCacheFallback;
-pub use sandbox::{BootMode, ChangeError, EndReason, Sandbox, SandboxId, SandboxInfo, SandboxUsage, UseError};
+pub use sandbox::{
+    Cell, CellOutput, ChangeError, CheckpointError, Collected, CreateError, Download, Execution, GrowError, Output,
+    RunError, RunSpec, Sandbox, SandboxUsage, Upload, UseError, Watch,
+};
 pub use sandling_wire::{HOME_VARIABLE, Home, TEMPLATES_VARIABLE};
-pub use settings::{ProcessDefaults, SandboxSettings};
-pub use snapshot::{
-    ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, SnapshotId, SnapshotInfo, Standing,
-};
+pub use snapshot::{ExportError, ImportError, RestoreError, SaveTimes, SnapshotError, Snapshots};
 pub use store::{Event, StoreError, Unreadable, unreadable_rows};
-pub use template::{Step, TemplateError, TemplateSummary, alias_note, stored_name};
-pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
-pub use volume::{
-    Attachment, OnVolumes, SavedVolume, VolumeError, VolumeId, VolumeInfo, VolumeKind, VolumeView, VolumeWish,
-};
+pub use volume::{VolumeError, VolumeSpec, VolumeView, Volumes};

@@ -1,22 +1,8 @@
 //! What may happen to a sandbox when: one pure function, and the only way to change a sandbox's state.
 
-use serde::{Deserialize, Serialize};
+use crate::model::State;
 
-/// Where a sandbox stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    Creating,
-    Running,
-    Paused,
-    /// Saved, without a machine: woken by whoever uses it.
-    Hibernated,
-    Ended,
-    /// Its row cannot be read, so nobody knows; it is left alone until it is removed.
-    Unreadable,
-}
-
-/// What somebody wants of it.
+/// What a caller wants of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// Run something in it, or touch its files.

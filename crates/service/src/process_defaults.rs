@@ -6,8 +6,8 @@ use sandling_engine::{CreateSpec, Engine};
 /// Applies the process defaults of its template to a new sandbox. Values from the client take precedence.
 pub fn inherit_process_defaults(engine: &Engine, spec: &mut CreateSpec) -> Result<(), StoreError> {
     let template = match &spec.from_snapshot {
-        Some(id) => engine.find_snapshot(&spec.workspace, id)?,
-        None => engine.snapshot_of_template(&spec.workspace, &spec.template)?,
+        Some(id) => engine.snapshots().find(&spec.workspace, id)?,
+        None => engine.snapshots().of_template(&spec.workspace, &spec.template)?,
     };
     let Some(template) = template else { return Ok(()) };
     let (own, defaults) = (&mut spec.settings.process, template.settings.process);

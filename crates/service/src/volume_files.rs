@@ -10,7 +10,7 @@ use std::time::Duration;
 use sandling_engine::store::StoreError;
 use sandling_engine::{
     Cause, ChangeError, CheckpointError, CreateSpec, Engine, RunError, RunSpec, Sandbox, SandboxId, SandboxSettings,
-    UseError, VolumeError, VolumeKind, VolumeWish,
+    UseError, VolumeError, VolumeKind, VolumeSpec,
 };
 use sandling_protocol::Program;
 use tokio::sync::Mutex;
@@ -78,7 +78,7 @@ impl VolumeFiles {
     /// Finds a machine that has the volume, or makes one.
     pub async fn open(&self, workspace: &WorkspaceName, name: &str) -> Result<OpenVolume, OpenVolumeError> {
         let _opening = self.opening.lock().await;
-        let found = self.engine.find_volume(workspace.as_str(), name)?;
+        let found = self.engine.volumes().find(workspace.as_str(), name)?;
         let volume = found.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?;
         for id in volume.attached.iter().filter_map(|(id, _)| SandboxId::parse(id)) {
             let Some(sandbox) = self.engine.find(workspace.as_str(), &id).await else { continue };
@@ -90,7 +90,7 @@ impl VolumeFiles {
             }
         }
         let read_only = volume.info.kind == VolumeKind::Snapshot;
-        let attachment = VolumeWish { name: name.to_owned(), mount: Some(MOUNT.to_owned()), read_only };
+        let attachment = VolumeSpec { name: name.to_owned(), mount: Some(MOUNT.to_owned()), read_only };
         let spec = CreateSpec {
             template: TEMPLATE.to_owned(),
             ttl: Some(LONGEST),

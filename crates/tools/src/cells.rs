@@ -40,7 +40,7 @@ fn is_unknown_context(error: &ClientError) -> bool {
 fn refused(body: Value) -> ClientError {
     let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
     let status = body["status"].as_u64().and_then(|status| u16::try_from(status).ok());
-    match ClientError::said(status, text("code"), text("error")) {
+    match ClientError::from_server(status, text("code"), text("error")) {
         ClientError::Refused { status, code, message, retry_after, .. } => {
             ClientError::Refused { status, code, message, retry_after, body }
         }
@@ -142,13 +142,14 @@ impl Toolbox {
     async fn follow(&self, path: &str, request: &Value, call: &CallControl<'_>) -> Result<Cell, ClientError> {
         let mut events = self.client.post_events(path, request).await?;
         while let Some(event) = events.next().await? {
-            let data: Value =
-                serde_json::from_str(&event.data).map_err(|error| ClientError::Strange(error.to_string()))?;
+            let data: Value = serde_json::from_str(&event.data)
+                .map_err(|error| ClientError::UnexpectedResponse(error.to_string()))?;
             let stream = match event.name.as_str() {
                 "stdout" => Stream::Stdout,
                 "stderr" => Stream::Stderr,
                 "result" => {
-                    return serde_json::from_value(data).map_err(|error| ClientError::Strange(error.to_string()));
+                    return serde_json::from_value(data)
+                        .map_err(|error| ClientError::UnexpectedResponse(error.to_string()));
                 }
                 "error" => return Err(refused(data)),
                 _ => continue,
@@ -166,7 +167,7 @@ impl Toolbox {
         let request = json!({ "language": "python", "cwd": self.settings.directory });
         let made: Value = self.client.post(&self.path("repl/sessions"), &request).await?;
         let Some(id) = made["id"].as_str() else {
-            return Err(ClientError::Strange("a new context has no id".to_owned()).into());
+            return Err(ClientError::UnexpectedResponse("a new context has no id".to_owned()).into());
         };
         *python = Some(id.to_owned());
         Ok(id.to_owned())

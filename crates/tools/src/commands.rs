@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandling_client::{Ended, Heard, Stream};
+use sandling_client::{Ended, SessionEvent, Stream};
 use sandling_wire::{ExecRequest, LanguageName, OnLimitName, SessionStart};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -68,16 +68,16 @@ impl Toolbox {
                 }
             };
             match heard {
-                Heard::Started { id: started } => id = Some(started),
-                Heard::Bytes(stream, bytes) => {
+                SessionEvent::Started { id: started } => id = Some(started),
+                SessionEvent::Bytes(stream, bytes) => {
                     (call.watch)(stream, &bytes);
                     match stream {
                         Stream::Stdout => stdout.push(&bytes),
                         Stream::Stderr => stderr.push(&bytes),
                     }
                 }
-                Heard::Dropped(bytes) => stdout.skip(bytes),
-                Heard::Ended(ended) => return Ok(ran(&ended, timeout_seconds, stdout, stderr)),
+                SessionEvent::Dropped(bytes) => stdout.skip(bytes),
+                SessionEvent::Ended(ended) => return Ok(ran(&ended, timeout_seconds, stdout, stderr)),
             }
         }
     }

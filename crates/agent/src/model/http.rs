@@ -172,7 +172,7 @@ mod tests {
         let url = format!("http://me:secret@{gone}/v1/messages?key=secret");
         let Err(error) = Http::new(&url).unwrap().post(&url, &[], &Value::Null).await else { panic!("it is there") };
         let why = error.to_string();
-        let named = format!("the model's server at http://{gone}/v1/messages cannot be reached: ");
+        let named = format!("cannot reach the model's server at http://{gone}/v1/messages: ");
         assert!(why.starts_with(&named) && !why.contains("secret"), "{why}");
     }
 

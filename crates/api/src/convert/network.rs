@@ -1,7 +1,7 @@
 //! What sandboxes may reach, as clients say it.
 
 use sandling_engine::network::{Before, GroupChange, Membership};
-use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkWish};
+use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkSpec};
 use sandling_network::policy::{BadEntry, Entry, Mode, Policy, PolicyChange, Target, TlsMode};
 use sandling_network::{LimitRequest, Limits};
 use sandling_wire::{ModeName, NetworkLimits, NetworkRequest, TlsName};
@@ -77,14 +77,14 @@ impl From<BadNetwork> for ApiError {
 }
 
 /// What a new sandbox may reach.
-pub fn network_spec(request: NetworkRequest) -> Result<NetworkWish, BadNetwork> {
+pub fn network_spec(request: NetworkRequest) -> Result<NetworkSpec, BadNetwork> {
     binds_nobody(&request)?;
     let group = membership(&request)?;
     let (secrets, limits) =
         (request.secrets.clone().unwrap_or_default(), request.limits.unwrap_or_default().into_engine());
     let policy = policy_change(request)?;
     let policy = (!policy.is_nothing()).then(|| policy.onto(&Policy::default()));
-    Ok(NetworkWish { policy, limits, secrets, group })
+    Ok(NetworkSpec { policy, limits, secrets, group })
 }
 
 pub(crate) fn network_change(request: NetworkRequest) -> Result<NetworkChange, BadNetwork> {
@@ -164,7 +164,7 @@ mod tests {
         serde_json::from_value(body).unwrap()
     }
 
-    fn wish(body: Value) -> Result<NetworkWish, BadNetwork> {
+    fn wish(body: Value) -> Result<NetworkSpec, BadNetwork> {
         network_spec(request(body))
     }
 

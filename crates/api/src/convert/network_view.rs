@@ -1,6 +1,6 @@
 //! What sandboxes may reach, and what went through their gateways, as it is shown.
 
-use sandling_engine::network::{InForce, NetworkCounts, NetworkSettings, PolicySource};
+use sandling_engine::network::{EffectivePolicy, NetworkCounts, NetworkSettings, PolicySource};
 use sandling_engine::{NetworkDefault, Sandbox, SandboxInfo};
 use sandling_network::policy::{Entry, Mode, Policy, TlsMode};
 use sandling_wire::{
@@ -43,16 +43,16 @@ impl IntoWire for PolicySource {
 }
 
 /// Those of a sandbox's secrets that were not removed since.
-fn usable(settings: &NetworkSettings, in_force: &InForce) -> impl Iterator<Item = AttachedView> {
-    let attached = settings.secrets.iter().filter(|secret| !in_force.revoked.contains(&secret.name));
+fn usable(settings: &NetworkSettings, effective: &EffectivePolicy) -> impl Iterator<Item = AttachedView> {
+    let attached = settings.secrets.iter().filter(|secret| !effective.revoked.contains(&secret.name));
     attached.map(|secret| AttachedView { name: secret.name.clone(), placeholder: secret.placeholder.clone() })
 }
 
 pub(crate) fn network_summary(info: &SandboxInfo) -> NetworkSummary {
-    let (settings, in_force) = (&info.network, &info.in_force);
-    let secrets = usable(settings, in_force).map(|secret| secret.name).collect();
+    let (settings, effective) = (&info.network, &info.effective);
+    let secrets = usable(settings, effective).map(|secret| secret.name).collect();
     let group = settings.group.as_ref().map(|membership| membership.group.clone());
-    NetworkSummary { policy: (&in_force.policy).into_wire(), from: in_force.from.into_wire(), secrets, group }
+    NetworkSummary { policy: (&effective.policy).into_wire(), from: effective.from.into_wire(), secrets, group }
 }
 
 impl IntoWire for NetworkDefault {
@@ -68,15 +68,15 @@ impl IntoWire for NetworkDefault {
 }
 
 pub(crate) fn network_view(sandbox: &Sandbox) -> NetworkView {
-    let (settings, in_force) = (sandbox.network(), sandbox.network_in_force());
-    let learned = (in_force.policy.mode == Mode::Learn).then(|| sandbox.learned_policy());
+    let (settings, effective) = (sandbox.network(), sandbox.effective_policy());
+    let learned = (effective.policy.mode == Mode::Learn).then(|| sandbox.learned_policy());
     NetworkView {
-        policy: (&in_force.policy).into_wire(),
-        from: in_force.from.into_wire(),
-        bound: in_force.bound.as_ref().map(IntoWire::into_wire),
-        limits: in_force.limits.into_wire(),
-        secrets: usable(&settings, &in_force).collect(),
-        revoked_secrets: in_force.revoked,
+        policy: (&effective.policy).into_wire(),
+        from: effective.from.into_wire(),
+        bound: effective.bound.as_ref().map(IntoWire::into_wire),
+        limits: effective.limits.into_wire(),
+        secrets: usable(&settings, &effective).collect(),
+        revoked_secrets: effective.revoked,
         group: settings
             .group
             .map(|membership| GroupView { names: membership.names(sandbox.id()), name: membership.group }),

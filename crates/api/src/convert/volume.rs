@@ -1,6 +1,6 @@
 //! Volumes.
 
-use sandling_engine::{Attachment, OnVolumes, VolumeKind, VolumeView as Volume, VolumeWish};
+use sandling_engine::{Attachment, OnVolumes, VolumeKind, VolumeSpec, VolumeView as Volume};
 use sandling_wire::{MountedView, UserView, VolumeMount, VolumeView, VolumesName};
 
 use super::{IntoEngine, IntoWire};
@@ -29,10 +29,10 @@ impl IntoWire for Volume {
 }
 
 impl IntoEngine for VolumeMount {
-    type Engine = VolumeWish;
+    type Engine = VolumeSpec;
 
-    fn into_engine(self) -> VolumeWish {
-        VolumeWish {
+    fn into_engine(self) -> VolumeSpec {
+        VolumeSpec {
             name: self.name,
             mount: self.mount.filter(|path| !path.is_empty()),
             read_only: self.read_only.unwrap_or_default(),

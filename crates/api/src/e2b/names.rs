@@ -81,7 +81,7 @@ pub(super) fn theirs(ours: &str) -> impl Iterator<Item = &str> {
 /// Finds what a client means by a template's name: a snapshot's id or name, a template that was built, or one of ours.
 pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<TemplateSource, ApiError> {
     if let Some(id) = SnapshotId::parse(text) {
-        let found = app.engine.find_snapshot(workspace, &id)?;
+        let found = app.engine.snapshots().find(workspace, &id)?;
         return found
             .map(|info| TemplateSource::Snapshot(Box::new(info)))
             .ok_or_else(|| ApiError::not_found("snapshot"));
@@ -93,11 +93,11 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Template
         return Ok(TemplateSource::Snapshot(Box::new(info)));
     }
     if let Ok(name) = Name::parse(text)
-        && let Some(info) = app.engine.snapshot_of_template(workspace, &name.of_alias())?
+        && let Some(info) = app.engine.snapshots().of_template(workspace, &name.of_alias())?
     {
         return Ok(TemplateSource::Saved { name: name.of_alias(), snapshot: Box::new(info) });
     }
-    if let Some(info) = app.engine.snapshot_of_template(workspace, text)? {
+    if let Some(info) = app.engine.snapshots().of_template(workspace, text)? {
         return Ok(TemplateSource::Saved { name: text.to_owned(), snapshot: Box::new(info) });
     }
     Ok(TemplateSource::Template(text.to_owned()))
@@ -106,7 +106,7 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Template
 /// The newest snapshot of this name.
 fn find_snapshot(app: &App, workspace: &str, text: &str) -> Result<Option<SnapshotInfo>, ApiError> {
     let Ok(wanted) = Name::parse(text) else { return Ok(None) };
-    let mut newest_first = app.engine.list_snapshots(workspace)?;
+    let mut newest_first = app.engine.snapshots().list(workspace)?;
     newest_first.reverse();
     Ok(newest_first.into_iter().find(|info| {
         let plain = info.name.as_deref().and_then(|name| Name::parse(name).ok());
@@ -118,7 +118,7 @@ fn find_snapshot(app: &App, workspace: &str, text: &str) -> Result<Option<Snapsh
 pub(super) fn tagged(app: &App, workspace: &str, name: &Name) -> Result<Option<SnapshotInfo>, ApiError> {
     match built(app, workspace, name)? {
         Some(info) => Ok(Some(info)),
-        None => Ok(app.engine.snapshot_of_template(workspace, &name.of_alias())?),
+        None => Ok(app.engine.snapshots().of_template(workspace, &name.of_alias())?),
     }
 }
 
@@ -126,12 +126,12 @@ pub(super) fn tagged(app: &App, workspace: &str, name: &Name) -> Result<Option<S
 pub(super) async fn tag(app: &App, workspace: &str, name: &Name, info: &SnapshotInfo) -> Result<(), ApiError> {
     let before = built(app, workspace, name)?;
     let alias = name.of_alias();
-    if app.engine.snapshot_of_template(workspace, &alias)?.is_some() {
+    if app.engine.snapshots().of_template(workspace, &alias)?.is_some() {
         app.engine.remove_template(workspace, &alias).await?;
     }
     app.engine.template_from_snapshot(workspace, info, &alias, &name.described())?;
     if let Some(before) = before {
-        app.engine.delete_snapshot(workspace, &before.id).await?;
+        app.engine.snapshots().delete(workspace, &before.id).await?;
     }
     Ok(())
 }
@@ -140,10 +140,10 @@ pub(super) async fn tag(app: &App, workspace: &str, name: &Name, info: &Snapshot
 pub(super) async fn untag(app: &App, workspace: &str, name: &Name) -> Result<bool, ApiError> {
     let mut was_there = false;
     if let Some(info) = built(app, workspace, name)? {
-        app.engine.delete_snapshot(workspace, &info.id).await?;
+        app.engine.snapshots().delete(workspace, &info.id).await?;
         was_there = true;
     }
-    if app.engine.snapshot_of_template(workspace, &name.of_alias())?.is_some() {
+    if app.engine.snapshots().of_template(workspace, &name.of_alias())?.is_some() {
         app.engine.remove_template(workspace, &name.of_alias()).await?;
         was_there = true;
     }
@@ -157,14 +157,14 @@ pub(super) fn aliases(app: &App, workspace: &str, name: &str) -> Result<Vec<(Str
         let Some(tagged) = Name::from_description(&template.description).filter(|tagged| tagged.name == name) else {
             continue;
         };
-        found.extend(app.engine.snapshot_of_template(workspace, &template.name)?.map(|info| (tagged.tag, info)));
+        found.extend(app.engine.snapshots().of_template(workspace, &template.name)?.map(|info| (tagged.tag, info)));
     }
     Ok(found)
 }
 
 /// The newest template that was built under this name.
 pub(super) fn built(app: &App, workspace: &str, name: &Name) -> Result<Option<SnapshotInfo>, ApiError> {
-    let mut newest_first = app.engine.list_snapshots(workspace)?;
+    let mut newest_first = app.engine.snapshots().list(workspace)?;
     newest_first.reverse();
     Ok(newest_first.into_iter().find(|info| Name::from_snapshot(info).as_ref() == Some(name)))
 }

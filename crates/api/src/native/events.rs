@@ -73,11 +73,11 @@ struct Scope {
 
 impl Scope {
     fn newest(&self, app: &App, limit: u32) -> Result<Vec<Event>, ApiError> {
-        Ok(app.engine.newest_events(&self.workspace, self.sandbox.as_ref(), limit)?)
+        Ok(app.engine.events().newest(&self.workspace, self.sandbox.as_ref(), limit)?)
     }
 
     fn after(&self, app: &App, number: i64) -> Result<Vec<Event>, ApiError> {
-        Ok(app.engine.events_after(&self.workspace, self.sandbox.as_ref(), number, MOST_REPLAYED)?)
+        Ok(app.engine.events().after(&self.workspace, self.sandbox.as_ref(), number, MOST_REPLAYED)?)
     }
 
     fn holds(&self, event: &Event) -> bool {
@@ -88,7 +88,7 @@ impl Scope {
 
 fn answer(app: &Arc<App>, scope: Scope, params: &EventParams, headers: &HeaderMap) -> Result<Response, ApiError> {
     // Before the old ones are read, so that none falls between.
-    let live = app.engine.subscribe_events();
+    let live = app.engine.events().subscribe();
     let seen: Option<i64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let old = match seen {
         Some(number) => scope.after(app, number)?,

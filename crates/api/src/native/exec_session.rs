@@ -119,7 +119,7 @@ impl Session {
         let workspace = self.sandbox.info().workspace;
         for finding in scan::scan(*language, &String::from_utf8_lossy(&spec.code)) {
             let finding = serde_json::to_value(&finding).unwrap_or_default();
-            self.app.engine.record(self.sandbox.id(), &workspace, "advice", finding)?;
+            self.app.engine.events().record(self.sandbox.id(), &workspace, "advice", finding)?;
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// all sandboxes of the workspace.
 #[utoipa::path(get, path = "/v1/network", tag = "network", responses((status = 200, body = NetworkDefaultView)))]
 async fn of_workspace(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<NetworkDefaultView>, ApiError> {
-    Ok(Json(app.engine.network_default(caller.workspace().as_str(), None)?.into_wire()))
+    Ok(Json(app.engine.networks().default_of(caller.workspace().as_str(), None)?.into_wire()))
 }
 
 /// Set the workspace's network default
@@ -55,7 +55,7 @@ async fn set_of_workspace(
 /// Sandboxes that it applied to reach nothing from now on, and nothing is binding.
 #[utoipa::path(delete, path = "/v1/network", tag = "network", responses((status = 204)))]
 async fn remove_of_workspace(State(app): State<Arc<App>>, caller: Caller<Admin>) -> Result<StatusCode, ApiError> {
-    app.engine.remove_network_default(caller.workspace().as_str(), None)?;
+    app.engine.networks().remove_default(caller.workspace().as_str(), None)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -74,7 +74,7 @@ async fn of_template(
 ) -> Result<Json<NetworkDefaultView>, ApiError> {
     let workspace = caller.workspace().as_str();
     find(&app, workspace, &name)?;
-    Ok(Json(app.engine.network_default(workspace, Some(&name))?.into_wire()))
+    Ok(Json(app.engine.networks().default_of(workspace, Some(&name))?.into_wire()))
 }
 
 /// Set a template's network default
@@ -109,7 +109,7 @@ async fn remove_of_template(
 ) -> Result<StatusCode, ApiError> {
     let workspace = caller.workspace().as_str();
     find(&app, workspace, &name)?;
-    app.engine.remove_network_default(workspace, Some(&name))?;
+    app.engine.networks().remove_default(workspace, Some(&name))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -120,5 +120,5 @@ fn set(
     request: NetworkRequest,
 ) -> Result<Json<NetworkDefaultView>, ApiError> {
     let change = network_default(request)?;
-    Ok(Json(app.engine.change_network_default(workspace, template, change)?.into_wire()))
+    Ok(Json(app.engine.networks().change_default(workspace, template, change)?.into_wire()))
 }

@@ -25,7 +25,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
 /// Names and hosts. No response contains a value.
 #[utoipa::path(get, path = "/v1/secrets", tag = "network", responses((status = 200, body = SecretList)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<SecretList>, ApiError> {
-    let secrets = app.engine.secrets(caller.workspace().as_str())?;
+    let secrets = app.engine.networks().secrets(caller.workspace().as_str())?;
     Ok(Json(SecretList { secrets: secrets.into_iter().map(IntoWire::into_wire).collect() }))
 }
 
@@ -46,7 +46,7 @@ async fn set(
 ) -> Result<Json<SecretView>, ApiError> {
     let hosts = hosts(&body.value)?;
     let value = Zeroizing::new(body.value.value);
-    Ok(Json(app.engine.set_secret(caller.workspace().as_str(), &name, value, hosts)?.into_wire()))
+    Ok(Json(app.engine.networks().set_secret(caller.workspace().as_str(), &name, value, hosts)?.into_wire()))
 }
 
 /// Remove a secret
@@ -62,7 +62,7 @@ async fn remove(
     caller: Caller<Admin>,
     Parts(name): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
-    match app.engine.remove_secret(caller.workspace().as_str(), &name)? {
+    match app.engine.networks().remove_secret(caller.workspace().as_str(), &name)? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(ApiError::not_found("secret")),
     }

@@ -51,7 +51,7 @@ async fn export(
     let engine = app.engine.clone();
     let writing = tokio::task::spawn_blocking(move || {
         let mut out = io::BufWriter::with_capacity(PART, Outgoing { parts: parts.clone() });
-        let written = engine.export_snapshot(&snapshot, &mut out);
+        let written = engine.snapshots().export(&snapshot, &mut out);
         let written = written.map_err(io::Error::other).and_then(|()| out.flush());
         if let Err(error) = written {
             tracing::warn!(%error, "a snapshot was not exported");
@@ -101,7 +101,7 @@ async fn import(
     let (engine, workspace) = (app.engine.clone(), caller.workspace().to_string());
     let reading = tokio::task::spawn_blocking(move || {
         let incoming = Incoming { parts: receiving, part: Bytes::new(), ended: false };
-        engine.import_snapshot(&workspace, name, incoming)
+        engine.snapshots().import(&workspace, name, incoming)
     });
     feed(request.into_body(), parts).await;
     let imported = reading.await.map_err(|error| ApiError::internal(&error))??;

@@ -64,7 +64,7 @@ async fn list(
     caller: Caller<Read>,
     Params(filter): Params<SnapshotFilter>,
 ) -> Result<Json<SnapshotList>, ApiError> {
-    let mut own = app.engine.list_snapshots(caller.workspace().as_str())?;
+    let mut own = app.engine.snapshots().list(caller.workspace().as_str())?;
     own.reverse();
     if let Some(sandbox) = filter.sandbox_id.filter(|id| !id.is_empty()) {
         own.retain(|info| info.sandbox.as_str() == sandbox);
@@ -98,12 +98,12 @@ async fn delete(
     Parts(id): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
     let found = find(&app, &caller, &id)?;
-    app.engine.delete_snapshot(caller.workspace().as_str(), &found.id).await?;
+    app.engine.snapshots().delete(caller.workspace().as_str(), &found.id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub(crate) fn find<N>(app: &App, caller: &Caller<N>, id: &str) -> Result<SnapshotInfo, ApiError> {
     let id = SnapshotId::parse(id).ok_or_else(|| ApiError::not_found("snapshot"))?;
-    let found = app.engine.find_snapshot(caller.workspace().as_str(), &id)?;
+    let found = app.engine.snapshots().find(caller.workspace().as_str(), &id)?;
     found.ok_or_else(|| ApiError::not_found("snapshot"))
 }

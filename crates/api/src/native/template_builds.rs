@@ -139,7 +139,7 @@ fn free_name(app: &App, workspace: &str, name: &str, replaces: bool) -> Result<(
         return Err(TemplateError::Exists(name.to_string()).into());
     }
     stored_name(workspace, name.as_str())?;
-    let replaces = replaces && app.engine.snapshot_of_template(workspace, name.as_str())?.is_some();
+    let replaces = replaces && app.engine.snapshots().of_template(workspace, name.as_str())?.is_some();
     let taken = app.engine.list_templates(workspace)?.iter().any(|template| template.name == name.as_str());
     if taken && !replaces { Err(TemplateError::Exists(name.to_string()).into()) } else { Ok(()) }
 }

@@ -46,7 +46,7 @@ async fn create(
 /// Makes a volume, if the workspace's quota has room for it.
 async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Result<Volume, ApiError> {
     let place = app.service.sandboxes.reserve_disk(workspace, mib.into())?;
-    let made = app.engine.create_volume(workspace.as_str(), name, mib).await?;
+    let made = app.engine.volumes().create(workspace.as_str(), name, mib).await?;
     drop(place);
     Ok(made)
 }
@@ -56,7 +56,7 @@ async fn make(app: &App, workspace: &WorkspaceName, name: &str, mib: u32) -> Res
 /// Those of the caller's workspace, oldest first.
 #[utoipa::path(get, path = "/v1/volumes", tag = "volumes", responses((status = 200, body = Vec<VolumeView>)))]
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<VolumeView>>, ApiError> {
-    let own = app.engine.list_volumes(caller.workspace().as_str())?;
+    let own = app.engine.volumes().list(caller.workspace().as_str())?;
     Ok(Json(own.into_iter().map(IntoWire::into_wire).collect()))
 }
 
@@ -70,7 +70,7 @@ async fn get(
     caller: Caller<Read>,
     Parts(name): Parts<String>,
 ) -> Result<Json<VolumeView>, ApiError> {
-    let found = app.engine.find_volume(caller.workspace().as_str(), &name)?;
+    let found = app.engine.volumes().find(caller.workspace().as_str(), &name)?;
     Ok(Json(found.ok_or(VolumeError::Unknown(name))?.into_wire()))
 }
 
@@ -88,7 +88,7 @@ async fn delete(
 ) -> Result<StatusCode, ApiError> {
     app.service.sandboxes.release_volume(caller.workspace(), &name).await?;
     let workspace = caller.workspace().as_str();
-    app.engine.delete_volume(workspace, &name)?;
+    app.engine.volumes().delete(workspace, &name)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -133,7 +133,7 @@ async fn copy(
     kind: VolumeKind,
 ) -> Result<(StatusCode, Json<VolumeView>), ApiError> {
     let workspace = caller.workspace();
-    let found = app.engine.find_volume(workspace.as_str(), name)?;
+    let found = app.engine.volumes().find(workspace.as_str(), name)?;
     let size_mib = found.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?.info.size_mib;
     let place = app.service.sandboxes.reserve_disk(workspace, size_mib.into())?;
     let made = app.engine.copy_volume(workspace.as_str(), name, copy, kind).await?;

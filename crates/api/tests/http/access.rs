@@ -121,3 +121,22 @@ async fn a_quota_is_answered_before_anything_is_made() {
     assert_eq!((&view["limits"]["sandboxes"], &view["used"]["sandboxes"]), (&json!(0), &json!(0)));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn the_form_of_a_token_selects_the_dialect() {
+    let server = Server::start().await;
+    let pandastack = format!("pds_{TOKEN}");
+    for (token, method, path) in
+        [(TOKEN, "GET", "/v1/me"), (pandastack.as_str(), "GET", "/v1/me"), (&pandastack, "GET", "/v1/sandboxes")]
+    {
+        assert_eq!(server.call(Some(token), method, path, None).await.status, 200, "{token} {path}");
+    }
+    // Only PandaStack's dialect has the field; it then misses the template.
+    let body = || Some(json!({ "template": "missing", "disk_gb": 1 }));
+    let own = server.call(Some(TOKEN), "POST", "/v1/sandboxes", body()).await;
+    assert_eq!(own.refusal(), (400, "bad_request".to_owned()));
+    let theirs = server.call(Some(&pandastack), "POST", "/v1/sandboxes", body()).await;
+    assert_eq!(theirs.refusal().1, "template_unknown", "{}", theirs.json());
+    assert_eq!(server.call(Some(&pandastack), "DELETE", "/v1/sandboxes", None).await.status, 405);
+    server.stop().await;
+}

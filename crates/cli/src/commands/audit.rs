@@ -10,17 +10,17 @@ use crate::options::Audit;
 use crate::show;
 
 pub async fn audit(options: &Audit) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     match options.recording {
         Some(number) => recording(client.get(&format!("/v1/audit/{number}/recording")).await?, options.json)?,
         None => {
-            let wanted = query(&[
+            let parameters = query(&[
                 ("since", options.since.map(|since| since.to_string())),
                 ("after", options.after.map(|after| after.to_string())),
                 ("limit", Some(options.limit.to_string())),
                 ("workspace", options.workspace.clone()),
             ]);
-            list(client.get(&format!("/v1/audit{wanted}")).await?, options.json)?;
+            list(client.get(&format!("/v1/audit{parameters}")).await?, options.json)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -53,12 +53,11 @@ fn recording(answer: Value, json: bool) -> anyhow::Result<()> {
         return show::json(&answer);
     }
     let recording: Recording = read(answer)?;
-    for (title, text, cut) in [
-        ("what was run", recording.code, recording.code_cut),
-        ("what it printed", recording.output, recording.output_cut),
-    ] {
-        let left_out = if cut > 0 { format!(" ({cut} bytes left out)") } else { String::new() };
-        show::line(format_args!("--- {title}{left_out}\n{}", text.trim_end_matches('\n')))?;
+    for (title, text, cut) in
+        [("code", recording.code, recording.code_cut), ("output", recording.output, recording.output_cut)]
+    {
+        let omitted = if cut > 0 { format!(" ({cut} bytes omitted)") } else { String::new() };
+        show::line(format_args!("--- {title}{omitted}\n{}", text.trim_end_matches('\n')))?;
     }
     Ok(())
 }

@@ -10,11 +10,11 @@ use crate::options::Create;
 use crate::show;
 
 pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     if let Some(note) = sandling_engine::alias_note(&options.template) {
         eprintln!("sandling: {note}");
     }
-    let wish = CreateSandbox {
+    let request = CreateSandbox {
         template: Some(options.template.clone()),
         from_snapshot: options.from_snapshot.clone(),
         env: Some(options.env.iter().cloned().collect()),
@@ -32,11 +32,13 @@ pub async fn create(options: &Create) -> anyhow::Result<ExitCode> {
         volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
         ..CreateSandbox::default()
     };
-    let made: Value = client.post("/v1/sandboxes", &wish).await?;
+    let created: Value = client.post("/v1/sandboxes", &request).await?;
     if options.json {
-        show::json(&made)?;
+        show::json(&created)?;
     } else {
-        let id = made["id"].as_str().ok_or_else(|| ClientError::Strange("a sandbox has no id".to_owned()))?;
+        let id = created["id"]
+            .as_str()
+            .ok_or_else(|| ClientError::UnexpectedResponse("the new sandbox has no id".to_owned()))?;
         show::line(id)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! What a sandbox's gateway decided, as the API tells it.
+//! A decision of a sandbox's gateway, as the API returns it.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// What it was about.
+    /// The destination that the decision is about.
     pub fn target(&self) -> String {
         let over = if self.udp { "/udp" } else { "" };
         let port = self.port.map(|port| format!(":{port}{over}")).unwrap_or_default();
@@ -31,12 +31,12 @@ impl Decision {
         }
     }
 
-    /// Whether it was refused because it is not the public internet.
+    /// Whether the gateway refused it because the address is not public.
     pub fn is_private(&self) -> bool {
         matches!(self.code.as_deref(), Some("range" | "rebinding"))
     }
 
-    /// Why it was refused or failed; of a connection that ended, what went over it.
+    /// Why it was refused or failed. For a closed connection: the bytes transferred.
     pub fn why(&self) -> String {
         match &self.reason {
             Some(reason) => reason.clone(),

@@ -20,11 +20,11 @@ struct Answer {
     added: usize,
     changed: usize,
     removed: usize,
-    files: Vec<Listed>,
+    files: Vec<ChangedFile>,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ChangedFile {
     path: String,
     change: String,
     after: Option<State>,
@@ -37,10 +37,10 @@ struct State {
 }
 
 pub async fn diff(options: &Diff) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
-    let from = moment(&client, &options.from).await?;
+    let client = Client::require()?;
+    let from = full_state(&client, &options.from).await?;
     let to = match &options.to {
-        Some(to) => moment(&client, to).await?,
+        Some(to) => full_state(&client, to).await?,
         None => from.split('@').next().unwrap_or_default().to_owned(),
     };
     let format = match (&options.tar, options.patch) {
@@ -48,13 +48,13 @@ pub async fn diff(options: &Diff) -> anyhow::Result<ExitCode> {
         (None, true) => Some("patch"),
         (None, false) => None,
     };
-    let asked = query(&[
+    let parameters = query(&[
         ("from", Some(from)),
         ("to", Some(to)),
         ("path", Some(options.path.clone())),
         ("format", format.map(str::to_owned)),
     ]);
-    let path = format!("/v1/diff{asked}");
+    let path = format!("/v1/diff{parameters}");
     match &options.tar {
         Some(file) => save(&client, &path, file).await?,
         None if options.patch => save(&client, &path, Path::new("-")).await?,
@@ -63,11 +63,11 @@ pub async fn diff(options: &Diff) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A moment with a whole id in it.
-async fn moment(client: &Client, text: &str) -> Result<String, ClientError> {
+/// Expands a prefix in `SANDBOX` or `SANDBOX@CHECKPOINT` to the full ID.
+async fn full_state(client: &Client, text: &str) -> Result<String, ClientError> {
     match text.split_once('@') {
-        Some((sandbox, moment)) => Ok(format!("{}@{moment}", client.sandbox(sandbox).await?)),
-        // A whole id may be a snapshot's; the server knows.
+        Some((sandbox, checkpoint)) => Ok(format!("{}@{checkpoint}", client.sandbox(sandbox).await?)),
+        // A full ID may be a snapshot's; the server decides.
         None if SandboxId::parse(text).is_some() => Ok(text.to_owned()),
         None => client.sandbox(text).await,
     }
@@ -85,7 +85,7 @@ fn list(answer: Value, json: bool) -> anyhow::Result<()> {
             _ => 'M',
         };
         let kind = file.after.or(file.before).map(|state| state.kind).unwrap_or_default();
-        // A name in a guest may hold anything, and a terminal would obey it.
+        // File names from the guest may contain terminal control characters.
         let name: String =
             file.path.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect();
         show::line(format!("{letter} {name}{}", if kind == "directory" { "/" } else { "" }))?;
@@ -94,18 +94,18 @@ fn list(answer: Value, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes an answer as it comes; a file appears only when it is whole.
+/// Streams the response to a file or stdout. The file appears only when it is complete.
 async fn save(client: &Client, path: &str, file: &Path) -> anyhow::Result<()> {
     let mut body = client.get_raw(path).await?.into_body();
     if file == Path::new("-") {
         let mut stdout = io::stdout();
         while let Some(frame) = body.frame().await {
             let Ok(bytes) = frame.map_err(ClientError::broken)?.into_data() else { continue };
-            stdout.write_all(&bytes).map_err(outcome::unprintable)?;
+            stdout.write_all(&bytes).map_err(outcome::stdout_error)?;
         }
-        return stdout.flush().map_err(outcome::unprintable);
+        return stdout.flush().map_err(outcome::stdout_error);
     }
-    let unwritable = || format!("{} cannot be written", file.display());
+    let unwritable = || format!("cannot write {}", file.display());
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut part = tempfile::NamedTempFile::new_in(directory).with_context(unwritable)?;
     while let Some(frame) = body.frame().await {

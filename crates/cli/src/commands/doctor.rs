@@ -1,4 +1,4 @@
-//! `sandling doctor`: what this host can do, what is missing, and the command that mends it.
+//! `sandling doctor`: checks this host and prints the commands that fix what is missing.
 
 use std::process::ExitCode;
 
@@ -14,9 +14,9 @@ use crate::{outcome, show};
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     Ok,
-    /// It works without, less well or less safely.
+    /// Sandling works without it, but slower or less isolated.
     Weaker,
-    /// Nothing runs until this is mended.
+    /// Sandling cannot run sandboxes until this is fixed.
     Missing,
 }
 
@@ -43,7 +43,7 @@ pub async fn doctor(common: &Common, options: &Doctor) -> anyhow::Result<ExitCod
     checks.extend(sandling_image::preflight().into_iter().map(|missing| Check {
         name: missing.what,
         verdict: Verdict::Weaker,
-        detail: "missing; templates cannot be built".to_owned(),
+        detail: "not installed; needed to build templates".to_owned(),
         fix: Some(missing.fix),
     }));
     let report = Report { ready: checks.iter().all(|check| check.verdict != Verdict::Missing), checks };
@@ -64,13 +64,13 @@ fn print(report: &Report) {
             Verdict::Missing => "MISSING",
         };
         let detail = match &check.fix {
-            Some(fix) => format!("{}\nmend it: {fix}", check.detail),
+            Some(fix) => format!("{}\nfix: {fix}", check.detail),
             None => check.detail.clone(),
         };
         table.add_row([mark, &check.name, &detail]);
     }
     println!("{table}");
-    println!("\n{}", if report.ready { "Ready." } else { "Not ready: mend what is MISSING." });
+    println!("\n{}", if report.ready { "Ready." } else { "Not ready: fix the checks marked MISSING." });
 }
 
 fn accelerator(common: &Common) -> Check {
@@ -82,7 +82,7 @@ fn accelerator(common: &Common) -> Check {
         Err(error) => Check {
             name,
             verdict: Verdict::Missing,
-            detail: outcome::sentence(&error.into()),
+            detail: outcome::error_message(&error.into()),
             fix: Some("--accelerator auto".to_owned()),
         },
     }
@@ -122,13 +122,13 @@ fn home() -> Check {
         Err(error) => Check {
             name,
             verdict: Verdict::Missing,
-            detail: format!("{} cannot be written: {error}", home.root().display()),
-            fix: Some("export SANDLING_HOME=… to a directory of yours".to_owned()),
+            detail: format!("cannot write to {}: {error}", home.root().display()),
+            fix: Some("export SANDLING_HOME=… (a directory that you can write to)".to_owned()),
         },
     }
 }
 
-/// Rows and manifests that cannot be read. They are kept; only what they stand for cannot be used.
+/// Database rows and template manifests that cannot be read. They are kept, but their objects cannot be used.
 fn unreadable() -> Vec<Check> {
     let Some(home) = Home::from_environment() else { return Vec::new() };
     let weaker = |name: String, detail: String, fix: Option<String>| {
@@ -137,17 +137,18 @@ fn unreadable() -> Vec<Check> {
     };
     let rows = match sandling_engine::unreadable_rows(&home.store()) {
         Ok(rows) => rows,
-        Err(error) => return vec![weaker("store".to_owned(), outcome::sentence(&error.into()), None)],
+        Err(error) => return vec![weaker("store".to_owned(), outcome::error_message(&error.into()), None)],
     };
     let rows = rows.into_iter().map(|row| {
-        let fix = format!("use the version that wrote it; or `sandling rm {}` ends it for good", row.id);
+        let fix =
+            format!("run the Sandling version that wrote it, or delete the sandbox with `sandling rm {}`", row.id);
         weaker(format!("{} {}", row.what, row.id), row.why, (row.what == "sandbox").then_some(fix))
     });
     let listed = ImageStore::open(home.templates()).ok().and_then(|store| store.list().ok()).unwrap_or_default();
     let templates = listed.into_iter().filter_map(|found| {
         let error = found.image.err()?;
         let fix = format!("sandling template build {}", found.name);
-        Some(weaker(format!("template {}", found.name), outcome::sentence(&error.into()), Some(fix)))
+        Some(weaker(format!("template {}", found.name), outcome::error_message(&error.into()), Some(fix)))
     });
     rows.chain(templates).collect()
 }
@@ -159,7 +160,7 @@ fn templates() -> Check {
     let names: Vec<_> = listed.iter().filter(|found| found.image.is_ok()).map(|found| found.name.to_string()).collect();
     if names.is_empty() {
         let fix = Some("sandling template build base".to_owned());
-        return Check { name, verdict: Verdict::Weaker, detail: "none is built yet".to_owned(), fix };
+        return Check { name, verdict: Verdict::Weaker, detail: "no template is built yet".to_owned(), fix };
     }
     Check { name, verdict: Verdict::Ok, detail: names.join(", "), fix: None }
 }

@@ -9,13 +9,13 @@ use crate::client::{Client, ClientError, SandboxEvent, parse, query, read};
 use crate::options::Events;
 use crate::show;
 
-/// A stream that ends at once, again and again, is not asked for again at once.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The last event of a sandbox.
+/// Wait this long before reopening a stream.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+/// The type of a sandbox's last event.
 const ENDED: &str = "sandbox.ended";
 
 pub async fn events(options: &Events) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let base = match &options.sandbox {
         Some(named) => format!("/v1/sandboxes/{}/events", client.sandbox(named).await?),
         None => "/v1/events".to_owned(),
@@ -48,7 +48,7 @@ fn list(events: Value, json: bool) -> anyhow::Result<()> {
     show::line(table)
 }
 
-/// Prints events as they come. A stream that was cut off is taken up where it was.
+/// Prints events as they arrive. After a broken connection, the stream resumes where it stopped.
 async fn follow(client: &Client, path: &str, options: &Events) -> anyhow::Result<()> {
     let mut last = None;
     loop {
@@ -59,23 +59,23 @@ async fn follow(client: &Client, path: &str, options: &Events) -> anyhow::Result
                 Ok(None) | Err(ClientError::Broken(_)) => break,
                 Err(error) => return Err(error.into()),
             };
-            let told: SandboxEvent = parse(&event.data)?;
+            let event_data: SandboxEvent = parse(&event.data)?;
             match options.json {
                 true => show::line(&event.data)?,
                 false => show::line(format_args!(
                     "{}  {}  {:<10} {}",
-                    show::time(told.time),
-                    show::short(&told.sandbox_id),
-                    name(&told),
-                    detail(&told)
+                    show::time(event_data.time),
+                    show::short(&event_data.sandbox_id),
+                    name(&event_data),
+                    detail(&event_data)
                 ))?,
             }
             last = event.id.or(last);
-            if options.sandbox.is_some() && told.kind == ENDED {
+            if options.sandbox.is_some() && event_data.kind == ENDED {
                 return Ok(());
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RECONNECT_DELAY).await;
     }
 }
 

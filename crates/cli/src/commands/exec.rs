@@ -7,20 +7,20 @@ use sandling_wire::{ExecRequest, OnLimitName, SessionStart};
 use serde_json::Value;
 
 use crate::client::{Client, Started, read};
-use crate::commands::run::{pass, tell_limit};
-use crate::follow::{Caught, End, Feed, Followed, OnTerminate, Signals};
+use crate::commands::run::{print_limit, print_output};
+use crate::follow::{AttachedCommand, Caught, End, OnTerminate, Signals, StdinSource};
 use crate::options::Exec;
 use crate::terminal::{self, RawMode};
 use crate::{outcome, show};
 
-/// What the guest keeps of a terminal's output; older bytes scroll away.
-const TERMINAL_KEPT: u64 = 1024 * 1024;
+/// Bytes of terminal output that the guest keeps; older bytes are dropped.
+const TERMINAL_BUFFER: u64 = 1024 * 1024;
 
 pub async fn exec(options: &Exec) -> anyhow::Result<ExitCode> {
-    if options.tty && !terminal::is_there() {
-        bail!("--tty needs a terminal, and stdin or stdout is none");
+    if options.tty && !terminal::is_interactive() {
+        bail!("--tty needs a terminal, but stdin or stdout is not one; leave out --tty");
     }
-    let client = Client::need()?;
+    let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let request = ExecRequest {
         cmd: options.line.clone(),
@@ -38,7 +38,7 @@ pub async fn exec(options: &Exec) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Starts a command that runs on by itself, however much it prints.
+/// Starts a command in the background. Its output has no limit; the guest keeps the end.
 async fn detach(client: &Client, sandbox: &str, request: ExecRequest, json: bool) -> anyhow::Result<ExitCode> {
     let request = ExecRequest { detached: Some(true), on_limit: Some(OnLimitName::KeepTail), ..request };
     let started: Value = client.post(&format!("/v1/sandboxes/{sandbox}/exec"), &request).await?;
@@ -51,33 +51,33 @@ async fn detach(client: &Client, sandbox: &str, request: ExecRequest, json: bool
 }
 
 async fn follow(client: &Client, sandbox: &str, request: ExecRequest, options: &Exec) -> anyhow::Result<ExitCode> {
-    // It is passed on and not kept, so there is no need for a limit.
+    // The output is streamed and not stored, so it needs no limit.
     let run = ExecRequest { output_limit: Some(u64::MAX), ..request };
     let start = SessionStart { run, terminal: None, closed_stdin: Some(options.no_stdin), scan: None };
-    let feed = if options.no_stdin { Feed::Nothing } else { Feed::Stdin };
-    let followed = Followed { client, sandbox, feed, on_terminate: OnTerminate::PassOn };
-    let mut signals = Signals::catch().context("signals cannot be caught")?;
-    let end = followed.run(&start, &mut signals, pass).await?;
+    let stdin = if options.no_stdin { StdinSource::Nothing } else { StdinSource::Stdin };
+    let attached = AttachedCommand { client, sandbox, stdin, on_terminate: OnTerminate::Forward };
+    let mut signals = Signals::catch().context("cannot install signal handlers")?;
+    let end = attached.run(&start, &mut signals, print_output).await?;
     Ok(exit_code(end, options.timeout))
 }
 
-/// Gives a command our terminal until it ends.
+/// Connects a command to our terminal until it ends.
 pub async fn in_terminal(client: &Client, sandbox: &str, request: ExecRequest) -> anyhow::Result<ExitCode> {
     let kind = std::env::var("TERM").ok().filter(|kind| !kind.is_empty());
     let mut env = request.env.unwrap_or_default();
     env.entry("TERM".to_owned()).or_insert(kind.unwrap_or_else(|| "xterm-256color".to_owned()));
     let run = ExecRequest {
         env: Some(env),
-        output_limit: Some(TERMINAL_KEPT),
+        output_limit: Some(TERMINAL_BUFFER),
         on_limit: Some(OnLimitName::KeepTail),
         ..request
     };
     let timeout = run.timeout_seconds.map(|seconds| seconds as u64);
     let start = SessionStart { run, terminal: Some(terminal::size()), closed_stdin: None, scan: None };
-    let followed = Followed { client, sandbox, feed: Feed::Keys, on_terminate: OnTerminate::Leave };
-    let mut signals = Signals::catch().context("signals cannot be caught")?;
-    let raw = RawMode::enter().context("the terminal cannot be set up")?;
-    let end = followed.run(&start, &mut signals, pass).await;
+    let attached = AttachedCommand { client, sandbox, stdin: StdinSource::Keys, on_terminate: OnTerminate::Detach };
+    let mut signals = Signals::catch().context("cannot install signal handlers")?;
+    let raw = RawMode::enter().context("cannot switch the terminal to raw mode")?;
+    let end = attached.run(&start, &mut signals, print_output).await;
     drop(raw);
     Ok(exit_code(end?, timeout))
 }
@@ -85,7 +85,7 @@ pub async fn in_terminal(client: &Client, sandbox: &str, request: ExecRequest) -
 fn exit_code(end: End, timeout: Option<u64>) -> ExitCode {
     ExitCode::from(match end {
         End::Ended(ended) => {
-            tell_limit(&ended.reason, timeout.unwrap_or_default(), None);
+            print_limit(&ended.reason, timeout.unwrap_or_default(), None);
             outcome::exit_code(ended.exit_code, &ended.reason)
         }
         End::GuestDied(why) => {
@@ -93,10 +93,10 @@ fn exit_code(end: End, timeout: Option<u64>) -> ExitCode {
             outcome::GUEST_DIED
         }
         End::OutputClosed => outcome::BROKEN_PIPE,
-        End::Left(Caught::Terminate) => outcome::TERMINATED,
-        End::Left(_) => outcome::INTERRUPTED,
-        End::WalkedOut => {
-            eprintln!("sandling: left");
+        End::Detached(Caught::Terminate) => outcome::TERMINATED,
+        End::Detached(_) => outcome::INTERRUPTED,
+        End::Escaped => {
+            eprintln!("sandling: disconnected; the command may still be running");
             outcome::FAILED
         }
     })

@@ -9,22 +9,24 @@ use crate::options::Fork;
 use crate::show;
 
 pub async fn fork(options: &Fork) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let parent = client.sandbox(&options.sandbox).await?;
-    let mut wish = json!({ "count": options.count, "inherit_secrets": options.secrets });
+    let mut request = json!({ "count": options.count, "inherit_secrets": options.secrets });
     if let Some(ttl) = options.ttl {
-        wish["ttl_seconds"] = ttl.into();
+        request["ttl_seconds"] = ttl.into();
     }
     if let Some(volumes) = options.volumes {
-        wish["volumes"] = volumes.wire_name().into();
+        request["volumes"] = volumes.wire_name().into();
     }
-    let made: Value = client.post(&format!("/v1/sandboxes/{parent}/fork-tree"), &wish).await?;
+    let created: Value = client.post(&format!("/v1/sandboxes/{parent}/fork-tree"), &request).await?;
     if options.json {
-        show::json(&made)?;
+        show::json(&created)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for child in made["children"].as_array().into_iter().flatten() {
-        let id = child["id"].as_str().ok_or_else(|| ClientError::Strange("a child has no id".to_owned()))?;
+    for child in created["children"].as_array().into_iter().flatten() {
+        let id = child["id"]
+            .as_str()
+            .ok_or_else(|| ClientError::UnexpectedResponse("a forked sandbox has no id".to_owned()))?;
         show::line(id)?;
     }
     Ok(ExitCode::SUCCESS)

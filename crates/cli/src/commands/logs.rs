@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use serde::Deserialize;
 
 use crate::client::{Client, ClientError, Stream, parse, query, segment};
-use crate::commands::run::pass;
+use crate::commands::run::print_output;
 use crate::options::Logs;
 use crate::outcome;
 
 pub async fn logs(options: &Logs) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     match &options.exec {
         Some(exec) => output(&client, &sandbox, exec, options.follow).await?,
@@ -30,7 +30,7 @@ async fn console(client: &Client, sandbox: &str, options: &Logs) -> anyhow::Resu
     let path = format!("/v1/sandboxes/{sandbox}/logs{}", query(&[("follow", follow), ("tail", tail)]));
     if !options.follow {
         let printed = client.text(&path).await?;
-        // A console ends its lines as a typewriter does.
+        // Lines of a console end with CR LF.
         return print(Stream::Stdout, String::from_utf8_lossy(&printed).replace("\r\n", "\n").as_bytes());
     }
     let mut events = client.events(&path, None).await?;
@@ -59,7 +59,7 @@ struct Failed {
     code: String,
 }
 
-/// Prints what a command has printed, and with `follow` what it will.
+/// Prints a command's output so far, and with `follow` until the command ends.
 async fn output(client: &Client, sandbox: &str, exec: &str, follow: bool) -> anyhow::Result<()> {
     let path = format!("/v1/sandboxes/{sandbox}/execs/{}", segment(exec));
     let now: Progress = client.get(&path).await?;
@@ -73,14 +73,14 @@ async fn output(client: &Client, sandbox: &str, exec: &str, follow: bool) -> any
             "stdout" => print(Stream::Stdout, parse::<Chunk>(&event.data)?.chunk.as_bytes())?,
             "stderr" => print(Stream::Stderr, parse::<Chunk>(&event.data)?.chunk.as_bytes())?,
             "exit" => return Ok(()),
-            // That its time was up is told before its exit.
+            // The server reports a timeout before the exit event.
             "error" => match parse::<Failed>(&event.data)? {
                 Failed { error, code } if code.is_empty() => eprintln!("sandling: {error}"),
-                Failed { error, code } => return Err(ClientError::said(None, code, error).into()),
+                Failed { error, code } => return Err(ClientError::from_server(None, code, error).into()),
             },
             _ => {}
         }
-        // An event's id is where in the output it ends.
+        // An event's ID is the output position after it.
         if event.id.and_then(|id| id.parse().ok()).is_some_and(|position: u64| position >= until) {
             return Ok(());
         }
@@ -89,5 +89,5 @@ async fn output(client: &Client, sandbox: &str, exec: &str, follow: bool) -> any
 }
 
 fn print(stream: Stream, bytes: &[u8]) -> anyhow::Result<()> {
-    pass(stream, bytes).map_err(outcome::unprintable)
+    print_output(stream, bytes).map_err(outcome::stdout_error)
 }

@@ -11,7 +11,7 @@ use crate::options::Ls;
 use crate::show;
 
 pub async fn ls(options: &Ls) -> anyhow::Result<ExitCode> {
-    let mut found: Vec<Value> = Client::need()?.get("/v1/sandboxes").await?;
+    let mut found: Vec<Value> = Client::require()?.get("/v1/sandboxes").await?;
     found.retain(|sandbox| options.labels.iter().all(|(name, value)| sandbox["labels"][name] == **value));
     if options.json {
         show::json(&found)?;
@@ -30,7 +30,7 @@ pub async fn ls(options: &Ls) -> anyhow::Result<ExitCode> {
 
 fn print(found: &[Sandbox]) -> anyhow::Result<()> {
     if found.is_empty() {
-        eprintln!("There are no sandboxes; `sandling create` makes one.");
+        eprintln!("No sandboxes found. Create one with `sandling create`.");
         return Ok(());
     }
     let now = Timestamp::now();

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod audit;
+mod backend;
 pub mod completions;
 pub mod cp;
 pub mod create;
@@ -11,7 +12,6 @@ pub mod doctor;
 pub mod events;
 pub mod exec;
 pub mod fork;
-mod here;
 pub mod hibernate;
 pub mod logs;
 pub mod ls;
@@ -35,5 +35,5 @@ pub mod token;
 pub mod volume;
 pub mod wake;
 
-use here::{config, open_engine, open_engine_with, server_for};
-use remove::{REMOVE_WITHIN, remove_sandbox};
+use backend::{config, open_engine, open_engine_with, server_for};
+use remove::{REMOVE_TIMEOUT, remove_sandbox};

@@ -10,24 +10,24 @@ use serde_json::Value;
 
 use super::decision::Decision;
 use crate::client::{Client, ClientError, parse, query, read, segment};
-use crate::options::{Network, allowed, limits, listed};
+use crate::options::{Network, given_allow_list, given_list, limits};
 use crate::show;
 
-/// A stream that ends at once, again and again, is not asked for again at once.
-const PAUSE: Duration = Duration::from_secs(1);
-const USUAL_TAIL: u32 = 20;
+/// Wait this long before reopening a stream.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+const DEFAULT_TAIL: u32 = 20;
 
 #[derive(Deserialize)]
-struct Shown {
+struct NetworkState {
     #[serde(flatten)]
     policy: Policy,
     from: String,
     bound: Option<Policy>,
     limits: Value,
-    secrets: Vec<Attached>,
+    secrets: Vec<AttachedSecret>,
     #[serde(default)]
     revoked_secrets: Vec<String>,
-    group: Option<GroupShown>,
+    group: Option<Group>,
     counts: Counts,
     learned: Option<Vec<String>>,
 }
@@ -42,13 +42,13 @@ struct Policy {
 }
 
 #[derive(Deserialize)]
-struct GroupShown {
+struct Group {
     name: String,
     names: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Attached {
+struct AttachedSecret {
     name: String,
 }
 
@@ -62,7 +62,7 @@ struct Counts {
 }
 
 pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let Some(sandbox) = &options.sandbox else { return default(&client, options).await };
     let id = client.sandbox(sandbox).await?;
     let path = format!("/v1/sandboxes/{id}/network");
@@ -76,7 +76,7 @@ pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
     if options.follow {
         return follow(&client, &id, options).await;
     }
-    let tail = options.tail.unwrap_or(USUAL_TAIL).to_string();
+    let tail = options.tail.unwrap_or(DEFAULT_TAIL).to_string();
     let mut events: Value = client.get(&format!("{path}/events{}", query(&[("tail", Some(tail))]))).await?;
     if options.json {
         let mut now = now;
@@ -89,39 +89,39 @@ pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to change, if anything is.
+/// The requested changes, or `None` if only the current state is wanted.
 async fn change(client: &Client, path: &str, options: &Network) -> anyhow::Result<Option<NetworkRequest>> {
-    let mut request = asked(options)?;
+    let mut request = requested_policy(options)?;
     (request.group, request.hostname) = (options.group.clone(), options.hostname.clone());
     if !options.revoke.is_empty() || !options.secrets.is_empty() {
-        let now: Shown = client.get(path).await?;
+        let now: NetworkState = client.get(path).await?;
         check_revoked(options, &now.secrets)?;
         let kept = now.secrets.into_iter().map(|secret| secret.name).filter(|name| !options.revoke.contains(name));
         request.secrets = Some(kept.chain(options.secrets.iter().cloned()).collect());
     }
-    let changes = says(&request) || request.secrets.is_some() || request.group.is_some();
+    let changes = has_changes(&request) || request.secrets.is_some() || request.group.is_some();
     Ok(changes.then_some(request))
 }
 
-/// A name that was mistyped would otherwise stay, and look as if it were gone.
-fn check_revoked(options: &Network, had: &[Attached]) -> anyhow::Result<()> {
+/// Rejects unknown names: a mistyped name would leave the secret attached without notice.
+fn check_revoked(options: &Network, had: &[AttachedSecret]) -> anyhow::Result<()> {
     for name in &options.revoke {
         if options.secrets.contains(name) {
-            bail!("{name} cannot be given and revoked at once");
+            bail!("secret {name} is in both --secret and --revoke; use only one of them");
         }
         if !had.iter().any(|secret| secret.name == *name) {
-            bail!("it has no secret {name}; those it has: {}", words(had.iter().map(|secret| secret.name.as_str())));
+            bail!("the sandbox has no secret {name}; it has: {}", words(had.iter().map(|secret| secret.name.as_str())));
         }
     }
     Ok(())
 }
 
-fn asked(options: &Network) -> anyhow::Result<NetworkRequest> {
+fn requested_policy(options: &Network) -> anyhow::Result<NetworkRequest> {
     let tls = options.inspect_tls.map(|inspect| if inspect { TlsName::Inspected } else { TlsName::Sealed });
     Ok(NetworkRequest {
         mode: options.mode.map(Into::into),
-        allow: allowed(&options.allow),
-        deny: listed(&options.deny),
+        allow: given_allow_list(&options.allow),
+        deny: given_list(&options.deny),
         tls,
         limits: limits(&options.limits)?,
         binding: options.binding,
@@ -129,23 +129,23 @@ fn asked(options: &Network) -> anyhow::Result<NetworkRequest> {
     })
 }
 
-fn says(request: &NetworkRequest) -> bool {
+fn has_changes(request: &NetworkRequest) -> bool {
     let NetworkRequest { mode, allow, deny, tls, limits, binding, .. } = request;
     mode.is_some() || allow.is_some() || deny.is_some() || tls.is_some() || limits.is_some() || binding.is_some()
 }
 
-/// Shows, changes or removes what sandboxes may reach that say nothing themselves.
+/// Shows, changes or removes the default policy of the workspace or of a template.
 async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode> {
     let path = match &options.template {
         Some(template) => format!("/v1/templates/{}/network", segment(template)),
         None => "/v1/network".to_owned(),
     };
-    let request = asked(options)?;
+    let request = requested_policy(options)?;
     if options.clear {
         client.delete(&path).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let now: Value = if says(&request) { client.put(&path, &request).await? } else { client.get(&path).await? };
+    let now: Value = if has_changes(&request) { client.put(&path, &request).await? } else { client.get(&path).await? };
     if options.json {
         show::json(&now)?;
         return Ok(ExitCode::SUCCESS);
@@ -153,19 +153,19 @@ async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode>
     match serde_json::from_value::<Option<Policy>>(now["policy"].clone())? {
         Some(policy) => {
             show::line(format_args!("mode      {} (TLS {})", policy.mode, policy.tls))?;
-            lists(&policy)?;
+            print_lists(&policy)?;
         }
-        None => show::line("mode      not said")?,
+        None => show::line("mode      not set")?,
     }
-    show::line(format_args!("limits    {}", written(&now["limits"])))?;
+    show::line(format_args!("limits    {}", format_limits(&now["limits"])))?;
     if now["binding"] == true {
-        show::line("binding   for all sandboxes of the workspace")?;
+        show::line("binding   yes, for all sandboxes of the workspace")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a policy lists.
-fn lists(policy: &Policy) -> anyhow::Result<()> {
+/// Prints a policy's lists.
+fn print_lists(policy: &Policy) -> anyhow::Result<()> {
     show::line(format_args!("allow     {}", words(&policy.allow)))?;
     if !policy.deny.is_empty() {
         show::line(format_args!("deny      {}", words(&policy.deny)))?;
@@ -178,26 +178,26 @@ fn words<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
     if words.is_empty() { "-".to_owned() } else { words.trim_start().to_owned() }
 }
 
-/// Limits as they are written on the command line.
-fn written(limits: &Value) -> String {
+/// Formats limits as on the command line.
+fn format_limits(limits: &Value) -> String {
     let limits = limits.as_object().into_iter().flatten();
     words(limits.map(|(name, value)| format!("{name}={value}")))
 }
 
-fn print(now: &Shown) -> anyhow::Result<()> {
+fn print(now: &NetworkState) -> anyhow::Result<()> {
     let policy = &now.policy;
-    show::line(format_args!("mode      {} (TLS {}){}", policy.mode, policy.tls, followed(&now.from)))?;
-    lists(policy)?;
+    show::line(format_args!("mode      {} (TLS {}){}", policy.mode, policy.tls, policy_source(&now.from)))?;
+    print_lists(policy)?;
     if let Some(bound) = &now.bound {
         let list = if bound.allow.is_empty() { String::new() } else { format!(": {}", words(&bound.allow)) };
-        let but = if bound.deny.is_empty() { String::new() } else { format!(", but {}", words(&bound.deny)) };
+        let but = if bound.deny.is_empty() { String::new() } else { format!(", except {}", words(&bound.deny)) };
         show::line(format_args!("at most   {} (TLS {}){list}{but}", bound.mode, bound.tls))?;
     }
     show::line(format_args!("secrets   {}", words(now.secrets.iter().map(|secret| &secret.name))))?;
     if !now.revoked_secrets.is_empty() {
-        show::line(format_args!("revoked   {} (removed since it was given)", words(&now.revoked_secrets)))?;
+        show::line(format_args!("revoked   {} (the secret was removed)", words(&now.revoked_secrets)))?;
     }
-    show::line(format_args!("limits    {}", written(&now.limits)))?;
+    show::line(format_args!("limits    {}", format_limits(&now.limits)))?;
     if let Some(group) = &now.group {
         show::line(format_args!("group     {} (as {})", group.name, words(&group.names)))?;
     }
@@ -206,7 +206,7 @@ fn print(now: &Shown) -> anyhow::Result<()> {
     }
     let counts = &now.counts;
     show::line(format_args!(
-        "traffic   {} bytes sent, {} received; {} connections allowed, {} refused, {} open\n",
+        "traffic   {} bytes sent, {} received; {} connections given_allow_list, {} refused, {} open\n",
         counts.sent_bytes,
         counts.received_bytes,
         counts.connections_allowed,
@@ -215,12 +215,12 @@ fn print(now: &Shown) -> anyhow::Result<()> {
     ))
 }
 
-/// Whose default it follows, if it follows any.
-fn followed(from: &str) -> String {
+/// Where the policy comes from, unless it is the sandbox's own.
+fn policy_source(from: &str) -> String {
     match from {
         "sandbox" => String::new(),
-        "nothing" => ", as nothing is said".to_owned(),
-        whose => format!(", as its {whose}'s default"),
+        "nothing" => ", the built-in default".to_owned(),
+        whose => format!(", from the {whose}'s default"),
     }
 }
 
@@ -236,9 +236,9 @@ fn list(events: Vec<Decision>) -> anyhow::Result<()> {
     show::line(table)
 }
 
-/// Prints decisions as they come, until the sandbox ends. A stream that was cut off is taken up where it was.
+/// Prints decisions until the sandbox ends. After a broken connection, the stream resumes where it stopped.
 async fn follow(client: &Client, id: &str, options: &Network) -> anyhow::Result<ExitCode> {
-    let tail = Some(options.tail.unwrap_or(USUAL_TAIL).to_string());
+    let tail = Some(options.tail.unwrap_or(DEFAULT_TAIL).to_string());
     let follow = query(&[("follow", Some("true".to_owned())), ("tail", tail)]);
     let path = format!("/v1/sandboxes/{id}/network/events{follow}");
     let mut last = None;
@@ -256,13 +256,18 @@ async fn follow(client: &Client, id: &str, options: &Network) -> anyhow::Result<
             if options.json {
                 show::line(&event.data)?;
             } else {
-                let told: Decision = parse(&event.data)?;
-                let (time, kind) = (show::time(told.time), &told.kind);
-                show::line(format_args!("{time}  {kind:<8} {:<8} {}  {}", told.verdict, told.target(), told.why()))?;
+                let event_data: Decision = parse(&event.data)?;
+                let (time, kind) = (show::time(event_data.time), &event_data.kind);
+                show::line(format_args!(
+                    "{time}  {kind:<8} {:<8} {}  {}",
+                    event_data.verdict,
+                    event_data.target(),
+                    event_data.why()
+                ))?;
             }
             last = event.id.or(last);
         }
         last.get_or_insert_with(|| "0".to_owned());
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RECONNECT_DELAY).await;
     }
 }

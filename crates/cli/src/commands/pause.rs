@@ -7,7 +7,7 @@ use crate::each;
 use crate::options::Named;
 
 pub async fn pause(options: &Named) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     each::sandbox(&client, &options.sandboxes, async |id| {
         client.tell(&format!("/v1/sandboxes/{id}/pause"), &serde_json::json!({})).await
     })

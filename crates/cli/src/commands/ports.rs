@@ -10,7 +10,7 @@ use crate::options::Ports;
 use crate::show;
 
 pub async fn ports(options: &Ports) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     match options.link {
         Some(port) => link(&client, &sandbox, port, options).await?,
@@ -27,10 +27,10 @@ async fn list(client: &Client, sandbox: &str, json: bool) -> anyhow::Result<()> 
     }
     let ports: Vec<Port> = read(ports)?;
     if ports.is_empty() {
-        eprintln!("Nothing listens in this sandbox.");
+        eprintln!("No program in this sandbox listens on a TCP port.");
         return Ok(());
     }
-    let mut table = show::table(&["port", "preview (needs a token; `--link` makes one)"]);
+    let mut table = show::table(&["port", "preview URL (needs a token; `--link` creates one)"]);
     for port in ports {
         table.add_row([port.port.to_string(), port.preview_url]);
     }
@@ -38,10 +38,10 @@ async fn list(client: &Client, sandbox: &str, json: bool) -> anyhow::Result<()> 
 }
 
 async fn link(client: &Client, sandbox: &str, port: u16, options: &Ports) -> anyhow::Result<()> {
-    let wish = CreatePreview { port, ttl_seconds: Some(options.ttl), paths: None };
-    let made: Value = client.post(&format!("/v1/sandboxes/{sandbox}/preview-token"), &wish).await?;
+    let request = CreatePreview { port, ttl_seconds: Some(options.ttl), paths: None };
+    let created: Value = client.post(&format!("/v1/sandboxes/{sandbox}/preview-token"), &request).await?;
     if options.json {
-        return show::json(&made);
+        return show::json(&created);
     }
-    show::line(read::<Preview>(made)?.url)
+    show::line(read::<Preview>(created)?.url)
 }

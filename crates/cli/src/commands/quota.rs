@@ -12,7 +12,7 @@ use crate::options::Quota;
 use crate::show;
 
 pub async fn quota(options: &Quota) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let path = match (&options.workspace, options.set.is_empty()) {
         (Some(workspace), _) => format!("/v1/workspaces/{}/quota", segment(workspace)),
         (None, true) => "/v1/quota".to_owned(),
@@ -39,7 +39,7 @@ async fn own_workspace(client: &Client) -> anyhow::Result<String> {
     Ok(client.get::<Me>("/v1/me").await?.workspace)
 }
 
-/// The limits with some of them changed: the server takes all of them at once.
+/// Changes some limits. The server's API replaces all limits at once.
 fn changed(mut limits: Limits, set: &[(String, Option<u32>)]) -> anyhow::Result<Limits> {
     for (name, value) in set {
         let limit = match name.as_str() {
@@ -49,7 +49,7 @@ fn changed(mut limits: Limits, set: &[(String, Option<u32>)]) -> anyhow::Result<
             "disk_mb" => &mut limits.disk_mb,
             "creates_per_minute" => &mut limits.creates_per_minute,
             _ => {
-                bail!("there is no limit {name:?}; there are sandboxes, cpu, memory_mb, disk_mb and creates_per_minute")
+                bail!("unknown limit {name:?}; use sandboxes, cpu, memory_mb, disk_mb or creates_per_minute")
             }
         };
         *limit = *value;
@@ -60,7 +60,7 @@ fn changed(mut limits: Limits, set: &[(String, Option<u32>)]) -> anyhow::Result<
 fn print(answer: &Answer) -> anyhow::Result<()> {
     let mut table = show::table(&["limit", "used", "of"]);
     for (name, limit) in &answer.limits {
-        // How many were made within the minute is not counted up to be shown.
+        // The server does not report usage of the rate limit.
         let used = answer.used.get(name).map_or("-".to_owned(), u64::to_string);
         table.add_row([name.clone(), used, limit.map_or("no limit".to_owned(), |limit| limit.to_string())]);
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_changes() {
+    fn only_the_named_limits_change() {
         let limits =
             Limits { sandboxes: Some(1), cpu: Some(2), memory_mb: None, disk_mb: Some(4), creates_per_minute: Some(5) };
         let set = [("sandboxes".to_owned(), None), ("memory_mb".to_owned(), Some(7))];

@@ -1,4 +1,4 @@
-//! `sandling secret`: on the server if there is one, else in this home.
+//! `sandling secret`: uses the server if there is one, otherwise this home.
 
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::options::{Common, Secret, SecretCommand};
 use crate::show;
 
 #[derive(Deserialize)]
-struct Listed {
+struct SecretEntry {
     name: String,
     hosts: Vec<String>,
     created_at: Timestamp,
@@ -25,17 +25,17 @@ struct Listed {
 
 pub async fn secret(common: &Common, options: &Secret) -> anyhow::Result<ExitCode> {
     match server_for(common).await? {
-        Some(client) => served(&client, &options.command).await?,
-        None => here(common, &options.command).await?,
+        Some(client) => on_server(&client, &options.command).await?,
+        None => local(common, &options.command).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn served(client: &Client, command: &SecretCommand) -> anyhow::Result<()> {
+async fn on_server(client: &Client, command: &SecretCommand) -> anyhow::Result<()> {
     match command {
         SecretCommand::Set { name, hosts } => {
-            let wish = SetSecret { value: value()?, hosts: hosts.clone() };
-            client.put::<Value>(&format!("/v1/secrets/{}", segment(name)), &wish).await?;
+            let request = SetSecret { value: value()?, hosts: hosts.clone() };
+            client.put::<Value>(&format!("/v1/secrets/{}", segment(name)), &request).await?;
             Ok(())
         }
         SecretCommand::Ls { json } => list(client.get("/v1/secrets").await?, *json),
@@ -43,35 +43,35 @@ async fn served(client: &Client, command: &SecretCommand) -> anyhow::Result<()> 
     }
 }
 
-async fn here(common: &Common, command: &SecretCommand) -> anyhow::Result<()> {
+async fn local(common: &Common, command: &SecretCommand) -> anyhow::Result<()> {
     let engine = open_engine(common).await?;
     match command {
         SecretCommand::Set { name, hosts } => {
             let hosts = hosts.iter().map(|host| host.parse()).collect::<Result<_, _>>()?;
-            engine.set_secret(DEFAULT_WORKSPACE, name, value()?.into(), hosts)?;
+            engine.networks().set_secret(DEFAULT_WORKSPACE, name, value()?.into(), hosts)?;
             Ok(())
         }
         SecretCommand::Ls { json } => {
-            let secrets = engine.secrets(DEFAULT_WORKSPACE)?.into_iter().map(IntoWire::into_wire).collect();
+            let secrets = engine.networks().secrets(DEFAULT_WORKSPACE)?.into_iter().map(IntoWire::into_wire).collect();
             list(serde_json::to_value(SecretList { secrets })?, *json)
         }
         SecretCommand::Rm { name } => {
-            if !engine.remove_secret(DEFAULT_WORKSPACE, name)? {
-                bail!("there is no secret `{name}`");
+            if !engine.networks().remove_secret(DEFAULT_WORKSPACE, name)? {
+                bail!("secret `{name}` does not exist; `sandling secret ls` lists your secrets");
             }
             Ok(())
         }
     }
 }
 
-/// All of stdin but the end of its last line.
+/// Reads stdin without its trailing newline.
 fn value() -> anyhow::Result<String> {
     let mut stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
-        eprintln!("Type the value, then Enter and Ctrl-D. It would be shown; a file or a pipe is better.");
+        eprintln!("Type the value, then Enter and Ctrl-D. The terminal shows what you type; a file or pipe is safer.");
     }
     let mut value = String::new();
-    stdin.read_to_string(&mut value).context("the value cannot be read from stdin")?;
+    stdin.read_to_string(&mut value).context("cannot read the value from stdin")?;
     let kept = value.trim_end_matches(['\r', '\n']).len();
     value.truncate(kept);
     Ok(value)
@@ -83,7 +83,7 @@ fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
         return show::json(&secrets);
     }
     let mut table = show::table(&["name", "hosts", "stored"]);
-    for secret in read::<Vec<Listed>>(secrets)? {
+    for secret in read::<Vec<SecretEntry>>(secrets)? {
         table.add_row([secret.name, secret.hosts.join(" "), show::time(secret.created_at)]);
     }
     show::line(table)

@@ -1,4 +1,4 @@
-//! `sandling serve`: the daemon.
+//! `sandling serve`: the HTTP server.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
         ..config(common)?
     };
     let home = config.home.clone();
-    announce::until_ended(&home).await;
+    announce::wait_for_shutdown(&home).await;
     let engine = Engine::open(config).await?;
     let service = Service::open(engine.clone(), ServiceSettings::from_environment())?;
     let app = App::new(engine.clone(), service);
@@ -37,10 +37,11 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
         TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
     let address = listener.local_addr()?;
     println!("sandling listens on http://{address}");
-    println!("a token is in {}", local_token_path(&home).display());
-    let announced = Announcement::make(&home, address).context("the address cannot be kept in the home")?;
+    println!("the token is in {}", local_token_path(&home).display());
+    let announced =
+        Announcement::publish(&home, address).context("cannot write the server's address to the home directory")?;
     if announced.is_none() {
-        eprintln!("sandling: commands without SANDLING_API go on using the server that serves this home already");
+        eprintln!("sandling: another server already serves this home; set SANDLING_API to reach this one");
     }
     let terminated = terminated()?;
     let idle = idle(app.clone(), options.idle_exit.map(Duration::from_secs));
@@ -50,17 +51,17 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
             () = terminated => {}
             () = idle => {}
         }
-        // Before the drain: what comes now would only be turned away.
+        // Withdraw the address before draining, because new requests are refused from now on.
         ending.iter().for_each(|announced| announced.close());
     };
     sandling_api::serve(listener, app, ServerLimits::default(), shutdown).await;
-    // Sandboxes go on by themselves; the next start takes them over.
+    // Sandboxes keep running; the next server takes them over.
     engine.detach().await;
     drop(announced);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The moment when nobody has needed the server for so long.
+/// Waits until the server has been idle for this long.
 async fn idle(app: Arc<App>, after: Option<Duration>) {
     match after {
         Some(after) => app.idle(after).await,
@@ -68,10 +69,10 @@ async fn idle(app: Arc<App>, after: Option<Duration>) {
     }
 }
 
-/// Beyond this machine, only with a token that somebody chose to hand out.
+/// Requires an explicit token before listening on an address that other machines can reach.
 fn check(listen: SocketAddr) -> anyhow::Result<()> {
     if !listen.ip().is_loopback() && std::env::var_os(TOKEN_VARIABLE).is_none_or(|token| token.is_empty()) {
-        bail!("{listen} can be reached by others: set {TOKEN_VARIABLE} to a secret of your own first");
+        bail!("other machines can reach {listen}; set {TOKEN_VARIABLE} to a secret first");
     }
     Ok(())
 }

@@ -13,10 +13,10 @@ use crate::terminal;
 const LOGIN_SHELL: &str = "exec \"${SHELL:-/bin/bash}\" -l";
 
 pub async fn shell(options: &Shell) -> anyhow::Result<ExitCode> {
-    if !terminal::is_there() {
-        bail!("a shell needs a terminal, and stdin or stdout is none: use `sandling exec`");
+    if !terminal::is_interactive() {
+        bail!("a shell needs a terminal, but stdin or stdout is not one; use `sandling exec`");
     }
-    let client = Client::need()?;
+    let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let request =
         ExecRequest { cmd: Some(LOGIN_SHELL.to_owned()), user: options.user.clone(), ..ExecRequest::default() };

@@ -12,7 +12,7 @@ use crate::options::{OnVolumes, Snapshot, SnapshotCommand};
 use crate::show;
 
 #[derive(Deserialize)]
-struct Listed {
+struct SnapshotEntry {
     id: String,
     name: Option<String>,
     sandbox_id: String,
@@ -23,27 +23,27 @@ struct Listed {
 }
 
 pub async fn snapshot(options: &Snapshot) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     match &options.command {
         SnapshotCommand::Create { sandbox, name, volumes, json } => {
             let sandbox = client.sandbox(sandbox).await?;
-            let wish = json!({ "name": name, "volumes": volumes.map(OnVolumes::wire_name) });
-            let made: Value = client.post(&format!("/v1/sandboxes/{sandbox}/snapshots"), &wish).await?;
+            let request = json!({ "name": name, "volumes": volumes.map(OnVolumes::wire_name) });
+            let created: Value = client.post(&format!("/v1/sandboxes/{sandbox}/snapshots"), &request).await?;
             if *json {
-                show::json(&made)?;
+                show::json(&created)?;
             } else {
-                show::line(read::<Listed>(made)?.id)?;
+                show::line(read::<SnapshotEntry>(created)?.id)?;
             }
         }
         SnapshotCommand::Ls { json } => list(client.get("/v1/snapshots").await?, *json)?,
         SnapshotCommand::Export { snapshot, file } => snapshot_file::export(&client, snapshot, file).await?,
         SnapshotCommand::Import { file, name, json } => {
-            let made = snapshot_file::import(&client, file, name.as_deref()).await?;
-            if *json { show::json(&made)? } else { show::line(read::<Listed>(made)?.id)? }
+            let created = snapshot_file::import(&client, file, name.as_deref()).await?;
+            if *json { show::json(&created)? } else { show::line(read::<SnapshotEntry>(created)?.id)? }
         }
         SnapshotCommand::ToTemplate { snapshot, name, description } => {
-            let wish = json!({ "name": name, "description": description });
-            let _: Value = client.post(&format!("/v1/snapshots/{}/template", segment(snapshot)), &wish).await?;
+            let request = json!({ "name": name, "description": description });
+            let _: Value = client.post(&format!("/v1/snapshots/{}/template", segment(snapshot)), &request).await?;
             show::line(name)?;
         }
         SnapshotCommand::Rm { snapshots } => {
@@ -63,7 +63,7 @@ fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
     }
     let now = Timestamp::now();
     let mut table = show::table(&["id", "name", "of", "template", "age", "adds", "layers"]);
-    for snapshot in read::<Vec<Listed>>(snapshots)? {
+    for snapshot in read::<Vec<SnapshotEntry>>(snapshots)? {
         table.add_row([
             snapshot.id,
             snapshot.name.unwrap_or_default(),

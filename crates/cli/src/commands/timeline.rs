@@ -10,11 +10,11 @@ use crate::client::{Client, read, segment};
 use crate::options::{Checkpoint, CheckpointCommand, Rewind, Timeline};
 use crate::show;
 
-/// So much of a command is shown.
-const SHOWN: usize = 60;
+/// Characters of a command to show.
+const MAX_TEXT: usize = 60;
 
 #[derive(Deserialize)]
-struct Listed {
+struct CheckpointEntry {
     number: u64,
     name: Option<String>,
     at: Timestamp,
@@ -26,12 +26,12 @@ struct Listed {
 
 #[derive(Deserialize)]
 struct Answer {
-    checkpoints: Vec<Listed>,
+    checkpoints: Vec<CheckpointEntry>,
     current: Option<u64>,
 }
 
 pub async fn timeline(options: &Timeline) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let answer: Value = client.get(&format!("/v1/sandboxes/{sandbox}/timeline")).await?;
     if options.json {
@@ -41,18 +41,18 @@ pub async fn timeline(options: &Timeline) -> anyhow::Result<ExitCode> {
     let answer: Answer = read(answer)?;
     let now = Timestamp::now();
     let mut table = show::table(&["", "number", "name", "after", "age", "adds", "before"]);
-    for one in answer.checkpoints {
-        let first = one.text.lines().next().unwrap_or_default();
-        let cut: String = first.chars().take(SHOWN).collect();
-        let whole = cut.len() == one.text.trim_end().len();
+    for entry in answer.checkpoints {
+        let first = entry.text.lines().next().unwrap_or_default();
+        let cut: String = first.chars().take(MAX_TEXT).collect();
+        let whole = cut.len() == entry.text.trim_end().len();
         table.add_row([
-            if answer.current == Some(one.number) { "*" } else { "" }.to_owned(),
-            one.number.to_string(),
-            one.name.unwrap_or_default(),
-            one.after.map(|number| number.to_string()).unwrap_or_default(),
-            show::span(one.at, now),
-            show::bytes(one.size_bytes),
-            format!("{}: {cut}{}", one.cause, if whole { "" } else { "…" }),
+            if answer.current == Some(entry.number) { "*" } else { "" }.to_owned(),
+            entry.number.to_string(),
+            entry.name.unwrap_or_default(),
+            entry.after.map(|number| number.to_string()).unwrap_or_default(),
+            show::span(entry.at, now),
+            show::bytes(entry.size_bytes),
+            format!("{}: {cut}{}", entry.cause, if whole { "" } else { "…" }),
         ]);
     }
     show::line(table)?;
@@ -60,7 +60,7 @@ pub async fn timeline(options: &Timeline) -> anyhow::Result<ExitCode> {
 }
 
 pub async fn checkpoint(options: &Checkpoint) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let made: Value = match &options.command {
         CheckpointCommand::Create { sandbox, name } => {
             let sandbox = client.sandbox(sandbox).await?;
@@ -72,18 +72,19 @@ pub async fn checkpoint(options: &Checkpoint) -> anyhow::Result<ExitCode> {
             client.patch(&path, &json!({ "name": name })).await?
         }
     };
-    show::line(read::<Listed>(made)?.number)?;
+    show::line(read::<CheckpointEntry>(made)?.number)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub async fn rewind(options: &Rewind) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let answer: Value = client.post(&format!("/v1/sandboxes/{sandbox}/rewind"), &json!({ "to": options.to })).await?;
     if options.json {
         show::json(&answer)?;
     } else {
-        let was = answer["was"].as_u64().map(|was| format!("; it was at {was}")).unwrap_or_default();
+        let was =
+            answer["was"].as_u64().map(|was| format!("; the previous state is checkpoint {was}")).unwrap_or_default();
         show::line(format!("{sandbox} is at checkpoint {}{was}", answer["to"]))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -10,20 +10,20 @@ use crate::options::{ClientChoice, Token, TokenCommand};
 use crate::show;
 
 pub async fn token(options: &Token) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     let base = match &options.workspace {
         Some(workspace) => format!("/v1/workspaces/{}/tokens", segment(workspace)),
         None => "/v1/me/tokens".to_owned(),
     };
     match &options.command {
         TokenCommand::Create { name, scope, days, json } => {
-            let wish = CreateToken {
+            let request = CreateToken {
                 name: Some(name.clone()),
                 scope: scope.map(Into::into),
                 expires_in_days: *days,
                 ..CreateToken::default()
             };
-            created(client.post(&base, &wish).await?, *json)?;
+            created(client.post(&base, &request).await?, *json)?;
         }
         TokenCommand::Ls { json } => list(client.get(&base).await?, *json)?,
         TokenCommand::Show { client: form } => show::line(variables(client.server(), *form))?,
@@ -32,7 +32,7 @@ pub async fn token(options: &Token) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a shell evaluates to give a client the server's address and its token.
+/// Shell commands that set a client's variables to the server's address and token.
 fn variables(Server { address, token, .. }: &Server, client: Option<ClientChoice>) -> String {
     let (dialect, key, addresses) = match client {
         None => (Dialect::Native, TOKEN_VARIABLE, &[API_VARIABLE][..]),
@@ -43,12 +43,12 @@ fn variables(Server { address, token, .. }: &Server, client: Option<ClientChoice
     addresses.collect::<String>() + &format!("export {key}={}", dialect.token(token))
 }
 
-fn created(made: Value, json: bool) -> anyhow::Result<()> {
+fn created(created: Value, json: bool) -> anyhow::Result<()> {
     if json {
-        return show::json(&made);
+        return show::json(&created);
     }
-    show::line(read::<NewToken>(made)?.token)?;
-    eprintln!("Keep it: it is not shown again. Programs take it from SANDLING_TOKEN.");
+    show::line(read::<NewToken>(created)?.token)?;
+    eprintln!("Save the token now; it is not shown again. Commands and SDKs read it from SANDLING_TOKEN.");
     Ok(())
 }
 

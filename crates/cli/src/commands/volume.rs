@@ -11,7 +11,7 @@ use crate::options::{Volume, VolumeCommand};
 use crate::show;
 
 #[derive(Deserialize)]
-struct Listed {
+struct VolumeEntry {
     name: String,
     kind: String,
     size_bytes: u64,
@@ -27,11 +27,11 @@ struct User {
 }
 
 pub async fn volume(options: &Volume) -> anyhow::Result<ExitCode> {
-    let client = Client::need()?;
+    let client = Client::require()?;
     match &options.command {
         VolumeCommand::Create { name, size, json } => {
-            let made: Value = client.post("/v1/volumes", &json!({ "name": name, "size_mb": size })).await?;
-            if *json { show::json(&made)? } else { show::line(name)? }
+            let created: Value = client.post("/v1/volumes", &json!({ "name": name, "size_mb": size })).await?;
+            if *json { show::json(&created)? } else { show::line(name)? }
         }
         VolumeCommand::Ls { json } => list(client.get("/v1/volumes").await?, *json)?,
         VolumeCommand::Inspect { name } => show::json(&client.get::<Value>(&path(name)).await?)?,
@@ -63,7 +63,7 @@ fn list(answer: Value, json: bool) -> anyhow::Result<()> {
     }
     let now = Timestamp::now();
     let mut table = show::table(&["name", "kind", "size", "used", "age", "in use by"]);
-    for volume in read::<Vec<Listed>>(answer)? {
+    for volume in read::<Vec<VolumeEntry>>(answer)? {
         let user = |user: &User| {
             let mode = if user.read_only { " (ro)" } else { "" };
             format!("{}{mode}", show::short(&user.sandbox_id))

@@ -1,4 +1,4 @@
-//! Commands about who may do what.
+//! Options of the commands for tokens, quotas and the audit log.
 
 use clap::{Args, Subcommand, ValueEnum};
 use sandling_wire::ScopeName;
@@ -9,42 +9,42 @@ use super::parse;
 pub struct Token {
     #[command(subcommand)]
     pub command: TokenCommand,
-    /// Of another workspace; for operators
+    /// Use another workspace (operators only)
     #[arg(long, global = true, value_name = "NAME")]
     pub workspace: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token, and print it: it is shown this one time
+    /// Create a token and print it; the token is shown only once
     #[command(after_help = "Example:\n  sandling token create ci --scope run --days 30")]
     Create {
-        /// For people
+        /// Descriptive name
         name: String,
-        /// Each contains those before it [default: that of the token you use]
+        /// What the token permits; each scope includes the ones before it [default: the scope of your own token]
         #[arg(long, value_enum)]
         scope: Option<ScopeChoice>,
-        /// How long it works [default: for ever]
+        /// Expire the token after N days [default: never]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3660))]
         days: Option<u32>,
-        #[arg(long)]
+        #[arg(long, help = "Print JSON")]
         json: bool,
     },
-    /// List tokens, without their secrets
+    /// List tokens; their secret parts are not shown
     Ls {
-        #[arg(long)]
+        #[arg(long, help = "Print JSON")]
         json: bool,
     },
-    /// Print the token that you use now, as the variables that a client reads
+    /// Print your current token as shell commands that set a client's environment variables
     #[command(after_help = "Example:\n  eval \"$(sandling token show --for pandastack)\"")]
     Show {
-        /// Whose clients read the variables [default: Sandling's own]
+        /// Print the variables of this client [default: Sandling's own]
         #[arg(long = "for", value_enum, value_name = "CLIENT")]
         client: Option<ClientChoice>,
     },
-    /// Revoke a token; it stops working at once
+    /// Revoke a token, effective immediately
     Rm {
-        /// Its beginning, as `token ls` shows it
+        /// Token prefix, as shown by `token ls`
         prefix: String,
     },
 }
@@ -76,33 +76,33 @@ impl From<ScopeChoice> for ScopeName {
 
 #[derive(Debug, Args)]
 pub struct Quota {
-    /// Of another workspace; for operators
+    /// Use another workspace (operators only)
     #[arg(long, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// Change a limit: sandboxes, cpu, memory_mb, disk_mb or creates_per_minute; for operators
+    /// Change a limit: sandboxes, cpu, memory_mb, disk_mb or creates_per_minute (operators only); may be repeated
     #[arg(long, value_name = "NAME=N|none", value_parser = parse::limit)]
     pub set: Vec<(String, Option<u32>)>,
-    #[arg(long)]
+    #[arg(long, help = "Print JSON")]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Audit {
-    /// Only from this time on, such as 2026-01-31T12:00:00Z
+    /// Show only entries since this time, e.g. 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<jiff::Timestamp>,
-    /// Only what follows this number
+    /// Show only entries after this entry number
     #[arg(long, value_name = "NUMBER")]
     pub after: Option<i64>,
-    /// At most so many
+    /// Show at most N entries
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub limit: u32,
-    /// Of another workspace; for operators
+    /// Use another workspace (operators only)
     #[arg(long, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// Show what was run and what it printed instead, for the entry of this number
+    /// Show the recorded code and output of this entry instead of the list
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["since", "after", "workspace"])]
     pub recording: Option<i64>,
-    #[arg(long)]
+    #[arg(long, help = "Print JSON")]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! Commands for agents.
+//! Options of `sandling agent` and `sandling mcp`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,93 +10,93 @@ use super::parse;
 
 #[derive(Debug, Args)]
 pub struct Mcp {
-    /// Serve streamable HTTP at /mcp there, to whoever shows the server's token, instead of one client on stdin
+    /// Serve streamable HTTP at http://ADDRESS:PORT/mcp instead of stdin. Clients need the server's token
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
-    /// The template of the sandboxes
+    /// Template for the sandboxes
     #[arg(long, default_value = "base", value_name = "NAME")]
     pub template: String,
-    /// The deadline of every run, and the longest that a model can ask for
+    /// Default and maximum time for one tool call
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = parse::seconds)]
     pub timeout: u64,
-    /// A sandbox that nobody has used for so long ends
+    /// Remove a sandbox that has been idle for this long
     #[arg(long, default_value = "30m", value_name = "TIME", value_parser = parse::seconds)]
     pub idle: u64,
-    /// Make a checkpoint before every step, so that each can be undone; without it, a model makes its own
+    /// Create a checkpoint before every step, so that each step can be undone. By default the model creates its own
     #[arg(long)]
     pub checkpoints: bool,
-    /// Bytes of each stream that a model is shown; the middle of more is cut
+    /// Show the model at most this many bytes per output stream; longer output loses its middle
     #[arg(long, default_value_t = 20_000, value_name = "BYTES")]
     pub max_output: usize,
 }
 
 #[derive(Debug, Args)]
 pub struct Agent {
-    /// What is to be done
+    /// Task for the model
     pub task: String,
-    /// Let a command line do it, in the sandbox, instead of our loop: claude, codex, or a shell command that is given
-    /// the task as its last argument. It reaches the model's server only, and never has the key
+    /// Run a coding agent in the sandbox instead of the built-in loop: claude, codex, or a shell command that gets the
+    /// task as its last argument. It can reach only the model's server and never sees the API key
     #[arg(long, value_name = "CLI", conflicts_with_all = ["max_tokens", "max_cost"])]
     pub engine: Option<String>,
-    /// The API to speak [default: anthropic if ANTHROPIC_API_KEY is set, else chat]
+    /// Model API to use [default: anthropic if ANTHROPIC_API_KEY is set, else chat]
     #[arg(long, value_name = "anthropic|chat|responses")]
     pub api: Option<Api>,
-    /// The model [default: ANTHROPIC_MODEL or OPENAI_MODEL]
+    /// Model name [default: ANTHROPIC_MODEL or OPENAI_MODEL]
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// The sandbox's template [default: base, or agent with --engine]
+    /// Template for the sandbox [default: base, or agent with --engine]
     #[arg(short, long, value_name = "NAME")]
     pub template: Option<String>,
-    /// Copy this project into the sandbox, without .git and what .gitignore names, and show what was changed
+    /// Copy this project into the sandbox and show the changes afterwards. Skips .git and files that .gitignore lists
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
-    /// Bring the changes back, after showing them and asking
+    /// Apply the changes to DIR, after showing them and asking for confirmation
     #[arg(long, requires = "files")]
     pub apply: bool,
-    /// Do not ask
+    /// Apply without asking for confirmation
     #[arg(short, long, requires = "apply")]
     pub yes: bool,
-    /// Run this in the sandbox first, e.g. to install what the task needs
+    /// Run this command in the sandbox first, e.g. to install dependencies
     #[arg(long, value_name = "COMMAND")]
     pub setup: Option<String>,
-    /// Fork the sandbox so often, make an attempt in each fork, and take the best
+    /// Fork the sandbox N times, make one attempt in each fork, and keep the best attempt
     #[arg(long, value_name = "N", requires = "check", value_parser = clap::value_parser!(u8).range(2..=16))]
     pub best_of: Option<u8>,
-    /// What an attempt is judged by: it passes with 0; a number at the end of its output counts among equals
+    /// Command that judges an attempt: exit code 0 passes, and a number at the end of its output breaks ties
     #[arg(long, value_name = "COMMAND")]
     pub check: Option<String>,
     #[command(flatten)]
     pub budget: AgentBudget,
-    /// Ask for whole answers instead of following them
+    /// Do not stream the model's answers
     #[arg(long)]
     pub no_stream: bool,
-    /// Where to keep the transcript, a line of JSON for everything that happens [default: in the home]
+    /// Write the transcript to this file, one JSON object per line [default: a file in the home directory]
     #[arg(long, value_name = "FILE")]
     pub transcript: Option<PathBuf>,
-    /// Show the answer only
+    /// Print only the answer
     #[arg(short, long)]
     pub quiet: bool,
 }
 
-/// What a loop may use; with --best-of, each attempt.
+/// Limits of one run of the agent loop. With --best-of, each attempt has these limits.
 #[derive(Debug, Args)]
 pub struct AgentBudget {
-    /// Requests to the model
+    /// Maximum number of requests to the model
     #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_steps: u32,
-    /// Time in all
+    /// Maximum total time
     #[arg(long, default_value = "30m", value_name = "TIME", value_parser = parse::seconds)]
     pub max_time: u64,
-    /// Tokens, read and written together
+    /// Maximum number of tokens, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_tokens: Option<u64>,
-    /// Dollars; needs --price
+    /// Maximum cost in dollars; needs --price
     #[arg(long, value_name = "DOLLARS", requires = "price", value_parser = parse::dollars)]
     pub max_cost: Option<f64>,
-    /// Dollars for a million tokens, read and written
+    /// Price in dollars per million input and output tokens
     #[arg(long, value_name = "IN,OUT", value_parser = parse::prices)]
     pub price: Option<(f64, f64)>,
-    /// The deadline of every command
+    /// Timeout of each command
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = parse::seconds)]
     pub command_timeout: u64,
 }

@@ -1,4 +1,4 @@
-//! Commands about copies of a sandbox: forks and snapshots.
+//! Options of `sandling fork` and `sandling snapshot`.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,21 @@ use super::{OnVolumes, parse};
 
 #[derive(Debug, Args)]
 pub struct Fork {
-    /// An id, or as much of its beginning as no other sandbox has
+    /// Sandbox ID, or a unique prefix of it
     pub sandbox: String,
-    /// How many children, all of one moment
+    /// Number of children; all start from the same moment
     #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub count: u32,
-    /// How long each lives: 90s, 15m, 12h, 7d [default: as long as its parent was given]
+    /// Lifetime of each child: 90s, 15m, 12h, 7d [default: the parent's TTL]
     #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
     pub ttl: Option<u64>,
-    /// Let the children use the parent's secrets
+    /// Give the children access to the parent's secrets
     #[arg(long)]
     pub secrets: bool,
-    /// What the children do with the parent's volumes; to be said if it has any
+    /// What the children get of the parent's volumes; required if it has any
     #[arg(long, value_enum, value_name = "WHAT")]
     pub volumes: Option<OnVolumes>,
-    /// Print all that is known of the children, and what each can prove
+    /// Print the children's details as JSON, including how each proved its new identity
     #[arg(long)]
     pub json: bool,
 }
@@ -35,53 +35,53 @@ pub struct Snapshot {
 
 #[derive(Debug, Subcommand)]
 pub enum SnapshotCommand {
-    /// Save a sandbox, which goes on, and print the snapshot's id
+    /// Save a running sandbox and print the snapshot's ID; the sandbox keeps running
     #[command(after_help = "Example:\n  sandling create --from-snapshot $(sandling snapshot create 3f2a)")]
     Create {
-        /// An id, or as much of its beginning as no other sandbox has
+        /// Sandbox ID, or a unique prefix of it
         sandbox: String,
-        /// For people
+        /// Descriptive name
         #[arg(long)]
         name: Option<String>,
-        /// What becomes of the sandbox's volumes in what is made of it; to be said if it has any
+        /// What sandboxes made from the snapshot get of this sandbox's volumes; required if it has any
         #[arg(long, value_enum, value_name = "WHAT")]
         volumes: Option<OnVolumes>,
-        #[arg(long)]
+        #[arg(long, help = "Print JSON")]
         json: bool,
     },
     /// List snapshots
     Ls {
-        #[arg(long)]
+        #[arg(long, help = "Print JSON")]
         json: bool,
     },
-    /// Write a snapshot to a file, with everything it stands on
+    /// Write a snapshot and the layers it depends on to a file
     #[command(after_help = "Example:\n  sandling snapshot export ID - | ssh other sandling snapshot import -")]
     Export {
         snapshot: String,
-        /// A file, or `-` for stdout
+        /// Output file, or `-` for stdout
         file: PathBuf,
     },
-    /// Read a snapshot from a file and print its id here
+    /// Read a snapshot from a file and print its new ID
     ///
-    /// The host must have the accelerator, the CPU model and the emulator that it was made with.
+    /// This host needs the same accelerator, CPU model and QEMU version as the host that made the snapshot.
     Import {
-        /// A file, or `-` for stdin
+        /// Input file, or `-` for stdin
         file: PathBuf,
-        /// Instead of the name that it was exported with
+        /// Name of the imported snapshot [default: its exported name]
         #[arg(long)]
         name: Option<String>,
-        #[arg(long)]
+        #[arg(long, help = "Print JSON")]
         json: bool,
     },
-    /// Make a template of a snapshot: its sandboxes begin where it was made
+    /// Create a template from a snapshot; its sandboxes start in the snapshot's state
     ToTemplate {
         snapshot: String,
         name: String,
-        /// For people
+        /// Description of the template
         #[arg(long)]
         description: Option<String>,
     },
-    /// Delete snapshots; what stands on one goes on
+    /// Delete snapshots; sandboxes made from them keep running
     Rm {
         #[arg(required = true, value_name = "SNAPSHOT")]
         snapshots: Vec<String>,

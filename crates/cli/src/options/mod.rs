@@ -16,7 +16,7 @@ mod work;
 pub use access::{Audit, ClientChoice, Quota, Token, TokenCommand};
 pub use agents::{Agent, AgentBudget, Mcp};
 pub use copies::{Fork, Snapshot, SnapshotCommand};
-pub use network::{ModeChoice, Network, Outside, Secret, SecretCommand, allowed, limits, listed};
+pub use network::{ModeChoice, Network, Outside, Secret, SecretCommand, given_allow_list, given_list, limits};
 pub use past::{Checkpoint, CheckpointCommand, Diff, Rewind, Timeline};
 pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;

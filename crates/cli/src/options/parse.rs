@@ -1,16 +1,16 @@
-//! How values on the command line are written.
+//! Parsers of option values.
 
 /// `NAME=VALUE`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write it as NAME=VALUE".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 
-/// A span of time: seconds, or a number with `s`, `m`, `h` or `d`.
+/// A duration: seconds, or a number with `s`, `m`, `h` or `d`.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    let wrong = || "write it in seconds, or as 90s, 15m, 12h or 7d".to_owned();
+    let wrong = || "expected a number of seconds, or a duration such as 90s, 15m, 12h or 7d".to_owned();
     let (digits, unit) = match text.find(|character: char| !character.is_ascii_digit()) {
         Some(at) => text.split_at(at),
         None => (text, "s"),
@@ -26,26 +26,28 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|seconds| *seconds > 0).ok_or_else(wrong)
 }
 
-/// Money.
+/// An amount in dollars.
 pub fn dollars(text: &str) -> Result<f64, String> {
     let amount: Option<f64> = text.trim_start_matches('$').parse().ok();
-    amount.filter(|amount| amount.is_finite() && *amount >= 0.0).ok_or_else(|| "write it as 0.50".to_owned())
+    amount
+        .filter(|amount| amount.is_finite() && *amount >= 0.0)
+        .ok_or_else(|| "expected an amount such as 0.50".to_owned())
 }
 
 /// `IN,OUT`, both in dollars.
 pub fn prices(text: &str) -> Result<(f64, f64), String> {
-    let (input, output) = text.split_once(',').ok_or("write both, as 3,15")?;
+    let (input, output) = text.split_once(',').ok_or("expected two prices, such as 3,15")?;
     Ok((dollars(input.trim())?, dollars(output.trim())?))
 }
 
-/// A limit of a quota: `NAME=N`, or `NAME=none`.
+/// A quota limit: `NAME=N`, or `NAME=none`.
 pub fn limit(text: &str) -> Result<(String, Option<u32>), String> {
     let (name, value) = pair(text)?;
     match value.as_str() {
         "none" => Ok((name, None)),
         number => match number.parse() {
             Ok(number) => Ok((name, Some(number))),
-            Err(_) => Err("write it as NAME=NUMBER, or NAME=none".to_owned()),
+            Err(_) => Err("expected NAME=NUMBER or NAME=none".to_owned()),
         },
     }
 }
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_have_units() {
+    fn durations_accept_units() {
         assert_eq!(seconds("90"), Ok(90));
         assert_eq!(seconds("15m"), Ok(900));
         assert_eq!(seconds("7d"), Ok(604_800));
@@ -65,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_no_debt() {
+    fn prices_must_be_finite_and_not_negative() {
         assert_eq!(prices("3, 15.5"), Ok((3.0, 15.5)));
         assert_eq!(dollars("$0.25"), Ok(0.25));
         for wrong in ["", "3", "a,b", "-1,2", "NaN,1", "inf,1"] {
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_numbers_or_none() {
+    fn quota_limits_are_numbers_or_none() {
         assert_eq!(limit("cpu=8"), Ok(("cpu".to_owned(), Some(8))));
         assert_eq!(limit("cpu=none"), Ok(("cpu".to_owned(), None)));
         for wrong in ["cpu", "cpu=", "cpu=-1", "=3"] {

@@ -1,4 +1,4 @@
-//! Commands about a sandbox's past: checkpoints, the way back, and what changed.
+//! Options of the commands for checkpoints, rewinding and diffs.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct Timeline {
-    /// An id, or as much of its beginning as no other sandbox has
+    /// Sandbox ID, or a unique prefix of it
     pub sandbox: String,
-    #[arg(long)]
+    #[arg(long, help = "Print JSON")]
     pub json: bool,
 }
 
@@ -20,19 +20,19 @@ pub struct Checkpoint {
 
 #[derive(Debug, Subcommand)]
 pub enum CheckpointCommand {
-    /// Make one of this moment, and print its number
+    /// Create a checkpoint of the current state and print its number
     Create {
-        /// An id, or as much of its beginning as no other sandbox has
+        /// Sandbox ID, or a unique prefix of it
         sandbox: String,
-        /// Keep it under this name
+        /// Name of the checkpoint; named checkpoints are not evicted
         #[arg(long)]
         name: Option<String>,
     },
-    /// Give one a name, which keeps it; without a name, take it away
+    /// Name a checkpoint so that it is not evicted; without NAME, remove its name
     Name {
-        /// An id, or as much of its beginning as no other sandbox has
+        /// Sandbox ID, or a unique prefix of it
         sandbox: String,
-        /// Its number, or the name it has
+        /// Number or current name of the checkpoint
         checkpoint: String,
         name: Option<String>,
     },
@@ -40,30 +40,30 @@ pub enum CheckpointCommand {
 
 #[derive(Debug, Args)]
 pub struct Rewind {
-    /// An id, or as much of its beginning as no other sandbox has
+    /// Sandbox ID, or a unique prefix of it
     pub sandbox: String,
-    /// The checkpoint's number or name
+    /// Number or name of the checkpoint
     #[arg(long, value_name = "CHECKPOINT")]
     pub to: String,
-    #[arg(long)]
+    #[arg(long, help = "Print JSON")]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Diff {
-    /// SANDBOX for how it is now, SANDBOX@CHECKPOINT, or a snapshot
+    /// First state: SANDBOX (its current state), SANDBOX@CHECKPOINT, or a snapshot ID
     pub from: String,
-    /// The same [default: the first one's sandbox, now]
+    /// Second state, in the same form [default: the current state of the first one's sandbox]
     pub to: Option<String>,
-    /// Compare this directory only; paths in the diff start there
+    /// Compare only this directory; paths in the diff are relative to it
     #[arg(long, default_value = "/", value_name = "DIRECTORY")]
     pub path: String,
-    /// Print a patch, for `git apply` or `patch -p1`
+    /// Print a patch for `git apply` or `patch -p1`
     #[arg(short, long, conflicts_with_all = ["tar", "json"])]
     pub patch: bool,
-    /// Write what was added and changed to a tar; `-` for stdout
+    /// Write the added and changed files to a tar file, or `-` for stdout
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub tar: Option<PathBuf>,
-    #[arg(long)]
+    #[arg(long, help = "Print JSON")]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! The commands, and what all of them share.
+//! The list of commands and the options they share.
 
 use std::net::SocketAddr;
 
@@ -14,8 +14,8 @@ use super::{
 
 /// A disposable computer for every AI agent.
 ///
-/// Each run gets a virtual machine with its own kernel, no network and none of your files, and is thrown away
-/// afterwards. KVM is used where it works, software emulation where it does not.
+/// Each run gets a virtual machine with its own kernel. It has no network and none of your files, and is deleted
+/// afterwards. Sandling uses KVM where it works, and software emulation elsewhere.
 #[derive(Debug, Parser)]
 #[command(name = "sandling", version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Options {
@@ -39,8 +39,9 @@ With a server:
   sandling shell $id
   sandling rm $id
 
-State lives in $SANDLING_HOME, else ~/.local/share/sandling. The server of that home is found by
-itself; SANDLING_API names another one, and SANDLING_TOKEN the token to show it.";
+State is stored in $SANDLING_HOME, or ~/.local/share/sandling if that is unset. Commands find the
+server of that directory automatically. To use another server, set SANDLING_API to its address and
+SANDLING_TOKEN to a token.";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -62,9 +63,9 @@ Examples:
   sandling exec -it 3f2a python3";
 
 const CP_EXAMPLES: &str = "\
-A path in a sandbox that does not begin with / starts at /root. As with `cp`, what is copied into a
-directory that is there keeps its name; a source that ends in /. means what is in it. Permissions
-and symbolic links are kept, owners and times are not.
+Relative paths in a sandbox start at /root. As with `cp`, copying into an existing directory keeps
+the source's name, and a source that ends in /. copies the directory's contents. Permissions and
+symbolic links are preserved; owners and times are not.
 
 Examples:
   sandling cp data.csv 3f2a:/work/
@@ -118,21 +119,21 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct Common {
-    /// How machines are run: `auto` uses KVM if it really works here.
+    /// How to run virtual machines; `auto` uses KVM if it works on this host
     #[arg(long, global = true, env = "SANDLING_ACCELERATOR", default_value = "auto", value_name = "kvm|tcg|auto")]
     pub accelerator: AcceleratorChoice,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run code in a sandbox of its own, which is gone afterwards
+    /// Run code in a new sandbox and delete the sandbox afterwards
     ///
-    /// The code's stdout and stderr are ours, its exit code is ours, stdin goes to it, and Ctrl-C reaches it.
-    /// Ended by a limit, the exit code is 124 (timeout), 125 (output limit), 137 (out of memory) or 70 (the guest
-    /// died), and the reason is printed. If nothing could be run at all, it is 2. A server that is running does the
-    /// work; without one, this process does.
+    /// Sandling passes stdin and Ctrl-C to the code, prints its output, and exits with its exit code. If a limit stops
+    /// the code, the reason is printed and the exit code is 124 (timeout), 125 (output limit), 137 (out of memory) or
+    /// 70 (the guest died). If nothing could be run, the exit code is 2. The sandbox runs on the server if there is
+    /// one, otherwise in this process.
     Run(Run),
-    /// Make a sandbox on the server and print its id
+    /// Create a sandbox on the server and print its ID
     #[command(after_help = CREATE_EXAMPLES)]
     Create(Create),
     /// List sandboxes
@@ -140,96 +141,98 @@ pub enum Command {
     Ls(Ls),
     /// Run a command in a sandbox
     ///
-    /// Its stdout and stderr are ours, its exit code is ours, stdin goes to it, and Ctrl-C reaches it. The exit codes
-    /// of limits are those of `run`.
+    /// Sandling passes stdin and Ctrl-C to the command, prints its output, and exits with its exit code. The exit codes
+    /// for limits are the same as for `run`.
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(Exec),
     /// Open a terminal in a sandbox
     ///
-    /// The shell's exit code is ours. Every key goes to it, Ctrl-C too; Enter, then ~ and . leaves at once.
+    /// Every key goes to the shell, including Ctrl-C. To disconnect, type Enter, then ~ and then a period. Sandling
+    /// exits with the shell's exit code.
     Shell(Shell),
     /// Copy files and directories into or out of a sandbox
     #[command(after_help = CP_EXAMPLES)]
     Cp(Cp),
-    /// Show what a sandbox's console, or a command of it, printed
+    /// Show the console output of a sandbox, or the output of one of its commands
     #[command(after_help = LOGS_EXAMPLES)]
     Logs(Logs),
-    /// Show what happened to a sandbox, or in the whole workspace
+    /// Show the events of a sandbox or of the whole workspace
     #[command(after_help = EVENTS_EXAMPLES)]
     Events(Events),
-    /// Show, or change, what a sandbox may reach, and what its gateway decided
+    /// Show or change a sandbox's network policy, and show the gateway's decisions
     #[command(after_help = NETWORK_EXAMPLES)]
     Network(Network),
-    /// Store, list and remove secrets that sandboxes can use and never see
+    /// Store, list and remove secrets that sandboxes can use without seeing them
     Secret(Secret),
-    /// List the TCP ports that are listened on in a sandbox, and make links to them
+    /// List the TCP ports that programs in a sandbox listen on, and create links to them
     #[command(after_help = PORTS_EXAMPLES)]
     Ports(Ports),
-    /// Stop sandboxes' CPUs; their memory stays
+    /// Pause sandboxes: stop their CPUs and keep their memory
     Pause(Named),
-    /// Let paused sandboxes go on
+    /// Resume paused sandboxes
     Resume(Named),
-    /// Put sandboxes to sleep: saved, without memory, until something needs them
+    /// Hibernate sandboxes: save them to disk and free their memory until they are used again
     Hibernate(Named),
-    /// Wake sandboxes that hibernate
+    /// Wake hibernated sandboxes
     Wake(Named),
-    /// Copy a running sandbox: its memory, disk, processes and live interpreters
+    /// Fork a running sandbox with its memory, disk and processes
     ///
-    /// The parent stands still for milliseconds. Prints the children's ids.
+    /// The parent pauses for a few milliseconds. Prints the children's IDs.
     #[command(
         after_help = "Example:\n  for id in $(sandling fork -n 5 3f2a); do sandling exec $id ./attempt.sh & done"
     )]
     Fork(Fork),
-    /// Save sandboxes, and list, carry away and delete what was saved
+    /// Create, list, export, import and delete snapshots of sandboxes
     Snapshot(Snapshot),
-    /// List a sandbox's checkpoints, to which it can be put back
+    /// List a sandbox's checkpoints
     Timeline(Timeline),
-    /// Make checkpoints, and give them names, which keeps them
+    /// Create and name checkpoints
     Checkpoint(Checkpoint),
-    /// Put a sandbox back to a checkpoint: its memory, disk and processes
+    /// Restore a sandbox's memory, disk and processes from a checkpoint
     ///
-    /// Where it was becomes a checkpoint, too, so that a rewind can be taken back.
+    /// The state before the rewind becomes a checkpoint, so you can undo the rewind.
     #[command(after_help = "Example:\n  sandling rewind 3f2a --to 7")]
     Rewind(Rewind),
-    /// Show which files differ between two moments of a sandbox, or between sandboxes of one family
+    /// Show which files differ between two states of a sandbox, or between a sandbox and its forks
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Diff),
-    /// Make, list, copy and delete volumes: named disks that outlive sandboxes
+    /// Create, list, copy and delete volumes: named disks that outlive sandboxes
     Volume(Volume),
-    /// End sandboxes; nothing of them is left
+    /// Remove sandboxes and all their data
     #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
     Rm(Rm),
-    /// Make, list and revoke tokens
+    /// Create, list and revoke tokens
     Token(Token),
-    /// Show, or set, how much a workspace may use
+    /// Show or change a workspace's quota
     #[command(after_help = QUOTA_EXAMPLES)]
     Quota(Quota),
-    /// Read the audit log: who did what, on what, with what result
+    /// Show the audit log: who did what to which object, with which result
     #[command(
         after_help = "Examples:\n  sandling audit --since 2026-01-31T00:00:00Z --json\n  sandling audit --recording 17"
     )]
     Audit(Audit),
     /// Build, list, inspect and remove templates
     Template(Template),
-    /// Serve sandboxes over HTTP, to PandaStack's own clients and yours
+    /// Run the HTTP server, for Sandling's and PandaStack's clients
     ///
-    /// Every request needs a token; the first is made at the first start. On SIGTERM requests under way are finished
-    /// and sandboxes go on; the next start takes them over.
+    /// Every request needs a token. The first start creates one. On SIGTERM the server finishes its open requests and
+    /// exits. Sandboxes keep running, and the next start takes them over.
     Serve(Serve),
-    /// Give a model a task and a sandbox, and follow what it does
+    /// Let a model work on a task in a sandbox, and show what it does
     ///
-    /// The model proposes, the sandbox runs, the model is told, until it says that it is done or a budget is used up.
-    /// Its key comes from the environment and stays out of the sandbox. The answer is printed on stdout, all else on
-    /// stderr. The exit code is 0 if the task was done, with --best-of if the best attempt passed its check.
+    /// The model calls tools in the sandbox and reads their results until it finishes or reaches a limit. The API key
+    /// comes from the environment and never enters the sandbox. The answer goes to stdout, everything else to stderr.
+    /// The exit code is 0 if the model finished and the check, if any, passed. With --best-of, the best attempt must
+    /// have passed the check.
     #[command(after_help = AGENT_EXAMPLES)]
     Agent(Box<Agent>),
-    /// Serve sandboxes to an MCP client, such as a coding assistant
+    /// Run an MCP server that gives coding assistants sandboxes
     ///
-    /// Each session has a sandbox of its own, made when a tool first needs it and ended with the session. A server
-    /// that runs does the work; without one, one is started, which ends by itself. docs/mcp.md has configurations.
+    /// Each session gets its own sandbox. It is created when a tool first needs it and removed with the session. If no
+    /// Sandling server is running, the command starts one, which exits when idle. docs/mcp.md shows how to set it up.
     #[command(after_help = "Examples:\n  sandling mcp\n  sandling mcp --http 127.0.0.1:8100 --template base")]
     Mcp(Mcp),
-    /// Say what this host can do, what is missing, and the command that mends it
+    /// Check this host and print the commands that fix what is missing
     Doctor(Doctor),
     /// Print a completion script for a shell
     #[command(
@@ -240,34 +243,34 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Where to listen. An address that others can reach needs SANDLING_TOKEN to be set
+    /// Address to listen on. Any address except loopback requires SANDLING_TOKEN to be set
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
-    /// Machines kept ready per template, once it was used; 0 for none
+    /// Standby machines per template that has been used; 0 disables them
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub standbys: usize,
-    /// Machines that are kept ready give way, and none are made, while the host has less memory than this to spare
+    /// Evict standby machines, and create none, while the host has less available memory than this
     #[arg(long, default_value_t = 1024, value_name = "MIB", env = "SANDLING_SPARE_MEMORY")]
     pub spare_memory: u64,
-    /// Persistent sandboxes that nobody has used for so many seconds hibernate; 0: none does so by itself
+    /// Hibernate persistent sandboxes after this many idle seconds; 0 disables automatic hibernation
     #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "SANDLING_HIBERNATE_AFTER")]
     pub hibernate_after: u64,
     #[command(flatten)]
     pub outside: Outside,
-    /// What the steps of a template's build may reach: deny, open, or a list as of --allow
+    /// Network policy for template build steps: deny, open, or a comma-separated allow-list
     #[arg(
         long, value_name = "LIST", env = "SANDLING_BUILD_NETWORK", default_value = "pypi,npm,debian,github",
         value_parser = super::network::policy,
     )]
     pub build_network: Policy,
-    /// End after so many seconds without a request and without a sandbox that runs; never if absent
+    /// Exit after this many seconds without a request or a running sandbox [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub idle_exit: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 pub struct Doctor {
-    #[arg(long)]
+    #[arg(long, help = "Print JSON")]
     pub json: bool,
 }
 
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_command_is_the_commands_own() {
+    fn arguments_after_the_command_belong_to_it() {
         let Ok(Command::Exec(exec)) = parse(&["exec", "-it", "3f", "ls", "-l", "--", "-t"]) else { panic!() };
         assert!(exec.tty && exec.interactive);
         assert_eq!(exec.command, ["ls", "-l", "--", "-t"]);
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_that_contradict_each_other_are_refused() {
+    fn contradictory_options_are_rejected() {
         for line in [
             &["exec", "3f"][..],
             &["exec", "-dt", "3f", "ls"],

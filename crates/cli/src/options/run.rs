@@ -1,4 +1,4 @@
-//! `sandling run`, and the sizes that `create` shares with it.
+//! Options of `sandling run`, and the sizes that `create` shares with it.
 
 use std::path::PathBuf;
 
@@ -12,31 +12,31 @@ use super::volumes::mount;
 
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The code
+    /// Code to run
     #[arg(short = 'c', long = "code", value_name = "CODE", conflicts_with = "file")]
     pub code: Option<String>,
-    /// A file with the code, or `-` for stdin
+    /// File with the code, or `-` for stdin
     #[arg(value_name = "FILE", required_unless_present = "code")]
     pub file: Option<PathBuf>,
     /// Arguments for the code
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
-    /// [default: `base`, or `code-interpreter` for Node]
+    /// Template for the sandbox [default: base, or code-interpreter for Node]
     #[arg(short, long, value_name = "NAME")]
     pub template: Option<String>,
-    /// By default the one that the file's name says, else Python
+    /// Language of the code [default: by file extension, otherwise Python]
     #[arg(short, long, value_enum)]
     pub language: Option<LanguageChoice>,
-    /// How long the code may run
+    /// Stop the code after this many seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
-    /// Print one JSON object with the output, the exit code, the reason and the sandbox
+    /// Print one JSON object with the output, exit code, end reason and sandbox
     #[arg(long)]
     pub json: bool,
-    /// Set a variable in the code's environment; may be repeated
+    /// Set an environment variable for the code; may be repeated
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse::pair)]
     pub env: Vec<(String, String)>,
-    /// Give it a volume: NAME:PATH, or NAME:PATH:ro for one that others read, too; may be repeated
+    /// Mount a volume; :ro mounts it read-only, so that several sandboxes can share it; may be repeated
     #[arg(long = "volume", value_name = "NAME:PATH[:ro]", value_parser = mount)]
     pub volumes: Vec<VolumeMount>,
     #[command(flatten)]
@@ -45,21 +45,21 @@ pub struct Run {
     pub reach: Reach,
     #[command(flatten)]
     pub outside: Outside,
-    /// Bytes the code may print
+    /// Stop the code when it has printed this many bytes
     #[arg(long, default_value_t = sandling_engine::RunSpec::OUTPUT_LIMIT, value_name = "BYTES")]
     pub output_limit: u64,
-    /// Before it runs, report risky shapes in the code. Advice, not a boundary
+    /// Warn about risky patterns in the code before running it. This is advice, not a security boundary
     #[arg(long)]
     pub scan: bool,
-    /// Print how long it took and what it ran on, to stderr
+    /// Print timings and the accelerator to stderr
     #[arg(short, long)]
     pub verbose: bool,
 }
 
-/// How large a sandbox is.
+/// The resources of a sandbox.
 #[derive(Debug, Args)]
 pub struct Sizes {
-    /// Virtual CPUs [default: the template's]
+    /// Number of virtual CPUs [default: the template's]
     #[arg(long, value_name = "N")]
     pub cpus: Option<u32>,
     /// Memory in MiB [default: the template's]
@@ -68,7 +68,7 @@ pub struct Sizes {
     /// Disk in MiB [default: the template's]
     #[arg(long, value_name = "MIB")]
     pub disk: Option<u32>,
-    /// Processes and threads, all together [default: the template's]
+    /// Maximum number of processes and threads [default: the template's]
     #[arg(long, value_name = "N")]
     pub pids: Option<u32>,
 }

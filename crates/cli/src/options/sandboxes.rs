@@ -1,4 +1,4 @@
-//! Commands about sandboxes as a whole.
+//! Options of the commands that create, list and remove sandboxes.
 
 use clap::Args;
 use sandling_wire::VolumeMount;
@@ -10,70 +10,71 @@ use super::volumes::mount;
 
 #[derive(Debug, Args)]
 pub struct Create {
+    /// Template for the sandbox
     #[arg(short, long, default_value = "base", value_name = "NAME")]
     pub template: String,
-    /// Begin where this snapshot was made, with its size, instead of from a template
+    /// Start from this snapshot, with its resources, instead of a template
     #[arg(long, value_name = "SNAPSHOT", conflicts_with = "template")]
     pub from_snapshot: Option<String>,
-    /// Set a variable in the environment of every command; may be repeated
+    /// Set an environment variable for every command; may be repeated
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse::pair)]
     pub env: Vec<(String, String)>,
-    /// Hang a label on it, to be found by; may be repeated
+    /// Add a label, for `sandling ls --label`; may be repeated
     #[arg(short, long = "label", value_name = "NAME=VALUE", value_parser = parse::pair)]
     pub labels: Vec<(String, String)>,
-    /// How long it lives: 90s, 15m, 12h, 7d [default: the server's]
+    /// Lifetime of the sandbox: 90s, 15m, 12h, 7d [default: the server's]
     #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
     pub ttl: Option<u64>,
-    /// How long it may be unused before it ends
+    /// Idle timeout: remove the sandbox when it has been unused for this long
     #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
     pub idle: Option<u64>,
-    /// Let it live until it is removed
+    /// Keep the sandbox until you remove it
     #[arg(long)]
     pub persistent: bool,
-    /// Make a checkpoint before each command, cell and change of files, to rewind to
+    /// Create a checkpoint before each command, code cell and file change
     #[arg(long, value_name = "every-exec", value_parser = ["every-exec"])]
     pub checkpoints: Option<String>,
-    /// How many checkpoints without a name are kept [default: 20]
+    /// Keep the newest N unnamed checkpoints [default: 20]
     #[arg(long, value_name = "N", requires = "checkpoints", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub checkpoints_kept: Option<u32>,
-    /// Give it a volume: NAME:PATH, or NAME:PATH:ro for one that others read, too; may be repeated
+    /// Mount a volume; :ro mounts it read-only, so that several sandboxes can share it; may be repeated
     #[arg(long = "volume", value_name = "NAME:PATH[:ro]", value_parser = mount)]
     pub volumes: Vec<VolumeMount>,
     #[command(flatten)]
     pub sizes: Sizes,
     #[command(flatten)]
     pub reach: Reach,
-    /// Print all that is known of it instead of its id alone
+    /// Print the sandbox's details as JSON instead of its ID
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct Ls {
-    /// Only those with this label; may be repeated
+    /// Show only sandboxes with this label; may be repeated
     #[arg(short, long = "label", value_name = "NAME=VALUE", value_parser = parse::pair)]
     pub labels: Vec<(String, String)>,
-    /// Print ids alone
+    /// Print only IDs
     #[arg(short, long, conflicts_with = "json")]
     pub quiet: bool,
-    #[arg(long)]
+    #[arg(long, help = "Print JSON")]
     pub json: bool,
 }
 
 /// One or more sandboxes.
 #[derive(Debug, Args)]
 pub struct Named {
-    /// An id, or as much of its beginning as no other sandbox has
+    /// Sandbox ID, or a unique prefix of it
     #[arg(required = true, value_name = "SANDBOX")]
     pub sandboxes: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct Rm {
-    /// An id, or as much of its beginning as no other sandbox has
+    /// Sandbox ID, or a unique prefix of it
     #[arg(required_unless_present = "all", value_name = "SANDBOX")]
     pub sandboxes: Vec<String>,
-    /// Every sandbox of the workspace
+    /// Remove every sandbox of the workspace
     #[arg(long, conflicts_with = "sandboxes")]
     pub all: bool,
 }

@@ -1,4 +1,4 @@
-//! Commands about volumes, and how a sandbox is given one.
+//! Options of `sandling volume`, and of mounting volumes.
 
 use clap::{Args, Subcommand, ValueEnum};
 use sandling_wire::VolumeMount;
@@ -11,44 +11,44 @@ pub struct Volume {
 
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// Make an empty volume
+    /// Create an empty volume
     #[command(
         after_help = "Example:\n  sandling volume create data --size 1024\n  sandling create --volume data:/data"
     )]
     Create {
         name: String,
-        /// MiB it may grow to
+        /// Maximum size in MiB
         #[arg(long, default_value_t = 256, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65_536))]
         size: u32,
-        #[arg(long)]
+        #[arg(long, help = "Print JSON")]
         json: bool,
     },
     /// List volumes
     Ls {
-        #[arg(long)]
+        #[arg(long, help = "Print JSON")]
         json: bool,
     },
-    /// Print all that is known of a volume
+    /// Print a volume's details as JSON
     Inspect { name: String },
-    /// Make another volume that begins with what is on this one
+    /// Create a writable copy of a volume
     Clone { name: String, copy: String },
-    /// Keep a moment of a volume, which can be read and cloned and never changes
+    /// Create a read-only snapshot of a volume; it can be mounted and cloned
     Snapshot { name: String, snapshot: String },
-    /// Delete volumes with all that is on them; refused while a sandbox has one
+    /// Delete volumes and their data; fails while a sandbox uses the volume
     Rm {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
 }
 
-/// What becomes of a sandbox's volumes in its copies.
+/// What a copy of a sandbox gets of the sandbox's volumes.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum OnVolumes {
-    /// A copy has none of them
+    /// The copy has no volumes
     Detach,
-    /// A copy can read what was on them at that moment
+    /// The copy has read-only snapshots of the volumes
     ReadOnly,
-    /// A copy has volumes of its own, which begin with what was on them
+    /// The copy has its own writable clones of the volumes
     Clone,
 }
 
@@ -62,7 +62,7 @@ impl OnVolumes {
     }
 }
 
-/// `NAME`, `NAME:PATH` or either with `:ro`.
+/// Parses `NAME` or `NAME:PATH`, each optionally with `:ro`.
 pub fn mount(text: &str) -> Result<VolumeMount, String> {
     let (rest, read_only) = match text.strip_suffix(":ro") {
         Some(rest) => (rest, true),
@@ -73,7 +73,7 @@ pub fn mount(text: &str) -> Result<VolumeMount, String> {
         None => (rest, None),
     };
     if name.is_empty() || path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-        return Err("write it as NAME:/PATH, or NAME:/PATH:ro".to_owned());
+        return Err("expected NAME:/PATH or NAME:/PATH:ro".to_owned());
     }
     Ok(VolumeMount { name: name.to_owned(), mount: path, read_only: Some(read_only) })
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_a_name_a_place_and_whether_it_may_be_written() {
+    fn parses_name_path_and_read_only_flag() {
         let parts = |text| mount(text).map(|mount| (mount.name, mount.mount, mount.read_only));
         assert_eq!(parts("data"), Ok(("data".to_owned(), None, Some(false))));
         assert_eq!(parts("data:/d"), Ok(("data".to_owned(), Some("/d".to_owned()), Some(false))));

@@ -1,4 +1,4 @@
-//! The `sandling` command as a person types it.
+//! The `sandling` command without a server.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -41,7 +41,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn run_prints_what_the_code_prints_and_exits_as_it_does() {
+fn run_forwards_output_and_exit_code() {
     let shell = Shell::new();
     let ran =
         shell.sandling(&["run", "-c", "import sys; print(sum(range(101))); print('e', file=sys.stderr); sys.exit(5)"]);
@@ -53,7 +53,7 @@ fn run_prints_what_the_code_prints_and_exits_as_it_does() {
 }
 
 #[test]
-fn a_file_and_stdin_can_be_the_code_and_stdin_can_be_the_data() {
+fn code_comes_from_a_file_or_stdin_and_stdin_can_be_data() {
     let shell = Shell::new();
     let file = shell.home.path().join("script.sh");
     std::fs::write(&file, "cat; echo \"args: $*\"").unwrap();
@@ -67,7 +67,7 @@ fn a_file_and_stdin_can_be_the_code_and_stdin_can_be_the_data() {
 }
 
 #[test]
-fn json_says_everything_in_one_object() {
+fn json_prints_one_object() {
     let shell = Shell::new();
     let code = "import socket; print('hi'); raise SystemExit(3)";
     let ran = shell.sandling(&["run", "--json", "--scan", "-c", code]);
@@ -83,7 +83,7 @@ fn json_says_everything_in_one_object() {
 }
 
 #[test]
-fn limits_have_their_own_exit_codes_and_words() {
+fn limits_have_their_own_exit_codes_and_messages() {
     let shell = Shell::new();
     let ran = shell.sandling(&["run", "--timeout", "5", "-c", "print('begun', flush=True)\nwhile True: pass"]);
     assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(124), "begun\n".into()));
@@ -101,7 +101,7 @@ fn limits_have_their_own_exit_codes_and_words() {
 #[test]
 fn ctrl_c_reaches_the_code() {
     let shell = Shell::new();
-    // In short sleeps: an interrupt between Python's last look for one and a long sleep would wait for its end.
+    // Short sleeps: Python does not notice an interrupt that arrives just before a long sleep until the sleep ends.
     let code = "import time\ntry:\n  print('up', flush=True)\n  while True: time.sleep(0.1)\nexcept KeyboardInterrupt: print('caught')";
     let mut child = shell.command(&["run", "-c", code]).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -118,7 +118,7 @@ fn ctrl_c_reaches_the_code() {
 }
 
 #[test]
-fn a_wrong_wish_is_one_sentence_and_exit_code_two() {
+fn invalid_requests_exit_with_2_and_a_message() {
     let shell = Shell::new();
     for arguments in [
         &["run", "--template", "nope", "-c", "1"][..],
@@ -139,7 +139,7 @@ fn a_wrong_wish_is_one_sentence_and_exit_code_two() {
 }
 
 #[test]
-fn an_alias_says_what_it_stands_for() {
+fn a_template_alias_prints_its_target() {
     let shell = Shell::new();
     let ran = shell.sandling(&["run", "--template", "ubuntu-24.04", "-c", "print('ran')"]);
     assert_eq!(text(&ran.stdout), "ran\n", "{}", text(&ran.stderr));
@@ -147,7 +147,7 @@ fn an_alias_says_what_it_stands_for() {
 }
 
 #[test]
-fn doctor_says_what_holds_here() {
+fn doctor_reports_the_checks() {
     let shell = Shell::new();
     let ran = shell.sandling(&["doctor", "--json"]);
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
@@ -161,7 +161,7 @@ fn doctor_says_what_holds_here() {
 }
 
 #[test]
-fn completions_and_help_are_there() {
+fn completions_and_help_list_the_commands() {
     let shell = Shell::new();
     let completions = text(&shell.sandling(&["completions", "bash"]).stdout);
     for command in ["run", "create", "exec", "shell", "cp", "logs", "events", "ports", "pause", "rm", "token", "audit"]

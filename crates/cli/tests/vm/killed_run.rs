@@ -1,4 +1,4 @@
-//! `sandling run` that is killed: the next start finds and ends its machine.
+//! A killed `sandling run`: the next start finds and removes its machine.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::SANDLING;
 use crate::harness::{config, eventually, is_running, qemu_processes, templates};
 
 #[tokio::test]
-async fn a_killed_run_leaves_nothing_that_the_next_start_does_not_end() {
+async fn the_next_start_removes_the_machine_of_a_killed_run() {
     let home = tempfile::TempDir::new().unwrap();
     let mut child = Command::new(SANDLING)
         .args(["run", "-c", "import time; print('up', flush=True); time.sleep(600)"])
@@ -26,7 +26,7 @@ async fn a_killed_run_leaves_nothing_that_the_next_start_does_not_end() {
     child.kill().unwrap();
     child.wait().unwrap();
     let left = qemu_processes(&path);
-    assert!(!left.is_empty(), "the machine outlives its engine until somebody looks");
+    assert!(!left.is_empty(), "the machine outlives its engine until the next start");
     let engine = Engine::open(config(&home)).await.unwrap();
     assert!(left.iter().all(|pid| !is_running(*pid)), "{left:?}");
     assert_eq!(std::fs::read_dir(path.join("sandboxes")).unwrap().count(), 0);
@@ -34,7 +34,7 @@ async fn a_killed_run_leaves_nothing_that_the_next_start_does_not_end() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_interrupted_while_its_sandbox_is_made_leaves_nothing() {
+async fn a_run_interrupted_during_creation_leaves_no_machine() {
     let home = tempfile::TempDir::new().unwrap();
     let mut child = Command::new(SANDLING)
         .args(["run", "-c", "import time; time.sleep(600)"])
@@ -47,7 +47,7 @@ async fn a_run_that_is_interrupted_while_its_sandbox_is_made_leaves_nothing() {
         .unwrap();
     let machines = || std::fs::read_dir(home.path().join("sandboxes")).into_iter().flatten().count();
     eventually("a machine is being made", || machines() > 0).await;
-    // SAFETY: plain kill(2) of a child of ours that was not waited for.
+    // SAFETY: plain kill(2) of our own child, which has not been reaped yet.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(machines(), 0, "a machine was left behind");

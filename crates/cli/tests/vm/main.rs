@@ -1,9 +1,9 @@
 //! The `sandling` command with real virtual machines.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop here")]
+#![allow(clippy::unwrap_used, reason = "a failing test may panic")]
 
 mod cli;
 #[path = "../../../engine/tests/vm/harness.rs"]
-#[allow(dead_code, reason = "the engine's own tests use the rest of it")]
+#[allow(dead_code, reason = "the engine's tests use the rest")]
 mod harness;
 mod killed_run;
 #[path = "../../../network/tests/suite/namespace.rs"]
@@ -12,10 +12,10 @@ mod nested;
 mod remote;
 mod served;
 #[path = "../../../network/tests/suite/servers.rs"]
-#[allow(dead_code, reason = "the gateway's own tests use the rest of it")]
+#[allow(dead_code, reason = "the gateway's tests use the rest")]
 mod servers;
 #[path = "../../../engine/tests/vm/network/world.rs"]
-#[allow(dead_code, reason = "the engine's own tests use the rest of it")]
+#[allow(dead_code, reason = "the engine's tests use the rest")]
 mod world;
 
 /// The program under test.

@@ -1,10 +1,10 @@
-//! KVM for real, on any host: an emulated machine with AMD's virtualisation, and in it `sandling` under `-accel kvm`.
+//! Tests KVM on any host: QEMU emulates a machine with AMD's virtualization, and `sandling` runs in it with KVM.
 //!
 //! ```text
 //!   this host ── QEMU, emulating a processor with SVM ── Debian's kernel, kvm-amd ── sandling ── jailed QEMU, KVM
 //! ```
 //!
-//! Slow, and a test of function only. What is done inside is in `nested/drive.sh`; what came of it is judged here.
+//! Slow, and not a benchmark. `nested/drive.sh` runs the steps inside; this file checks their results.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,24 +19,24 @@ use tempfile::TempDir;
 use crate::SANDLING;
 use crate::harness::templates;
 
-/// Some two minutes on a quiet machine with two slow cores; a few times that on a busy one.
-const WITHIN: Duration = Duration::from_secs(420);
-/// Now and then the emulated processor with SVM stands still for ever, with everything in it.
-const TRIES: usize = 3;
+/// Takes about two minutes on an idle machine with two slow cores, and several times that on a busy one.
+const TIMEOUT: Duration = Duration::from_secs(420);
+/// Retries, because the emulated processor with SVM sometimes hangs.
+const ATTEMPTS: usize = 3;
 
 const TEMPLATE: &str = "nested";
 
-/// `la57` would only lengthen emulated page walks. One processor: two on a busy host wait for each other without end.
+/// `la57` would only make emulated page walks longer. One processor, because two livelock on a busy host.
 const OUTER_CPU: &str = "max,la57=off";
 const OUTER_MEMORY_MIB: &str = "2048";
 
 #[test]
-fn a_template_is_baked_and_restored_and_runs_code_under_kvm() {
+fn kvm_bakes_and_restores_a_template_and_runs_code() {
     let image = template();
     let work = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let kernel = make(work.path(), &image);
     let mut results = run_outer(work.path(), &kernel);
-    for _ in 1..TRIES {
+    for _ in 1..ATTEMPTS {
         results = results.or_else(|_| run_outer(work.path(), &kernel));
     }
     let results = results.unwrap();
@@ -54,7 +54,7 @@ fn a_template_is_baked_and_restored_and_runs_code_under_kvm() {
     let limited = &results.json("python")["sandbox"]["boundary"]["cgroup"];
     assert_eq!((&limited["version"], limited["controllers"].as_array().unwrap().len()), (&"v2".into(), 3));
 
-    // The guest saw KVM, its exit code is ours, and its clock is its host's.
+    // The guest detected KVM, its exit code was forwarded, and its clock matches the host's.
     assert_eq!(results.text("seen.code"), "7\n", "{}", results.text("seen.err"));
     let seen = results.text("seen.out");
     let (hypervisor, clock) = seen.split_once('\n').unwrap();
@@ -63,7 +63,7 @@ fn a_template_is_baked_and_restored_and_runs_code_under_kvm() {
     let (before, after) = (seconds(&results.text("seen.before")), seconds(&results.text("seen.after")));
     assert!((before..=after).contains(&seconds(clock)), "{clock} is not within {before} and {after}");
 
-    assert_eq!(results.text("bakes").lines().count(), 1, "one bake serves all: {}", results.text("bakes"));
+    assert_eq!(results.text("bakes").lines().count(), 1, "all runs share one bake: {}", results.text("bakes"));
 }
 
 fn assert_whole(boundary: &Value) {
@@ -84,7 +84,7 @@ fn assert_whole(boundary: &Value) {
     assert_eq!(boundary["landlock"], "full");
 }
 
-/// Small, because the outer machine reads all of it to check it: Python alone, kept beside the other tests' templates.
+/// A small template with only Python, because the outer machine reads all of it for verification.
 fn template() -> Image {
     let store = ImageStore::open(templates().with_file_name("nested-templates")).unwrap();
     let recipe = Recipe {
@@ -99,7 +99,7 @@ fn template() -> Image {
     store.ensure(&recipe, &BuildOptions::default(), &mut |_| ()).unwrap()
 }
 
-/// Puts disk and initrd into `work`, and says where the outer kernel is.
+/// Creates the disk and initrd in `work`, and returns the path of the outer kernel.
 fn make(work: &Path, image: &Image) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../test-kernel");
@@ -126,7 +126,7 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Ended with its test, also if that fails.
+/// The outer QEMU. Dropping it kills the process.
 struct Outer(Child);
 
 impl Drop for Outer {
@@ -136,12 +136,12 @@ impl Drop for Outer {
     }
 }
 
-/// The same disk each time: what is written to it is forgotten. Or what the console said until it was given up.
+/// Runs the outer machine; writes to its disk are discarded. After a timeout, returns the console output as an error.
 fn run_outer(work: &Path, kernel: &Path) -> Result<Results, String> {
     let console = work.join("console");
     let drive = |file: &str| format!("if=virtio,file={},format=raw,cache=unsafe", work.join(file).display());
     let disk = format!("{},snapshot=on", drive("disk.img"));
-    // It must not outlive a test that is killed.
+    // `setpriv` kills QEMU if the test process is killed.
     let child = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
         .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"])
@@ -158,10 +158,10 @@ fn run_outer(work: &Path, kernel: &Path) -> Result<Results, String> {
         .spawn()
         .unwrap();
     let mut outer = Outer(child);
-    let given_up = Instant::now() + WITHIN;
+    let deadline = Instant::now() + TIMEOUT;
     while outer.0.try_wait().unwrap().is_none() {
-        if Instant::now() > given_up {
-            return Err(format!("not over within {WITHIN:?}: {}", read(&console)));
+        if Instant::now() > deadline {
+            return Err(format!("not finished within {TIMEOUT:?}: {}", read(&console)));
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -180,7 +180,7 @@ fn read(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// What the steps left, by their names.
+/// The output files of the steps.
 struct Results {
     dir: PathBuf,
     console: PathBuf,

@@ -1,4 +1,4 @@
-//! Servers that are not there, or elsewhere: what the CLI says, and whom it gives its token to.
+//! Missing and remote servers: error messages, and which server gets the token.
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
@@ -30,7 +30,7 @@ fn assert_says(ran: &Output, code: i32, word: &str) {
 }
 
 #[test]
-fn without_a_server_every_command_says_what_to_do() {
+fn without_a_server_every_command_suggests_starting_one() {
     let home = TempDir::new().unwrap();
     for arguments in [
         &["create"][..],
@@ -52,22 +52,22 @@ fn without_a_server_every_command_says_what_to_do() {
 }
 
 #[test]
-fn an_address_that_cannot_be_used_is_said_to_be_so() {
+fn invalid_and_unreachable_addresses_are_reported() {
     let home = TempDir::new().unwrap();
     let token = ("SANDLING_TOKEN", "x");
     assert_says(&sandling(&home, &[("SANDLING_API", "localhost:8080"), token], &["ls"]), 2, "http://");
-    // A port that was ours a moment ago, and nobody's now.
+    // A port that is free again.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = format!("http://{free}");
     assert_says(&sandling(&home, &[("SANDLING_API", &nobody), token], &["ls"]), 1, &nobody);
-    // Nothing was run, and `run` says that with its own code.
+    // `run` exits with 2 because nothing was run.
     assert_eq!(sandling(&home, &[("SANDLING_API", &nobody), token], &["run", "-c", "1"]).status.code(), Some(2));
-    // The home's own token is for the home's own server.
+    // The home's token is only for the home's own server.
     std::fs::write(home.path().join("token"), "sdl_secret\n").unwrap();
     assert_says(&sandling(&home, &[("SANDLING_API", &nobody)], &["ls"]), 2, "SANDLING_TOKEN");
 }
 
-/// A server behind TLS that knows one answer, and one token.
+/// A TLS server with one fixed response that checks the token.
 async fn secure(certified: &CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(tokio_rustls::rustls::crypto::ring::default_provider()))
@@ -98,7 +98,7 @@ async fn secure(certified: &CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_behind_tls_is_used_if_its_certificate_can_be_trusted() {
+async fn a_tls_server_needs_a_trusted_certificate() {
     let home = TempDir::new().unwrap();
     let certified = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let authority = home.path().join("authority.pem");

@@ -25,13 +25,13 @@ pub use tar::TarStream;
 
 use std::sync::Arc;
 
-use crate::create::CreateError;
 use crate::engine::Engine;
 use crate::link::LinkError;
+use crate::model::TimelineError;
+use crate::sandbox::CreateError;
 use crate::sandbox::UseError;
 use crate::snapshot::SnapshotError;
 use crate::store::StoreError;
-use crate::timeline::TimelineError;
 
 use side::Side;
 

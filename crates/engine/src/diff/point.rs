@@ -1,11 +1,12 @@
-//! A moment of a sandbox's life, as somebody names it.
+//! A moment of a sandbox's life, and how users name it.
 
 use std::sync::Arc;
 
 use super::DiffError;
 use crate::engine::Engine;
-use crate::sandbox::{Sandbox, SandboxId};
-use crate::snapshot::{SnapshotError, SnapshotId, SnapshotInfo};
+use crate::model::{SandboxId, SnapshotId, SnapshotInfo};
+use crate::sandbox::Sandbox;
+use crate::snapshot::SnapshotError;
 
 /// One of two moments that are compared.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ impl Engine {
             return Ok(Point::Now(sandbox));
         }
         if let Some(id) = SnapshotId::parse(text) {
-            let snapshot = self.find_snapshot(workspace, &id)?.ok_or_else(unknown)?;
+            let snapshot = self.parts.snapshots.find(workspace, &id)?.ok_or_else(unknown)?;
             return Ok(Point::Saved(Box::new(snapshot)));
         }
         self.moment(own.ok_or_else(unknown)?, text).await
@@ -56,7 +57,7 @@ impl Engine {
         }
         let timeline = self.timeline(sandbox).await;
         let checkpoint = timeline.find(moment)?;
-        let (snapshot, _) = self.store.snapshot(&checkpoint.snapshot)?.ok_or(SnapshotError::Unknown)?;
+        let snapshot = self.parts.snapshots.get(&checkpoint.snapshot)?.ok_or(SnapshotError::Unknown)?;
         Ok(Point::Saved(Box::new(snapshot)))
     }
 }

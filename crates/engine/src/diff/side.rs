@@ -7,14 +7,13 @@ use sandling_protocol::Request;
 use super::manifest::Manifest;
 use super::point::Point;
 use super::{DiffError, SKIPPED};
-use crate::create::CreateError;
-use crate::engine::{Engine, HeldSnapshot};
-use crate::expiry::InUse;
+use crate::engine::Engine;
+use crate::host::available_memory_mib;
 use crate::link::Link;
-use crate::made::Made;
-use crate::memory;
-use crate::sandbox::{Live, Sandbox};
-use crate::snapshot::SnapshotInfo;
+use crate::machine::{Live, ReadyMachine};
+use crate::model::SnapshotInfo;
+use crate::sandbox::{CreateError, InUse, Sandbox};
+use crate::snapshot::HeldSnapshot;
 
 pub(super) struct Side {
     pub(super) manifest: Manifest,
@@ -25,7 +24,7 @@ enum Looked {
     /// The sandbox itself, which goes on meanwhile.
     Running { live: Arc<Live>, _in_use: InUse },
     /// Ended when this is dropped.
-    Restored { made: Box<Made>, _held: HeldSnapshot },
+    Restored { made: Box<ReadyMachine>, _held: HeldSnapshot },
 }
 
 impl Side {
@@ -57,7 +56,7 @@ impl Looked {
 async fn now(engine: &Arc<Engine>, sandbox: &Arc<Sandbox>) -> Result<Looked, DiffError> {
     if sandbox.hibernates() {
         let standing = sandbox.standing.borrow().restored.clone().ok_or(CreateError::NoSnapshot)?;
-        let (snapshot, _) = engine.store.snapshot(&standing)?.ok_or(CreateError::NoSnapshot)?;
+        let snapshot = engine.parts.snapshots.get(&standing)?.ok_or(CreateError::NoSnapshot)?;
         return restored(engine, &snapshot).await;
     }
     let (live, in_use) = sandbox.live()?;
@@ -65,15 +64,15 @@ async fn now(engine: &Arc<Engine>, sandbox: &Arc<Sandbox>) -> Result<Looked, Dif
 }
 
 async fn restored(engine: &Arc<Engine>, snapshot: &SnapshotInfo) -> Result<Looked, DiffError> {
-    if let Some(available_mib) = memory::available_mib()
+    if let Some(available_mib) = available_memory_mib()
         && available_mib < u64::from(snapshot.memory_mib) / 4 + 256
     {
         return Err(CreateError::NoMemory { available_mib }.into());
     }
-    let held = engine.hold_snapshot(&snapshot.id);
-    let source = snapshot.source(engine).await.map_err(CreateError::from)?;
-    let made = engine.maker.restore(&source).await.map_err(CreateError::from)?;
-    // It is nobody: it gets no name and no randomness, nothing of the user's runs in it, and nobody hears of it.
+    let held = engine.parts.snapshots.hold(&snapshot.id);
+    let source = engine.parts.snapshots.source(snapshot).map_err(CreateError::from)?;
+    let made = engine.parts.machines.factory.restore(&source).await.map_err(CreateError::from)?;
+    // It gets no identity: nothing of the user's runs in it, and it is in no list.
     made.link().call(Request::Freeze).await?;
     Ok(Looked::Restored { made: Box::new(made), _held: held })
 }

@@ -234,7 +234,7 @@ async fn watch_silence(inner: Arc<Inner>) {
     }
 }
 
-/// Opens a stream nobody reads; its answer is what counts.
+/// Opens a stream that is not read: any answer is a sign of life.
 fn ask(inner: &Inner) {
     if let Ok((stream, _, _)) = inner.table.open() {
         let _ = inner.post(&ToGuest::Open { stream, request: Request::Usage }, &[]);

@@ -1,4 +1,4 @@
-//! What waits to be sent to a guest: without delay for whoever sends, but not without end.
+//! The queue of messages to a guest. Senders do not wait, but the queue is bounded.
 //!
 //! Honest senders wait for credits, so little is ever here. A guest that was taken over may go on asking for answers
 //! and read none of them.
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_queue_that_nobody_empties_is_full_some_day() {
+    async fn a_queue_that_is_not_emptied_fills_up() {
         let (outgoing, mut queue) = queue();
         let frame = || vec![0; MOST / 4];
         let queued = (0..100).take_while(|_| outgoing.push(frame()).is_ok()).count();

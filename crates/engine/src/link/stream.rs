@@ -19,7 +19,7 @@ pub enum Incoming {
     End(Outcome),
 }
 
-/// An open stream. Dropping it before its end tells the guest that nobody listens any more.
+/// An open stream. Dropping it before its end tells the guest to cancel it.
 pub struct Stream {
     pub(super) id: StreamId,
     pub(super) link: Arc<Inner>,
@@ -73,7 +73,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.ended && self.link.table.forget(self.id) {
-            // The link may be gone; then there is nobody to tell.
+            // The link may be closed already.
             let _ = self.link.post(&ToGuest::Cancel { stream: self.id }, &[]);
         }
     }

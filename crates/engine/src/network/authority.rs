@@ -8,9 +8,9 @@ use sandling_protocol::{ExecSpec, OnLimit, Program, Request, Response, Stdin};
 use serde::{Deserialize, Serialize};
 
 use super::error::NetworkError;
-use crate::engine::Engine;
+use super::shared::Shared;
 use crate::link::{Link, LinkError};
-use crate::sandbox::SandboxId;
+use crate::model::SandboxId;
 
 /// Where the guest's programs find all authorities, its own among them.
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -26,7 +26,7 @@ cat "$1" >>"$2"
 if hash=$(openssl x509 -hash -noout -in "$1" 2>/dev/null); then ln -sf "$1" "${2%/*}/$hash.0"; fi"#;
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct SavedAuthority {
     certificate: String,
     key: String,
 }
@@ -68,12 +68,14 @@ fn purpose(sandbox: &SandboxId) -> String {
     format!("authority {sandbox}")
 }
 
-impl Engine {
-    /// Keeps a sandbox's authority for its next gateway.
-    pub(crate) fn keep_authority(&self, sandbox: &SandboxId, authority: &Authority) -> Result<(), NetworkError> {
-        let kept =
-            Kept { certificate: authority.certificate_pem().to_owned(), key: authority.key_pem().as_str().to_owned() };
-        let text = serde_json::to_vec(&kept).map_err(|error| NetworkError::Key(error.into()))?;
+impl Shared {
+    /// Stores a sandbox's authority for its next gateway.
+    pub(super) fn save_authority(&self, sandbox: &SandboxId, authority: &Authority) -> Result<(), NetworkError> {
+        let saved = SavedAuthority {
+            certificate: authority.certificate_pem().to_owned(),
+            key: authority.key_pem().as_str().to_owned(),
+        };
+        let text = serde_json::to_vec(&saved).map_err(|error| NetworkError::Key(error.into()))?;
         let sealed = self.vault.seal(&purpose(sandbox), &text).map_err(NetworkError::Key)?;
         Ok(self.store.put_authority(sandbox.as_str(), &sealed)?)
     }
@@ -82,7 +84,7 @@ impl Engine {
     pub(super) fn authority_of(&self, sandbox: &SandboxId) -> Result<Option<Arc<Authority>>, NetworkError> {
         let Some(sealed) = self.store.authority(sandbox.as_str())? else { return Ok(None) };
         let text = self.vault.open(&purpose(sandbox), &sealed).map_err(NetworkError::Key)?;
-        let kept: Kept = serde_json::from_slice(&text).map_err(|error| NetworkError::Key(error.into()))?;
-        Ok(Some(Arc::new(Authority::from_pem(&kept.certificate, &kept.key)?)))
+        let saved: SavedAuthority = serde_json::from_slice(&text).map_err(|error| NetworkError::Key(error.into()))?;
+        Ok(Some(Arc::new(Authority::from_pem(&saved.certificate, &saved.key)?)))
     }
 }

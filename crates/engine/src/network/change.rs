@@ -2,12 +2,10 @@
 
 use sandling_network::policy::{Policy, PolicyChange};
 use sandling_network::{LimitRequest, Limits};
-use tokio::sync::oneshot;
 
 use super::error::NetworkError;
-use super::groups::Membership;
-use super::settings::{AttachedSecret, NetworkSettings, check};
-use crate::sandbox::{Command, Sandbox};
+use super::settings::check;
+use crate::model::{AttachedSecret, Membership, NetworkSettings};
 
 /// What is to change. What is absent stays.
 #[derive(Debug, Clone, Default)]
@@ -44,13 +42,13 @@ pub enum NetworkChangeError {
     #[error(transparent)]
     Refused(#[from] NetworkError),
     #[error(transparent)]
-    Untaught(#[from] Untaught),
+    GuestNotTold(#[from] GuestNotTold),
 }
 
 /// A change holds, but for what its guest has to be told first and could not be.
 #[derive(Debug, thiserror::Error)]
 #[error("the change holds, but the guest could not be told of it, so {}", missing(.withheld, *.tls_refused))]
-pub struct Untaught {
+pub struct GuestNotTold {
     /// New secrets that it was not given.
     pub withheld: Vec<String>,
     /// Its TLS would have to be opened.
@@ -99,22 +97,12 @@ impl NetworkSettings {
     }
 }
 
-impl Sandbox {
-    /// Changes its own policy, its limits or its secrets. It holds when this returns, also for open connections; all but
-    /// new secrets does, whatever its guest does about it.
-    pub async fn change_network(&self, change: NetworkChange) -> Result<NetworkSettings, NetworkChangeError> {
-        let (answer, answered) = oneshot::channel();
-        self.commands.send(Command::SetNetwork { change, answer }).await.map_err(|_| NetworkError::Ended)?;
-        answered.await.unwrap_or(Err(NetworkError::Ended.into()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use sandling_network::policy::TlsMode;
 
     use super::*;
-    use crate::network::SecretId;
+    use crate::model::SecretId;
 
     #[test]
     fn secrets_are_those_that_are_named() {
@@ -140,10 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asked_is_told_what_does_not_hold() {
+    fn the_error_names_what_does_not_apply() {
         let told = |withheld: &[&str], tls_refused| {
             let withheld = withheld.iter().map(|name| (*name).to_owned()).collect();
-            Untaught { withheld, tls_refused, source: NetworkError::NotRunning }.to_string()
+            GuestNotTold { withheld, tls_refused, source: NetworkError::NotRunning }.to_string()
         };
         let begins = "the change holds, but the guest could not be told of it, so ";
         assert_eq!(told(&["A", "B"], false), format!("{begins}it was not given A, B"));

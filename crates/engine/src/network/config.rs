@@ -14,7 +14,7 @@ type Resolving<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Resolved, Reso
 /// What the operator says about all sandboxes' networks.
 #[derive(Debug, Clone)]
 pub struct NetworkConfig {
-    /// Networks outside the public internet that policies may allow. Nobody but the operator can open one.
+    /// Networks outside the public internet that policies may allow. Only the operator can open one.
     pub opened: Vec<Ipv4Net>,
     /// Name servers to ask instead of the host's own.
     pub name_servers: Vec<SocketAddr>,
@@ -63,7 +63,7 @@ impl Outside {
         Interception { authority, roots: self.roots() }
     }
 
-    /// Whom servers are verified against where TLS is opened. Read once, and only if somebody needs it.
+    /// The roots that servers are verified against where TLS is opened. Read once, when first needed.
     fn roots(&self) -> TrustRoots {
         self.roots.get_or_init(TrustRoots::of_the_host).clone()
     }

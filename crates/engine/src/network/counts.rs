@@ -1,26 +1,7 @@
 //! What went through a sandbox's gateways.
 
+use crate::model::NetworkCounts;
 use sandling_network::Stats;
-use serde::{Deserialize, Serialize};
-
-/// What went through a sandbox's gateways.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NetworkCounts {
-    pub sent_bytes: u64,
-    pub received_bytes: u64,
-    /// Those end with their gateway.
-    #[serde(skip)]
-    pub connections_open: u64,
-    pub connections_allowed: u64,
-    pub connections_refused: u64,
-    pub dns_queries: u64,
-    pub dns_refused: u64,
-    pub requests_refused: u64,
-    pub packets_refused: u64,
-    /// Decisions that were told to nobody, because there were too many.
-    pub events_lost: u64,
-}
 
 impl NetworkCounts {
     /// These and what another gateway counted.

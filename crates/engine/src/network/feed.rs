@@ -1,7 +1,7 @@
 //! What a sandbox's gateways decided: the newest of it, and whatever comes.
 //!
-//! Kept in memory only. A guest can cause hundreds of decisions a second for as long as it likes, so they do not go to
-//! the store, where they would push out what happened to others; a few of them do, for whoever reads events.
+//! SavedState in memory only. A guest can cause hundreds of decisions a second for as long as it likes, so they do not go to
+//! the store, where they would push out what happened to others; a few of them do, for readers of events.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ pub struct NetworkEvent {
     pub event: Event,
 }
 
-pub(super) struct Feed {
+pub(crate) struct Feed {
     recent: Mutex<Recent>,
     live: broadcast::Sender<NetworkEvent>,
 }
@@ -53,7 +53,7 @@ impl Feed {
             recent.events.pop_front();
         }
         recent.events.push_back(event.clone());
-        // Nobody need be listening.
+        // There may be no listener.
         let _ = self.live.send(event);
         recent.may_be_stored()
     }

@@ -1,42 +1,44 @@
-//! What sandboxes may reach: a gateway for each that runs, its policy, and secrets that never enter it.
+//! Networks: for each running sandbox a gateway with its policy, and secrets that never enter the guest.
 //!
-//! A guest's network card ends in a socket that its machine's supervisor holds. While somebody looks after the sandbox, a
-//! gateway (`sandling-network`) reads from it; nobody else does, so without a gateway there is no network. What a sandbox
-//! says of its policy and the names of its secrets are in its row; what holds ([`InForce`]) also depends on defaults, and
-//! is found out anew for every gateway and whenever one of them changes; values of secrets, and the keys of sandboxes' own certificate
-//! authorities, are in the store, encrypted under a key in a file of its own.
+//! A guest's network card ends in a socket that the machine's supervisor holds. Only a gateway (`sandling-network`) reads
+//! from it, and it runs only while an engine looks after the sandbox: without a gateway there is no network.
+//!
+//! A sandbox's row holds its own settings and the names of its secrets. The [`EffectivePolicy`] also depends on the
+//! defaults of its template and its workspace, so it is computed for every new gateway and whenever a default changes.
+//! The store holds the values of secrets and the keys of the sandboxes' certificate authorities, encrypted with a key
+//! that is in a file of its own.
 
 mod authority;
 mod change;
 mod config;
 mod counts;
 mod defaults;
+mod effective;
 mod error;
 mod feed;
-mod gate;
 mod groups;
-mod in_force;
-mod kept;
+mod membership;
+mod networks;
 mod prepare;
+mod sandbox_network;
+mod saved_state;
 mod secrets;
 mod settings;
+mod shared;
 mod vault;
 
 pub use sandling_network::{BadLimit, LimitRequest};
 
-pub use change::{Before, GroupChange, NetworkChange, NetworkChangeError, Untaught};
+pub use crate::model::{
+    AttachedSecret, EffectivePolicy, Membership, NetworkCounts, NetworkDefault, NetworkSettings, PolicySource, SecretId,
+};
+pub use change::{Before, GroupChange, GuestNotTold, NetworkChange, NetworkChangeError};
 pub use config::NetworkConfig;
-pub(crate) use config::Outside;
-pub use counts::NetworkCounts;
-pub use defaults::{NetworkDefault, NetworkDefaultChange};
+pub use defaults::NetworkDefaultChange;
 pub use error::NetworkError;
 pub use feed::NetworkEvent;
-pub(crate) use gate::Network;
-pub(crate) use groups::Groups;
-pub use groups::Membership;
-pub use in_force::{InForce, PolicySource};
-pub(crate) use kept::Kept;
+pub use networks::Networks;
 pub(crate) use prepare::{Granted, Prepared};
-pub use secrets::{SecretId, SecretInfo};
-pub use settings::{AttachedSecret, NetworkSettings, NetworkWish};
-pub(crate) use vault::Vault;
+pub(crate) use sandbox_network::SandboxNetwork;
+pub use secrets::SecretInfo;
+pub use settings::NetworkSpec;

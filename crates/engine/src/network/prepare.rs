@@ -10,10 +10,10 @@ use sandling_protocol::Request;
 
 use super::authority::{install, variables};
 use super::error::NetworkError;
-use super::settings::{AttachedSecret, NetworkSettings, NetworkWish, check};
-use crate::engine::Engine;
+use super::networks::Networks;
+use super::settings::{NetworkSpec, check};
 use crate::link::Link;
-use crate::sandbox::{SandboxId, SandboxInfo};
+use crate::model::{AttachedSecret, NetworkSettings, SandboxId, SandboxInfo};
 
 const MOST_ATTACHED: usize = 32;
 const INSTALLED_AT_FIRST_WITHIN: Duration = Duration::from_secs(60);
@@ -29,26 +29,32 @@ pub(crate) struct Prepared {
     installed: bool,
 }
 
-impl Engine {
+impl Networks {
     /// Looks whether a wish can be fulfilled, before anything is made for it. Only the wish can ask for too much: a
     /// default may be older than the operator's limits, and sandboxes are held to those anyway.
-    pub(crate) fn prepare_network(
+    pub(crate) fn prepare(
         &self,
         workspace: &str,
         template: &str,
-        wish: &NetworkWish,
+        wish: &NetworkSpec,
     ) -> Result<Prepared, NetworkError> {
         wish.policy.as_ref().map_or(Ok(()), check)?;
-        wish.limits.check(&self.outside.limits)?;
+        wish.limits.check(self.limits())?;
         if let Some(group) = &wish.group {
             self.check_membership(workspace, None, group)?;
         }
         let (secrets, group) = (self.attach_secrets(workspace, &wish.secrets)?, wish.group.clone());
         let (policy, limits) = (wish.policy.clone(), wish.limits);
         let mut settings = NetworkSettings { policy, limits, secrets, group, has_authority: false };
-        settings.has_authority = settings.opens_tls() || self.in_force(workspace, template, &settings)?.inspects();
+        settings.has_authority =
+            settings.opens_tls() || self.shared.effective(workspace, template, &settings)?.inspects();
         let authority = if settings.has_authority { Some(generate()?) } else { None };
         Ok(Prepared { settings, authority, installed: false })
+    }
+
+    /// Stores the authority that a sandbox's guest trusts from now on.
+    pub(crate) fn save_authority(&self, sandbox: &SandboxId, authority: &Authority) -> Result<(), NetworkError> {
+        self.shared.save_authority(sandbox, authority)
     }
 
     /// Gives placeholders to secrets, if there are such.
@@ -56,7 +62,7 @@ impl Engine {
         if names.len() > MOST_ATTACHED {
             return Err(NetworkError::TooMany { most: MOST_ATTACHED });
         }
-        let known = if names.is_empty() { Vec::new() } else { self.store.secrets(workspace)? };
+        let known = if names.is_empty() { Vec::new() } else { self.shared.store.secrets(workspace)? };
         let mut secrets: Vec<AttachedSecret> = Vec::new();
         for name in names {
             let row = known.iter().find(|row| row.name == *name).ok_or_else(|| NetworkError::NoSecret(name.clone()))?;
@@ -76,7 +82,7 @@ impl Engine {
         settings: &NetworkSettings,
         wanted: &Option<Vec<String>>,
     ) -> Result<Granted, NetworkError> {
-        let stored = if wanted.is_some() { self.store.secrets(workspace)? } else { Vec::new() };
+        let stored = if wanted.is_some() { self.shared.store.secrets(workspace)? } else { Vec::new() };
         let is_revoked = |name: &String| {
             settings.secrets.iter().any(|had| had.name == *name) && !stored.iter().any(|row| row.name == *name)
         };
@@ -89,11 +95,11 @@ impl Engine {
     }
 
     /// What a copy of a sandbox has. If it opens TLS, it does so with its parent's authority, which its guest trusts.
-    pub(crate) fn inherit_network(&self, parent: &SandboxInfo, secrets: bool) -> Result<Prepared, NetworkError> {
+    pub(crate) fn inherit(&self, parent: &SandboxInfo, secrets: bool) -> Result<Prepared, NetworkError> {
         let mut settings = parent.network.for_child(secrets);
-        let in_force = self.in_force(&parent.workspace, &parent.template, &settings)?;
-        settings.has_authority &= settings.opens_tls() || in_force.inspects();
-        let authority = if settings.has_authority { self.authority_of(&parent.id)? } else { None };
+        let effective = self.shared.effective(&parent.workspace, &parent.template, &settings)?;
+        settings.has_authority &= settings.opens_tls() || effective.inspects();
+        let authority = if settings.has_authority { self.shared.authority_of(&parent.id)? } else { None };
         Ok(Prepared { settings, authority, installed: true })
     }
 }
@@ -106,7 +112,7 @@ pub(crate) struct Granted {
 
 impl Granted {
     /// Tells the guest. What starts in it afterwards has the placeholders, and trusts the authority if there is one.
-    pub(crate) async fn teach(
+    pub(crate) async fn tell(
         &self,
         link: &Link,
         needs_authority: bool,
@@ -139,12 +145,12 @@ impl Prepared {
     }
 
     /// Makes the guest trust its authority, and keeps that for the sandbox's gateways.
-    pub(crate) async fn settle(&self, engine: &Engine, id: &SandboxId, link: &Link) -> Result<(), NetworkError> {
+    pub(crate) async fn settle(&self, networks: &Networks, id: &SandboxId, link: &Link) -> Result<(), NetworkError> {
         let Some(authority) = &self.authority else { return Ok(()) };
         if !self.installed {
             install(link, authority.certificate_pem(), INSTALLED_AT_FIRST_WITHIN).await?;
         }
-        engine.keep_authority(id, authority)
+        networks.save_authority(id, authority)
     }
 }
 

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use sandling_network::policy::Entry;
 use sandling_network::{Secret, SecretSet};
-use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::error::NetworkError;
-use super::settings::AttachedSecret;
-use crate::engine::Engine;
+use super::networks::Networks;
+use super::shared::Shared;
+use crate::model::{AttachedSecret, SecretId};
 use crate::store::{SecretRow, StoreError};
 
 const MOST_SECRETS: usize = 256;
@@ -18,28 +18,6 @@ const LONGEST_VALUE: usize = 8 * 1024;
 const RESERVED: [&str; 5] = ["PATH", "HOME", "USER", "LD_PRELOAD", "LD_LIBRARY_PATH"];
 /// Stands where a placeholder will be, to see whether the rest makes a secret.
 const SOME_PLACEHOLDER: &str = "sandling_secret_0000000000000000";
-
-/// Which secret it is. It stays when the value is replaced; one that is stored by the same name after a removal is
-/// another, which nobody has been given yet. Secrets of before there were ids have the default.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SecretId(String);
-
-impl SecretId {
-    pub(crate) fn fresh() -> Self {
-        Self(uuid::Uuid::new_v4().to_string())
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for SecretId {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
 
 /// A secret as it can be shown: without its value.
 #[derive(Debug, Clone)]
@@ -53,7 +31,7 @@ fn purpose(workspace: &str, name: &str) -> String {
     format!("secret {workspace}/{name}")
 }
 
-impl Engine {
+impl Networks {
     /// Stores a secret, or replaces it. Sandboxes that have it use the new value from now on.
     pub fn set_secret(
         &self,
@@ -67,40 +45,39 @@ impl Engine {
             return Err(NetworkError::SecretLength { most: LONGEST_VALUE });
         }
         Secret::new(name, SOME_PLACEHOLDER, value.as_str().to_owned(), hosts.clone())?;
-        let known = self.store.secrets(workspace)?;
+        let known = self.shared.store.secrets(workspace)?;
         if known.len() >= MOST_SECRETS && !known.iter().any(|row| row.name == name) {
             return Err(NetworkError::Full { most: MOST_SECRETS });
         }
-        let sealed = self.vault.seal(&purpose(workspace, name), value.as_bytes()).map_err(NetworkError::Key)?;
+        let sealed = self.shared.vault.seal(&purpose(workspace, name), value.as_bytes()).map_err(NetworkError::Key)?;
         let (id, name) = (SecretId::fresh(), name.to_owned());
         let row = SecretRow { id, name, hosts, created_at: Timestamp::now(), sealed };
-        self.store.put_secret(workspace, &row)?;
+        self.shared.store.put_secret(workspace, &row)?;
         self.secrets_changed(workspace);
         Ok(row.into())
     }
 
     /// The secrets of a workspace, without their values.
     pub fn secrets(&self, workspace: &str) -> Result<Vec<SecretInfo>, NetworkError> {
-        Ok(self.store.secrets(workspace)?.into_iter().map(SecretInfo::from).collect())
+        Ok(self.shared.store.secrets(workspace)?.into_iter().map(SecretInfo::from).collect())
     }
 
     /// Forgets a secret: no sandbox can use it any more when this returns, nor what is stored by its name later, unless
     /// it is given that. False when there is none.
     pub fn remove_secret(&self, workspace: &str, name: &str) -> Result<bool, NetworkError> {
-        let removed = self.store.remove_secret(workspace, name)?;
+        let removed = self.shared.store.remove_secret(workspace, name)?;
         self.secrets_changed(workspace);
         Ok(removed)
     }
 
-    /// Gives every sandbox of the workspace the secrets as they are now.
     fn secrets_changed(&self, workspace: &str) {
-        for sandbox in self.living() {
-            if sandbox.info.workspace == workspace {
-                sandbox.network.renew_secrets(self, &sandbox.info);
-            }
+        for network in self.of_workspace(workspace) {
+            network.renew_secrets();
         }
     }
+}
 
+impl Shared {
     /// Those of a sandbox's secrets that there still are. One that cannot be opened is left out: what is not there
     /// cannot be placed, and requests with its placeholder go nowhere that matters.
     pub(super) fn secret_set(&self, workspace: &str, attached: &[AttachedSecret]) -> SecretSet {
@@ -161,32 +138,38 @@ impl From<SecretRow> for SecretInfo {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::create::DEFAULT_WORKSPACE;
-    use crate::network::NetworkSettings;
-    use crate::{EngineConfig, Home};
+    use std::sync::Arc;
 
-    #[tokio::test]
-    async fn a_value_is_for_whoever_was_given_this_very_secret() {
+    use super::*;
+    use crate::events::Events;
+    use crate::model::{DEFAULT_WORKSPACE, NetworkSettings};
+    use crate::network::NetworkConfig;
+    use crate::store::Store;
+    use sandling_wire::Home;
+
+    #[test]
+    fn a_value_is_only_for_sandboxes_that_were_given_this_very_secret() {
         let dir = tempfile::tempdir().unwrap();
-        let engine = Engine::open(EngineConfig::new(Home::new(dir.path().join("home"))).unwrap()).await.unwrap();
+        let home = Home::new(dir.path().to_owned());
+        let store = Arc::new(Store::open(&home.store()).unwrap());
+        let networks = Networks::new(store.clone(), Arc::new(Events::new(store)), &home, &NetworkConfig::default());
         let set = |value: &str| {
             let hosts = vec!["api.example.com".parse().unwrap()];
-            engine.set_secret(DEFAULT_WORKSPACE, "KEY", value.to_owned().into(), hosts).unwrap();
+            networks.set_secret(DEFAULT_WORKSPACE, "KEY", value.to_owned().into(), hosts).unwrap();
         };
         let grant = |had: &NetworkSettings| {
             let wanted = Some(vec!["KEY".to_owned()]);
-            had.given(&engine.grant(DEFAULT_WORKSPACE, had, &wanted).unwrap().secrets)
+            had.given(&networks.grant(DEFAULT_WORKSPACE, had, &wanted).unwrap().secrets)
         };
         let usable = |settings: &NetworkSettings| {
-            let usable = engine.secret_set(DEFAULT_WORKSPACE, &settings.secrets).iter().count();
-            (usable, engine.in_force(DEFAULT_WORKSPACE, "base", settings).unwrap().revoked.len())
+            let usable = networks.shared.secret_set(DEFAULT_WORKSPACE, &settings.secrets).iter().count();
+            (usable, networks.shared.effective(DEFAULT_WORKSPACE, "base", settings).unwrap().revoked.len())
         };
         set("first");
         let given = grant(&NetworkSettings::default());
         set("second");
         assert_eq!((usable(&given), grant(&given)), ((1, 0), given.clone()), "it is still the same");
-        engine.remove_secret(DEFAULT_WORKSPACE, "KEY").unwrap();
+        networks.remove_secret(DEFAULT_WORKSPACE, "KEY").unwrap();
         assert_eq!(usable(&given), (0, 1));
         set("third");
         assert_eq!(usable(&given), (0, 1));

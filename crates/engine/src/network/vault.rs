@@ -1,6 +1,6 @@
 //! Encryption of what must not lie about: values of secrets, and keys of sandboxes' authorities.
 //!
-//! XChaCha20-Poly1305 under a key in a file of the home that nobody else can read. A copy of the store alone, as
+//! XChaCha20-Poly1305 under a key in a file of the home that other users cannot read. A copy of the store alone, as
 //! backups are, gives nothing away. Each sealed text is bound to what it is for, so that rows cannot be swapped.
 
 use std::fs::{self, File, OpenOptions};
@@ -83,8 +83,10 @@ impl Vault {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use super::*;
+    use crate::store::Store;
 
     #[test]
     fn what_was_sealed_opens_for_its_purpose_only_and_by_the_next_process_too() {
@@ -106,5 +108,21 @@ mod tests {
         let vault = |dir: &tempfile::TempDir| Vault::of(&Home::new(dir.path().to_owned()));
         let sealed = vault(&here).seal("p", b"x").unwrap();
         assert!(vault(&there).open("p", &sealed).is_err());
+    }
+
+    #[test]
+    fn a_secret_of_the_first_version_is_decrypted() {
+        let golden = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1").join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().to_owned());
+        let rows = fs::read_to_string(golden("store.sql")).unwrap();
+        rusqlite::Connection::open(home.store()).unwrap().execute_batch(&rows).unwrap();
+        let key = golden("secrets.key.base64");
+        let key = std::process::Command::new("base64").arg("--decode").arg(key).output().unwrap();
+        fs::write(dir.path().join(FILE), key.stdout).unwrap();
+        let secret = Store::open(&home.store()).unwrap().secrets("default").unwrap().remove(0);
+        assert_eq!((secret.name.as_str(), secret.hosts.len()), ("API_KEY", 2));
+        let value = Vault::of(&home).open("secret default/API_KEY", &secret.sealed).unwrap();
+        assert_eq!(value.as_slice(), b"value-of-the-secret");
     }
 }

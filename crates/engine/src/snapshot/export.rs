@@ -5,20 +5,21 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::info::{Files, SnapshotInfo};
+use super::files::Files;
 use super::portable::{Entry, ExportError, Hashed, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, roles};
 use super::restore::Lowest;
-use crate::engine::Engine;
+use super::snapshots::Snapshots;
+use crate::model::SnapshotInfo;
 
-/// Fast, and good enough: most of it is memory.
+/// Fast, and good enough for memory, which is most of it.
 const LEVEL: i32 = 3;
 
-impl Engine {
-    /// Writes a snapshot with all that it stands on, if that is what was written once. Blocks.
-    pub fn export_snapshot(self: &Arc<Self>, snapshot: &SnapshotInfo, out: impl Write) -> Result<(), ExportError> {
-        let _held = self.hold_snapshot(&snapshot.id);
-        snapshot.verify(&self.config.home.snapshots())?;
-        let lowest = snapshot.lowest(self)?;
+impl Snapshots {
+    /// Writes a snapshot with everything that it stands on, after verifying all of its files. Blocks.
+    pub fn export(self: &Arc<Self>, snapshot: &SnapshotInfo, out: impl Write) -> Result<(), ExportError> {
+        let _held = self.hold(&snapshot.id);
+        self.verify(snapshot)?;
+        let lowest = self.lowest(snapshot)?;
         let mut files = Vec::new();
         let mut entries = Vec::new();
         for role in roles(snapshot) {
@@ -28,7 +29,7 @@ impl Engine {
         }
         let manifest = Manifest {
             snapshot: snapshot.clone(),
-            made_on: MadeOn::here(&self.hardware_of(snapshot.vcpus, snapshot.memory_mib)),
+            made_on: MadeOn::here(&self.machines.hardware(snapshot.vcpus, snapshot.memory_mib)),
             root: lowest.root.name,
             baked: lowest.baked.name,
             files: entries,
@@ -38,14 +39,13 @@ impl Engine {
     }
 
     fn path_of(&self, snapshot: &SnapshotInfo, lowest: &Lowest, role: &Role) -> PathBuf {
-        let snapshots = self.config.home.snapshots();
-        let own = Files::new(&snapshots, &snapshot.id);
+        let own = Files::new(&self.dir, &snapshot.id);
         match role {
             Role::BaseMemory => lowest.memory.clone(),
             Role::BaseRoot => lowest.root.path.clone(),
             Role::BaseDisk => lowest.baked.path.clone(),
-            Role::Pages(id) => Files::new(&snapshots, id).pages(),
-            Role::Disk(id) => Files::new(&snapshots, id).disk(),
+            Role::Pages(id) => Files::new(&self.dir, id).pages(),
+            Role::Disk(id) => Files::new(&self.dir, id).disk(),
             Role::Map => own.map(),
             Role::State => own.state(),
             Role::Overlay => own.overlay(),
@@ -74,7 +74,7 @@ fn write(manifest: &Manifest, files: Vec<File>, mut out: impl Write) -> io::Resu
     stream.finish()?.flush()
 }
 
-/// What is not a hole, in parts.
+/// Writes the parts of a file that are not holes.
 fn write_file(mut file: File, length: u64, out: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; LONGEST_PART];
     let mut at = 0;

@@ -13,16 +13,14 @@ use std::sync::Arc;
 use sandling_vmm::memory::MemoryMap;
 use serde_json::Value;
 
-use super::info::{Base, Files, Part, SnapshotId, SnapshotInfo};
+use super::files::Files;
+use super::hashing::digest_of;
 use super::portable::{Entry, Hashed, LONGEST_MANIFEST, LONGEST_PART, MAGIC, MadeOn, Manifest, Role, base_id, roles};
-use super::save::digest_of;
-use crate::bake::{self, Baked};
-use crate::engine::Engine;
-use crate::settings::upgrade_labels;
-use crate::space;
-use crate::store::{Listed, StoreError};
-use crate::template::root_layer;
-use crate::volume::SavedVolume;
+use super::snapshots::Snapshots;
+use crate::host::available_space_mib;
+use crate::machine::{Baked, can_restore, root_layer};
+use crate::model::{Base, Part, SavedVolume, SnapshotId, SnapshotInfo, Visibility, upgrade_labels};
+use crate::store::StoreError;
 
 /// What must stay free.
 const SPARE_MIB: u64 = 256;
@@ -61,9 +59,9 @@ impl From<io::Error> for ImportError {
     }
 }
 
-impl Engine {
+impl Snapshots {
     /// Reads a snapshot that was exported, here or elsewhere, and makes it one of this workspace. Blocks.
-    pub fn import_snapshot(
+    pub fn import(
         self: &Arc<Self>,
         workspace: &str,
         name: Option<String>,
@@ -79,9 +77,9 @@ impl Engine {
         stream.window_log_max(27).map_err(ImportError::Io)?;
         let (manifest, text) = read_manifest(&mut stream)?;
         self.check(&manifest)?;
-        let work = self.config.home.snapshots().join(format!("import-{}", uuid::Uuid::new_v4()));
+        let work = self.dir.join(format!("import-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&work).map_err(ImportError::Io)?;
-        let arriving = Arriving { engine: self, manifest: &manifest, work: &work };
+        let arriving = Arriving { snapshots: self, manifest: &manifest, work: &work };
         let imported = arriving.read(&mut stream, &text).and_then(|digests| {
             arriving.check_layers()?;
             arriving.settle(workspace, name, &digests)
@@ -96,16 +94,16 @@ impl Engine {
         if !sizes || snapshot.disk_mib > 1 << 20 {
             return Err(ImportError::Damaged("its sizes are none"));
         }
-        let hardware = self.hardware_of(snapshot.vcpus, snapshot.memory_mib);
+        let hardware = self.machines.hardware(snapshot.vcpus, snapshot.memory_mib);
         if let Some((what, theirs, ours)) = manifest.made_on.differs_from(MadeOn::here(&hardware)) {
             return Err(ImportError::OtherHost { what, theirs, ours });
         }
-        if !bake::can_restore(&snapshot.bake, &hardware) {
+        if !can_restore(&snapshot.bake, &hardware) {
             return Err(ImportError::OtherVersion);
         }
         check_files(manifest)?;
         let needed_mib = (manifest.files.iter().map(|entry| entry.bytes).sum::<u64>() >> 20) / 4;
-        match space::available_mib(&self.config.home.snapshots()) {
+        match available_space_mib(&self.dir) {
             // Most of it is holes; a quarter is a guess, and a full disk is noticed in any case.
             Some(available_mib) if available_mib < needed_mib + SPARE_MIB => {
                 Err(ImportError::NoSpace { available_mib, needed_mib })
@@ -171,7 +169,7 @@ fn read_manifest(stream: &mut impl Read) -> Result<(Manifest, Vec<u8>), ImportEr
 
 /// A snapshot on its way in.
 struct Arriving<'a> {
-    engine: &'a Arc<Engine>,
+    snapshots: &'a Arc<Snapshots>,
     manifest: &'a Manifest,
     work: &'a Path,
 }
@@ -226,19 +224,19 @@ impl Arriving<'_> {
 
     /// Puts everything into its place. Layers that are here already are compared, not replaced.
     fn settle(&self, workspace: &str, name: Option<String>, digests: &[[u8; 32]]) -> Result<SnapshotInfo, ImportError> {
-        let snapshots = self.engine.config.home.snapshots();
+        let snapshots = &self.snapshots.dir;
         let id = SnapshotId::fresh();
         let base = self.base(digests);
         // Nothing of it may be swept before the row is there.
         let _held: Vec<_> = std::iter::once(&id)
             .chain(self.manifest.snapshot.stands_on())
             .chain(base.iter().map(|base| &base.id))
-            .map(|id| self.engine.hold_snapshot(id))
+            .map(|id| self.snapshots.hold(id))
             .collect();
         let mut places: BTreeMap<SnapshotId, Vec<(usize, PathBuf)>> = BTreeMap::new();
         for (number, entry) in self.manifest.files.iter().enumerate() {
-            let own = Files::new(&snapshots, &id);
-            let of = |id: &SnapshotId| (id.clone(), Files::new(&snapshots, id));
+            let own = Files::new(snapshots, &id);
+            let of = |id: &SnapshotId| (id.clone(), Files::new(snapshots, id));
             let (owner, path) = match (&entry.role, &base) {
                 (Role::Pages(id), _) => (of(id).0, of(id).1.pages()),
                 (Role::Disk(id), _) => (of(id).0, of(id).1.disk()),
@@ -258,7 +256,7 @@ impl Arriving<'_> {
         let map = fs::read(self.at(map.unwrap_or_default())).map_err(ImportError::Io)?;
         MemoryMap::decode(&map).map_err(|_| ImportError::Damaged("its map of memory cannot be read"))?;
         for (owner, files) in &places {
-            self.place(Files::new(&snapshots, owner).dir(), files)?;
+            self.place(Files::new(snapshots, owner).dir(), files)?;
         }
         let mut info = SnapshotInfo {
             id,
@@ -271,16 +269,16 @@ impl Arriving<'_> {
             ..self.manifest.snapshot.clone()
         };
         info.digest = info.computed_digest();
-        rustix::fs::syncfs(File::open(&snapshots).map_err(ImportError::Io)?)
+        rustix::fs::syncfs(File::open(snapshots).map_err(ImportError::Io)?)
             .map_err(|error| ImportError::Io(error.into()))?;
-        self.engine.store.insert_snapshot(&info, Listed::Yes)?;
+        self.snapshots.store.insert_snapshot(&info, Visibility::Listed)?;
         Ok(info)
     }
 
     /// Where the lowest layers go: nowhere if the bake that the snapshot stands on is a template's here.
     fn base(&self, digests: &[[u8; 32]]) -> Option<Base> {
         let snapshot = &self.manifest.snapshot;
-        let image = self.engine.images.load_image(&snapshot.image).ok();
+        let image = self.snapshots.machines.images.load_image(&snapshot.image).ok();
         let baked = image.as_ref().and_then(|image| Baked::load(&image.baked_dir(&snapshot.bake)).ok().flatten());
         let here = baked.is_some_and(|baked| baked.layer_name() == self.manifest.baked)
             && image.is_some_and(|image| root_layer(&image).name == self.manifest.root);

@@ -1,6 +1,6 @@
 //! What a save that was cut off leaves behind: a disk that has moved on, and whose layer is not yet in its place.
 //!
-//! A save names its snapshot in the sandbox's row before it begins. Whoever takes over finds that name, asks the
+//! A save names its snapshot in the sandbox's row before it begins. An engine that takes over finds that name, asks the
 //! machine whether its disk has moved on, and puts the layer where everybody looks for it.
 
 use std::fs;
@@ -8,13 +8,15 @@ use std::path::Path;
 
 use sandling_vmm::machine::{Machine, MachineDir};
 
-use super::info::{Files, Standing, top_name};
-use super::save::{SnapshotError, take};
-use crate::engine::Engine;
+use super::error::SnapshotError;
+use super::files::Files;
+use super::save::take;
+use super::snapshots::Snapshots;
+use crate::model::{Standing, top_name};
 
 /// What a machine that was taken over stands on, whatever was being done to it.
 pub(crate) async fn mended(
-    engine: &Engine,
+    snapshots: &Snapshots,
     machine: &Machine,
     dir: &Path,
     standing: &Standing,
@@ -31,14 +33,14 @@ pub(crate) async fn mended(
         mended.disk.push(moving.id.clone());
         mended.top = Some(fresh);
     }
-    finish_moving(engine, dir, &mended)?;
+    finish_moving(snapshots, dir, &mended)?;
     Ok(Standing { moving: None, ..mended })
 }
 
 /// Puts the layer of the last save into its place, if it is not there yet.
-pub(crate) fn finish_moving(engine: &Engine, dir: &Path, standing: &Standing) -> Result<(), SnapshotError> {
+pub(crate) fn finish_moving(snapshots: &Snapshots, dir: &Path, standing: &Standing) -> Result<(), SnapshotError> {
     let Some(moving) = &standing.moving else { return Ok(()) };
-    let files = Files::new(&engine.config.home.snapshots(), &moving.id);
+    let files = Files::new(&snapshots.dir, &moving.id);
     if standing.disk.last() != Some(&moving.id) || files.disk().symlink_metadata().is_ok() {
         return Ok(());
     }

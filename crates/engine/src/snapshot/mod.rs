@@ -16,27 +16,25 @@
 //! The row in the store, which makes it a snapshot, is written last; a directory without a row is half of one, or the
 //! layer of a disk whose machine goes on although its memory could not be saved.
 
+mod error;
 mod export;
-mod fold;
+mod files;
+mod hashing;
 mod import;
-mod info;
 pub(crate) mod mend;
 mod overlay;
-mod pending;
 mod portable;
 mod restore;
 mod save;
+mod snapshots;
 mod sweep;
 mod template;
 
+pub use error::SnapshotError;
 pub use import::ImportError;
-pub use info::{SnapshotId, SnapshotInfo, Standing};
 pub use portable::ExportError;
 pub use restore::RestoreError;
-pub use save::{SaveTimes, SnapshotError};
-pub use template::SnapshotTemplate;
-
-pub(crate) use info::{Files, Moving};
-pub(crate) use overlay::Overlays;
-pub(crate) use pending::Saves;
+pub use save::SaveTimes;
 pub(crate) use save::{Save, Saving};
+pub(crate) use snapshots::HeldSnapshot;
+pub use snapshots::Snapshots;

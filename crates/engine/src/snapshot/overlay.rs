@@ -12,8 +12,8 @@ use sandling_vmm::disk::{DiskFormat, create_overlay};
 use sandling_vmm::jail::LAYERS;
 use tokio::sync::Mutex;
 
-use super::info::{SnapshotId, disk_layer_name};
-use super::save::SnapshotError;
+use super::error::SnapshotError;
+use crate::model::{SnapshotId, disk_layer_name};
 
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 

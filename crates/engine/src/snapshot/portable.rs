@@ -18,8 +18,8 @@ use sandling_image::ContentId;
 use sandling_vmm::machine::{DEVICE_MODEL, Hardware, emulator_version};
 use serde::{Deserialize, Serialize};
 
-use super::info::{SnapshotId, SnapshotInfo};
 use super::restore::RestoreError;
+use crate::model::{SnapshotId, SnapshotInfo};
 
 pub(super) const MAGIC: &[u8] = b"sandling-snapshot 1\n";
 /// The longest part of a file that is sent as one.
@@ -31,7 +31,7 @@ pub(super) const LONGEST_MANIFEST: u32 = 4 << 20;
 pub enum ExportError {
     #[error(transparent)]
     Restore(#[from] RestoreError),
-    #[error("a file of the snapshot cannot be read, or nobody takes it")]
+    #[error("could not read a file of the snapshot, or the receiver has gone")]
     Io(#[from] io::Error),
 }
 

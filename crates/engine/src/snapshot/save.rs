@@ -2,50 +2,27 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandling_network::Flow;
-use sandling_vmm::disk::DiskError;
 use sandling_vmm::machine::{Afterwards, FreezeError, Machine, MachineDir, MachineError};
-use sandling_vmm::memory::{FreezeTimes, Frozen, MapError, MemoryMap};
+use sandling_vmm::memory::{FreezeTimes, Frozen, MemoryMap};
 
-use super::info::{Digests, Files, Part, SnapshotId, SnapshotInfo, Standing, Sum, Sums, disk_layer_name, top_name};
-use crate::engine::Engine;
-use crate::lifecycle::Refused;
+use super::error::SnapshotError;
+use super::files::Files;
+use super::hashing::{Hashing, digest_of};
+use super::snapshots::Snapshots;
+use crate::model::{
+    Digests, Part, SandboxInfo, SavedVolume, SnapshotId, SnapshotInfo, Standing, Sum, Sums, Visibility,
+    disk_layer_name, top_name,
+};
 use crate::process_cache::{CapturedPages, guest_memory_of};
-use crate::sandbox::SandboxInfo;
-use crate::store::{Listed, StoreError};
-use crate::volume::{SavedVolume, VolumeError};
 
 const STATE: &str = "state";
-
-#[derive(Debug, thiserror::Error)]
-pub enum SnapshotError {
-    #[error("the snapshot's files cannot be written; is the disk full?")]
-    Files(#[from] io::Error),
-    #[error("its disk could not be made")]
-    Disk(#[from] DiskError),
-    #[error(transparent)]
-    Freeze(#[from] FreezeError),
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    #[error("a file that the machine left is not what it should be")]
-    Hostile,
-    #[error("the snapshot it stands on is damaged")]
-    Map(#[from] MapError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Volume(#[from] VolumeError),
-    #[error("there is no such snapshot")]
-    Unknown,
-    #[error("the work was cut off")]
-    CutOff,
-}
 
 /// How long the steps took.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,13 +34,13 @@ pub struct SaveTimes {
 
 /// A machine that is to be saved.
 pub(crate) struct Save<'a> {
-    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) snapshots: &'a Arc<Snapshots>,
     pub(crate) machine: &'a Machine,
     pub(crate) info: &'a SandboxInfo,
     /// What it is going to be called; the sandbox's row names it already.
     pub(crate) id: SnapshotId,
     pub(crate) name: Option<String>,
-    pub(crate) listed: Listed,
+    pub(crate) visibility: Visibility,
     pub(crate) afterwards: Afterwards,
     pub(crate) volumes: Vec<SavedVolume>,
     /// Whether its process is stored as well, so that what is restored from it is fast.
@@ -74,11 +51,11 @@ pub(crate) struct Save<'a> {
 
 /// A save whose machine goes on already, while its pages are still to be written.
 pub(crate) struct Saving {
-    engine: Arc<Engine>,
+    snapshots: Arc<Snapshots>,
     frozen: Result<Frozen, MachineError>,
     taken: Result<(), SnapshotError>,
     info: SnapshotInfo,
-    listed: Listed,
+    visibility: Visibility,
     files: Files,
     machine: MachineDir,
     process: bool,
@@ -91,7 +68,7 @@ pub(crate) struct Saving {
 impl Save<'_> {
     /// The part for which the machine stands still.
     pub(crate) async fn freeze(self) -> Result<Saving, SnapshotError> {
-        let snapshots = self.engine.config.home.snapshots();
+        let snapshots = self.snapshots.dir.clone();
         let id = self.id.clone();
         let files = Files::new(&snapshots, &id);
         fs::create_dir(files.dir())?;
@@ -123,17 +100,17 @@ impl Save<'_> {
                 Err(error) => return Err(error.into()),
             };
         let freeze = frozen.as_ref().map(|frozen| frozen.times).unwrap_or_default();
-        // At once: the machine stands on this layer from now on, even if nobody writes the rest.
+        // At once: the machine stands on this layer from now on, even if the rest is never written.
         let taken = take(&own.join(standing.top()), &files.disk());
         let taken = taken.and_then(|()| take(&own.join(STATE), &files.state()));
         let moving = standing.moving.clone().filter(|_| taken.is_err());
         let after = Standing { disk, top: Some(top), moving, ..standing.clone() };
         Ok(Saving {
-            engine: self.engine.clone(),
+            snapshots: self.snapshots.clone(),
             frozen,
             taken,
             info,
-            listed: self.listed,
+            visibility: self.visibility,
             files: files.clone(),
             machine: self.machine.dir().clone(),
             process: self.process && self.info.volumes.is_empty(),
@@ -146,12 +123,12 @@ impl Save<'_> {
     /// What is on its volumes, as far as that is to be kept.
     fn copies(&self, files: &Files) -> Vec<(PathBuf, PathBuf)> {
         let copied = self.volumes.iter().filter(|volume| volume.copied);
-        copied.map(|saved| (self.engine.volume_file(&saved.was.volume), files.volume(saved.was.slot))).collect()
+        copied.map(|saved| (self.snapshots.volumes.file(&saved.was.volume), files.volume(saved.was.slot))).collect()
     }
 
     /// An empty disk over the one that is about to become a layer: one for the machine, one to copy for others.
     async fn prepare_overlay(&self, id: &SnapshotId, files: &Files, top: &Path) -> Result<(), SnapshotError> {
-        let overlay = self.engine.overlays.over(id, self.info.disk_mib).await?;
+        let overlay = self.snapshots.overlays.over(id, self.info.disk_mib).await?;
         fs::write(files.overlay(), &overlay)?;
         fs::write(top, &overlay)?;
         let owner = fs::symlink_metadata(self.machine.dir().files().join(self.info.standing.top()))?;
@@ -215,7 +192,7 @@ impl Saving {
 
     fn write_blocking(mut self) -> Result<(SnapshotInfo, SaveTimes), SnapshotError> {
         let begun = Instant::now();
-        let snapshots = self.engine.config.home.snapshots();
+        let snapshots = self.snapshots.dir.clone();
         let files = self.files.clone();
         std::mem::replace(&mut self.taken, Ok(()))?;
         self.info.digests.disk = digest_of(&files.disk())?;
@@ -257,7 +234,7 @@ impl Saving {
             self.sync(&snapshots, parent.as_ref())?;
             self.info.synced = true;
         }
-        self.engine.store.insert_snapshot(&self.info, self.listed)?;
+        self.snapshots.store.insert_snapshot(&self.info, self.visibility)?;
         self.times.write = begun.elapsed();
         Ok((self.info, self.times))
     }
@@ -274,7 +251,7 @@ impl Saving {
 
     fn parent(&self) -> Result<Option<SnapshotInfo>, SnapshotError> {
         let Some(parent) = &self.info.parent else { return Ok(None) };
-        let (info, _) = self.engine.store.snapshot(parent)?.ok_or(SnapshotError::Unknown)?;
+        let (info, _) = self.snapshots.store.snapshot(parent)?.ok_or(SnapshotError::Unknown)?;
         Ok(Some(info))
     }
 
@@ -298,7 +275,7 @@ impl Saving {
         if let Some(sum) = known.and_then(|known| known.sum(part, id)) {
             return Ok(sum);
         }
-        if let Some(sum) = self.engine.store.snapshot(id)?.and_then(|(info, _)| info.sum(part, id)) {
+        if let Some(sum) = self.snapshots.store.snapshot(id)?.and_then(|(info, _)| info.sum(part, id)) {
             return Ok(sum);
         }
         // The layer of a save that failed.
@@ -330,17 +307,16 @@ impl Saving {
         if !self.process {
             return Ok(None);
         }
-        let snapshots = self.engine.config.home.snapshots();
         let layers = self.info.disk.iter().filter_map(|id| {
-            let disk = fs::metadata(Files::new(&snapshots, id).disk()).ok()?;
+            let disk = fs::metadata(Files::new(&self.snapshots.dir, id).disk()).ok()?;
             Some((disk.ino(), disk_layer_name(id)))
         });
         let layers: Vec<_> = layers.collect();
-        self.engine.maker.process_cache.capture(self.files.dir(), frozen, &self.machine, &layers)
+        self.snapshots.machines.factory.process_cache.capture(self.files.dir(), frozen, &self.machine, &layers)
     }
 
     fn finish_process(&self, captured: io::Result<Option<CapturedPages>>, guest: &MemoryMap) {
-        if let Err(error) = self.engine.maker.process_cache.finish(self.files.dir(), captured, guest) {
+        if let Err(error) = self.snapshots.machines.factory.process_cache.finish(self.files.dir(), captured, guest) {
             tracing::warn!(snapshot = %self.info.id, %error, "the process of a snapshot is not cached");
         }
     }
@@ -357,39 +333,4 @@ pub(super) fn take(from: &Path, to: &Path) -> Result<(), SnapshotError> {
         std::os::unix::fs::lchown(to, Some(0), Some(0))?;
     }
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(0o444))?)
-}
-
-pub(super) fn digest_of(path: &Path) -> io::Result<String> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(path)?)?;
-    Ok(hasher.finalize().to_hex().to_string())
-}
-
-/// Writes through, and knows the digest of what it wrote.
-struct Hashing {
-    file: io::BufWriter<File>,
-    hasher: blake3::Hasher,
-}
-
-impl Hashing {
-    fn new(file: File) -> Self {
-        Self { file: io::BufWriter::with_capacity(1 << 20, file), hasher: blake3::Hasher::new() }
-    }
-
-    fn finish(mut self) -> io::Result<String> {
-        self.file.flush()?;
-        Ok(self.hasher.finalize().to_hex().to_string())
-    }
-}
-
-impl Write for Hashing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }

@@ -1,29 +1,35 @@
-//! Snapshots that somebody asked for, and the end of those that nobody needs.
+//! Listing and deleting snapshots, and sweeping those that are no longer needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::info::{Files, SnapshotId, SnapshotInfo};
-use super::save::SnapshotError;
-use crate::engine::Engine;
-use crate::store::{Listed, StoreError};
+use super::error::SnapshotError;
+use super::files::Files;
+use super::snapshots::Snapshots;
+use crate::model::{SnapshotId, SnapshotInfo, Visibility};
+use crate::store::StoreError;
 
 /// No snapshot takes this long to write.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 
-impl Engine {
+impl Snapshots {
     /// The snapshots of a workspace, oldest first.
-    pub fn list_snapshots(&self, workspace: &str) -> Result<Vec<SnapshotInfo>, StoreError> {
+    pub fn list(&self, workspace: &str) -> Result<Vec<SnapshotInfo>, StoreError> {
         let all = self.store.snapshots()?.into_iter();
-        Ok(all.filter(|(info, listed)| *listed == Listed::Yes && info.workspace == workspace).map(|(i, _)| i).collect())
+        Ok(all
+            .filter(|(info, visibility)| *visibility == Visibility::Listed && info.workspace == workspace)
+            .map(|(i, _)| i)
+            .collect())
     }
 
     /// A snapshot of a workspace. One of another workspace is as good as none.
-    pub fn find_snapshot(&self, workspace: &str, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {
+    pub fn find(&self, workspace: &str, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {
         let found = self.store.snapshot(id)?;
-        Ok(found.filter(|(info, listed)| *listed == Listed::Yes && info.workspace == workspace).map(|(info, _)| info))
+        Ok(found
+            .filter(|(info, visibility)| *visibility == Visibility::Listed && info.workspace == workspace)
+            .map(|(info, _)| info))
     }
 
     /// What a workspace's snapshots, checkpoints and sleeping sandboxes take on the disk.
@@ -32,27 +38,30 @@ impl Engine {
     }
 
     /// Deletes a snapshot. What stands on it goes on standing on it, and its files go when nothing does.
-    pub async fn delete_snapshot(self: &Arc<Self>, workspace: &str, id: &SnapshotId) -> Result<(), SnapshotError> {
-        self.find_snapshot(workspace, id)?.ok_or(SnapshotError::Unknown)?;
-        self.store.list_snapshot(id, Listed::No)?;
-        Ok(self.sweep_snapshots().await?)
+    pub async fn delete(&self, workspace: &str, id: &SnapshotId) -> Result<(), SnapshotError> {
+        self.find(workspace, id)?.ok_or(SnapshotError::Unknown)?;
+        self.store.list_snapshot(id, Visibility::Hidden)?;
+        Ok(self.sweep().await?)
     }
 
-    /// Removes every snapshot that is nobody's and that nothing stands on. As long as the row of one, or of a
-    /// sandbox, cannot be read, nobody knows what that stands on, and all stay.
-    pub(crate) async fn sweep_snapshots(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Removes every hidden snapshot that nothing stands on. If the row of a snapshot or a sandbox cannot be read, it is
+    /// unknown what that stands on, and all snapshots stay.
+    pub(crate) async fn sweep(&self) -> Result<(), StoreError> {
         self.sweep_with(&[]).await
     }
 
     /// The same, and of these layers those that nothing stands on any more. The layer of a save that failed has no row
     /// by which it could be found.
-    pub(crate) async fn sweep_with(self: &Arc<Self>, layers: &[SnapshotId]) -> Result<(), StoreError> {
+    pub(crate) async fn sweep_with(&self, layers: &[SnapshotId]) -> Result<(), StoreError> {
         let _one_at_a_time = self.sweeping.lock().await;
         let Some(all) = self.store.all_snapshots()? else { return Ok(()) };
         let Some(living) = self.store.living_sandboxes()?.complete() else { return Ok(()) };
-        let all: BTreeMap<_, _> = all.into_iter().map(|(info, listed)| (info.id.clone(), (info, listed))).collect();
-        let mut needed: BTreeSet<SnapshotId> = self.snapshots_in_making();
-        needed.extend(all.values().filter(|(_, listed)| *listed == Listed::Yes).map(|(info, _)| info.id.clone()));
+        let all: BTreeMap<_, _> =
+            all.into_iter().map(|(info, visibility)| (info.id.clone(), (info, visibility))).collect();
+        let mut needed: BTreeSet<SnapshotId> = self.held_now();
+        needed.extend(
+            all.values().filter(|(_, visibility)| *visibility == Visibility::Listed).map(|(info, _)| info.id.clone()),
+        );
         for row in living {
             needed.extend(row.info.standing.needs().chain(row.info.timeline.snapshots()).cloned());
         }
@@ -76,7 +85,7 @@ impl Engine {
     }
 
     fn remove_files_of(&self, id: &SnapshotId) {
-        if let Err(error) = fs::remove_dir_all(Files::new(&self.config.home.snapshots(), id).dir())
+        if let Err(error) = fs::remove_dir_all(Files::new(&self.dir, id).dir())
             && error.kind() != std::io::ErrorKind::NotFound
         {
             tracing::warn!(snapshot = %id, %error, "a snapshot's files could not be removed");
@@ -87,7 +96,7 @@ impl Engine {
     pub(crate) fn sweep_unfinished(&self) -> Result<(), StoreError> {
         let Some(rows) = self.store.all_snapshots()? else { return Ok(()) };
         let Some(living) = self.store.living_sandboxes()?.complete() else { return Ok(()) };
-        let named = |(info, _): &(SnapshotInfo, Listed)| {
+        let named = |(info, _): &(SnapshotInfo, Visibility)| {
             let own = std::iter::once(&info.id).chain(info.stands_on());
             own.map(ToString::to_string).collect::<Vec<_>>()
         };
@@ -95,7 +104,7 @@ impl Engine {
         for row in living {
             known.extend(row.info.standing.needs().map(ToString::to_string));
         }
-        for entry in fs::read_dir(self.config.home.snapshots()).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             // Another engine may be writing one at this moment.
             let age = entry.metadata().ok().and_then(|meta| meta.modified().ok()).and_then(|at| at.elapsed().ok());
             let old = age.is_some_and(|age| age > UNFINISHED_FOR);
@@ -104,5 +113,15 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Sweeps in the background.
+    pub(crate) fn sweep_behind(self: &Arc<Self>) {
+        let snapshots = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = snapshots.sweep().await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "could not sweep snapshots");
+            }
+        });
     }
 }

@@ -1,50 +1,33 @@
 //! Snapshots as templates: a name under which sandboxes begin where one was saved.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use super::info::{SnapshotId, SnapshotInfo};
-use crate::engine::Engine;
+use super::snapshots::Snapshots;
+use crate::machine::TemplateSummary;
+use crate::model::{SnapshotInfo, SnapshotTemplate};
 use crate::store::StoreError;
-use crate::template::{TemplateError, TemplateSummary, stored_name};
 
-/// A name that stands for a snapshot, which is kept for as long as it does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotTemplate {
-    pub workspace: String,
-    pub name: String,
-    pub snapshot: SnapshotId,
-    pub description: String,
-}
-
-impl Engine {
-    /// Gives a snapshot a template's name. The snapshot may be deleted afterwards; the template stays.
-    pub fn template_from_snapshot(
+impl Snapshots {
+    /// Gives a snapshot a template's name. Returns `None` if a snapshot template has that name.
+    pub(crate) fn add_template(
         &self,
         workspace: &str,
         snapshot: &SnapshotInfo,
         name: &str,
         description: &str,
-    ) -> Result<TemplateSummary, TemplateError> {
-        if sandling_image::resolve(name).is_ok() {
-            return Err(TemplateError::Exists(name.to_owned()));
-        }
-        stored_name(workspace, name)?;
-        let taken = self.list_templates(workspace)?.iter().any(|template| template.name == name);
+    ) -> Result<Option<TemplateSummary>, StoreError> {
         let template = SnapshotTemplate {
             workspace: workspace.to_owned(),
             name: name.to_owned(),
             snapshot: snapshot.id.clone(),
             description: description.to_owned(),
         };
-        if taken || !self.store.insert_snapshot_template(&template)? {
-            return Err(TemplateError::Exists(name.to_owned()));
-        }
-        Ok(summary(template, snapshot))
+        let added = self.store.insert_snapshot_template(&template)?;
+        Ok(added.then(|| summary(template, snapshot)))
     }
 
     /// Makes a template of this kind stand for another snapshot. False when there is none.
-    pub fn template_stands_for(
+    pub fn change_template(
         &self,
         workspace: &str,
         name: &str,
@@ -61,12 +44,12 @@ impl Engine {
     }
 
     /// The snapshot that a template of a workspace stands for, if it is one of this kind.
-    pub fn snapshot_of_template(&self, workspace: &str, name: &str) -> Result<Option<SnapshotInfo>, StoreError> {
+    pub fn of_template(&self, workspace: &str, name: &str) -> Result<Option<SnapshotInfo>, StoreError> {
         let Some(template) = self.store.snapshot_template(workspace, name)? else { return Ok(None) };
         Ok(self.store.snapshot(&template.snapshot)?.map(|(info, _)| info))
     }
 
-    pub(crate) fn snapshot_templates(&self, workspace: &str) -> Result<Vec<TemplateSummary>, StoreError> {
+    pub(crate) fn templates(&self, workspace: &str) -> Result<Vec<TemplateSummary>, StoreError> {
         let mut summaries = Vec::new();
         for template in self.store.snapshot_templates()? {
             if template.workspace == workspace
@@ -79,14 +62,10 @@ impl Engine {
     }
 
     /// True if there was one of this kind, which is gone now.
-    pub(crate) async fn remove_snapshot_template(
-        self: &Arc<Self>,
-        workspace: &str,
-        name: &str,
-    ) -> Result<bool, StoreError> {
+    pub(crate) async fn remove_template(&self, workspace: &str, name: &str) -> Result<bool, StoreError> {
         let removed = self.store.remove_snapshot_template(workspace, name)?;
         if removed {
-            self.sweep_snapshots().await?;
+            self.sweep().await?;
         }
         Ok(removed)
     }
@@ -110,11 +89,5 @@ fn summary(template: SnapshotTemplate, snapshot: &SnapshotInfo) -> TemplateSumma
         size_bytes: snapshot.memory_bytes + snapshot.disk_bytes,
         damage: None,
         built_in: false,
-    }
-}
-
-impl From<StoreError> for TemplateError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
     }
 }

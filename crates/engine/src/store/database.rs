@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use crate::space;
+use crate::host::available_space_mib;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -87,7 +87,7 @@ impl Database {
 pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
     let place = path.parent().unwrap_or(path);
     let path = path.display().to_string();
-    match space::available_mib(place) {
+    match available_space_mib(place) {
         Some(0) => StoreError::NoRoom { path },
         _ => StoreError::Open { path, source },
     }

@@ -83,7 +83,7 @@ impl Store {
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Event> {
-    // Whoever follows goes by numbers: a damaged event is shown as far as it can be read.
+    // Followers go by numbers, so a damaged event is shown as far as it can be read.
     Ok(Event {
         number: row.get(0)?,
         time: row.get(1).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or_default(),

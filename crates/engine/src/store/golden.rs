@@ -6,11 +6,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use serde_json::Value;
 
-use super::{Listed, Store};
+use super::Store;
 use crate::Home;
-use crate::network::Vault;
-use crate::snapshot::SnapshotId;
-use crate::timeline::Cause;
+use crate::model::{Cause, SnapshotId, Visibility};
 
 /// The golden files of the first version.
 fn v1(name: &str) -> PathBuf {
@@ -99,7 +97,7 @@ fn every_snapshot_and_what_stands_on_it_is_read() {
     let golden = store.snapshot_template("default", "golden").unwrap().unwrap();
     assert_eq!(golden.snapshot.as_str(), ids()["snapshot"]);
     let (info, listed) = store.snapshot(&SnapshotId::parse(&ids()["snapshot"]).unwrap()).unwrap().unwrap();
-    assert_eq!((info.name.as_deref(), listed), (Some("before"), Listed::Yes));
+    assert_eq!((info.name.as_deref(), listed), (Some("before"), Visibility::Listed));
 }
 
 #[test]
@@ -119,15 +117,9 @@ fn every_volume_and_its_holder_is_read() {
 }
 
 #[test]
-fn secrets_are_decrypted_and_network_defaults_hold() {
-    let (dir, home, untouched) = home();
-    let key = std::process::Command::new("base64").arg("--decode").arg(v1("secrets.key.base64")).output().unwrap();
-    std::fs::write(dir.path().join("secrets.key"), key.stdout).unwrap();
+fn authorities_and_network_defaults_are_read() {
+    let (_dir, home, untouched) = home();
     let store = Store::open(&home.store()).unwrap();
-    let secret = store.secrets("default").unwrap().remove(0);
-    assert_eq!((secret.name.as_str(), secret.hosts.len()), ("API_KEY", 2));
-    let value = Vault::of(&home).open("secret default/API_KEY", &secret.sealed).unwrap();
-    assert_eq!(value.as_slice(), b"value-of-the-secret");
     assert!(store.authority(&ids()["running"]).unwrap().is_some());
     let written =
         details(&untouched, "SELECT workspace || '/' || template, detail FROM network_defaults ORDER BY template");

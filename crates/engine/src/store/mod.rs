@@ -26,7 +26,6 @@ pub use database::{Database, StoreError};
 pub use events::Event;
 pub(crate) use sandboxes::SandboxRow;
 pub(crate) use secrets::SecretRow;
-pub(crate) use snapshots::Listed;
 pub(crate) use unreadable::{LivingSandboxes, UnreadableSandbox};
 pub use unreadable::{Unreadable, unreadable_rows};
 pub(crate) use volumes::{Claim, Use};

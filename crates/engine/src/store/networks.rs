@@ -6,14 +6,14 @@ use sandling_network::Pin;
 use serde::Deserialize;
 
 use super::{Store, StoreError};
-use crate::network::{Kept, NetworkDefault};
+use crate::model::{NetworkDefault, SavedState};
 
 /// What is in a row: it was only pins once.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Detail {
     Pins(Vec<Pin>),
-    Kept(Kept),
+    SavedState(SavedState),
 }
 
 impl Store {
@@ -22,7 +22,7 @@ impl Store {
         read_default(&self.connection(), workspace, template)
     }
 
-    /// Makes a default what `change` makes of it. Nobody else changes it meanwhile.
+    /// Changes a default in one transaction.
     pub fn change_network_default<E: From<StoreError>>(
         &self,
         workspace: &str,
@@ -48,7 +48,7 @@ impl Store {
     }
 
     /// Keeps what a sandbox's gateway leaves to the next.
-    pub fn put_kept(&self, sandbox: &str, kept: &Kept) -> Result<(), StoreError> {
+    pub fn put_kept(&self, sandbox: &str, kept: &SavedState) -> Result<(), StoreError> {
         // Before the connection is taken: others wait for it.
         let detail = serde_json::to_string(kept)?;
         self.connection()
@@ -58,16 +58,16 @@ impl Store {
     }
 
     /// What a sandbox's gateway left: of its pins those that still hold, with the time they have left.
-    pub fn kept(&self, sandbox: &str) -> Result<Kept, StoreError> {
+    pub fn kept(&self, sandbox: &str) -> Result<SavedState, StoreError> {
         let connection = self.connection();
         let mut statement = connection.prepare_cached("SELECT pinned_ms, detail FROM pins WHERE sandbox = ?1")?;
         let found: Option<(i64, String)> =
             statement.query_row([sandbox], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let Some((pinned_ms, detail)) = found else { return Ok(Kept::default()) };
+        let Some((pinned_ms, detail)) = found else { return Ok(SavedState::default()) };
         let passed = (Timestamp::now().as_millisecond() - pinned_ms).max(0) / 1000;
         let mut kept = match serde_json::from_str(&detail)? {
-            Detail::Pins(pins) => Kept { pins, ..Kept::default() },
-            Detail::Kept(kept) => kept,
+            Detail::Pins(pins) => SavedState { pins, ..SavedState::default() },
+            Detail::SavedState(kept) => kept,
         };
         kept.pins.retain_mut(|pin| {
             pin.seconds = u32::try_from(i64::from(pin.seconds) - passed).unwrap_or(0);
@@ -97,8 +97,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("s.db")).unwrap();
         let pin = |seconds| Pin { name: "a.com".parse().unwrap(), address: [93, 184, 216, 34].into(), seconds };
-        assert_eq!(store.kept("s").unwrap(), Kept::default());
-        let mut kept = Kept { pins: vec![pin(100), pin(5)], ..Kept::default() };
+        assert_eq!(store.kept("s").unwrap(), SavedState::default());
+        let mut kept = SavedState { pins: vec![pin(100), pin(5)], ..SavedState::default() };
         (kept.counts.sent_bytes, kept.counts.connections_open) = (7, 1);
         store.put_kept("s", &kept).unwrap();
         store.connection().execute("UPDATE pins SET pinned_ms = pinned_ms - 10000", []).unwrap();

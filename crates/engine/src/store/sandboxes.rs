@@ -5,8 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::rows::lossy;
 use super::unreadable::read_sandbox;
 use super::{LivingSandboxes, Store, StoreError};
-use crate::sandbox::SandboxInfo;
-use crate::settings::read_row;
+use crate::model::{SandboxInfo, read_row};
 
 /// Ended sandboxes whose rows are kept for those who ask what became of them.
 const KEPT_ENDED: i64 = 10_000;

@@ -7,7 +7,7 @@ use sandling_network::policy::Entry;
 
 use super::rows::{readable, time};
 use super::{Store, StoreError};
-use crate::network::SecretId;
+use crate::model::SecretId;
 
 /// A secret of a workspace.
 #[derive(Debug, Clone)]

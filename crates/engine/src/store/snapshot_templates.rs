@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::rows::readable;
 use super::{Store, StoreError};
-use crate::snapshot::{SnapshotId, SnapshotTemplate};
+use crate::model::{SnapshotId, SnapshotTemplate};
 
 const COLUMNS: &str = "workspace, name, snapshot, description";
 

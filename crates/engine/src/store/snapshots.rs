@@ -4,27 +4,19 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::rows::lossy;
 use super::{Store, StoreError};
-use crate::settings::read_row;
-use crate::snapshot::{SnapshotId, SnapshotInfo};
-
-/// Whether a snapshot is somebody's, or kept only for what stands on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listed {
-    Yes,
-    No,
-}
+use crate::model::{SnapshotId, SnapshotInfo, Visibility, read_row};
 
 impl Store {
     /// Writes a snapshot whose files are there, and lastingly if they are.
-    pub fn insert_snapshot(&self, info: &SnapshotInfo, listed: Listed) -> Result<(), StoreError> {
+    pub fn insert_snapshot(&self, info: &SnapshotInfo, visibility: Visibility) -> Result<(), StoreError> {
         if info.synced {
-            return self.lastingly(|connection| insert(connection, info, listed));
+            return self.lastingly(|connection| insert(connection, info, visibility));
         }
-        insert(&self.connection(), info, listed)
+        insert(&self.connection(), info, visibility)
     }
 
-    /// A snapshot, whoever's it is.
-    pub fn snapshot(&self, id: &SnapshotId) -> Result<Option<(SnapshotInfo, Listed)>, StoreError> {
+    /// A snapshot of any workspace.
+    pub fn snapshot(&self, id: &SnapshotId) -> Result<Option<(SnapshotInfo, Visibility)>, StoreError> {
         let row = self
             .connection()
             .prepare_cached("SELECT detail, listed FROM snapshots WHERE id = ?1")?
@@ -34,16 +26,16 @@ impl Store {
     }
 
     /// All snapshots that can be read, oldest first. The others are named in the log.
-    pub fn snapshots(&self) -> Result<Vec<(SnapshotInfo, Listed)>, StoreError> {
+    pub fn snapshots(&self) -> Result<Vec<(SnapshotInfo, Visibility)>, StoreError> {
         Ok(self.read_snapshots()?.into_iter().flatten().collect())
     }
 
-    /// All snapshots there are; nothing, if one cannot be read, for whoever must not overlook what that stands on.
-    pub fn all_snapshots(&self) -> Result<Option<Vec<(SnapshotInfo, Listed)>>, StoreError> {
+    /// All snapshots, or `None` if a row cannot be read, for callers that must not overlook what that one stands on.
+    pub fn all_snapshots(&self) -> Result<Option<Vec<(SnapshotInfo, Visibility)>>, StoreError> {
         Ok(self.read_snapshots()?.into_iter().collect())
     }
 
-    fn read_snapshots(&self) -> Result<Vec<Option<(SnapshotInfo, Listed)>>, StoreError> {
+    fn read_snapshots(&self) -> Result<Vec<Option<(SnapshotInfo, Visibility)>>, StoreError> {
         let connection = self.connection();
         let mut statement =
             connection.prepare_cached("SELECT detail, listed, id FROM snapshots ORDER BY created_ms")?;
@@ -64,10 +56,10 @@ impl Store {
         Ok(statement.query_row([workspace], |row| row.get::<_, f64>(0))? as u64)
     }
 
-    pub fn list_snapshot(&self, id: &SnapshotId, listed: Listed) -> Result<(), StoreError> {
+    pub fn list_snapshot(&self, id: &SnapshotId, visibility: Visibility) -> Result<(), StoreError> {
         self.connection()
             .prepare_cached("UPDATE snapshots SET listed = ?2 WHERE id = ?1")?
-            .execute(params![id.as_str(), listed == Listed::Yes])?;
+            .execute(params![id.as_str(), visibility == Visibility::Listed])?;
         Ok(())
     }
 
@@ -77,7 +69,7 @@ impl Store {
     }
 }
 
-fn insert(connection: &Connection, info: &SnapshotInfo, listed: Listed) -> Result<(), StoreError> {
+fn insert(connection: &Connection, info: &SnapshotInfo, visibility: Visibility) -> Result<(), StoreError> {
     connection
         .prepare_cached(
             "INSERT INTO snapshots (id, workspace, created_ms, listed, detail, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -86,13 +78,13 @@ fn insert(connection: &Connection, info: &SnapshotInfo, listed: Listed) -> Resul
             info.id.as_str(),
             info.workspace,
             info.created_at.as_millisecond(),
-            listed == Listed::Yes,
+            visibility == Visibility::Listed,
             serde_json::to_string(info)?,
             i64::try_from(info.memory_bytes.saturating_add(info.disk_bytes)).unwrap_or(i64::MAX),
         ])?;
     Ok(())
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<(String, Listed)> {
-    Ok((row.get(0)?, if row.get(1)? { Listed::Yes } else { Listed::No }))
+fn read(row: &Row<'_>) -> rusqlite::Result<(String, Visibility)> {
+    Ok((row.get(0)?, if row.get(1)? { Visibility::Listed } else { Visibility::Hidden }))
 }

@@ -10,11 +10,7 @@ use serde_json::Value;
 use super::database::open_error;
 use super::rows::lossy;
 use super::{SandboxRow, StoreError};
-use crate::network::NetworkDefault;
-use crate::sandbox::{SandboxId, SandboxInfo};
-use crate::settings::read_row;
-use crate::snapshot::SnapshotInfo;
-use crate::volume::VolumeInfo;
+use crate::model::{NetworkDefault, SandboxId, SandboxInfo, SnapshotInfo, VolumeInfo, read_row};
 
 /// A row that cannot be read, for the log and for `sandling doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::rows::{lossy, readable};
 use super::{Store, StoreError};
-use crate::volume::{VolumeId, VolumeInfo};
+use crate::model::{VolumeId, VolumeInfo};
 
 /// Who has a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Use {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     Granted,
-    /// Somebody has it in a way that does not allow this.
+    /// Another holder's claim does not allow this.
     HeldBy(String),
     Gone,
 }
@@ -87,7 +87,7 @@ impl Store {
         readable(&mut statement, [], |row| lossy(row, 0))
     }
 
-    /// Removes a volume that nobody has.
+    /// Removes a volume that has no holder.
     pub fn remove_volume(&self, id: &VolumeId) -> Result<Claim, StoreError> {
         let mut connection = self.connection();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -1,28 +1,26 @@
 //! What becomes of the volumes of a machine that was saved with them: each slot must have something in it again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sandling_protocol::Request;
 use sandling_vmm::machine::{Plug, PlugAccess, PlugSource};
 
-use super::attach::{Claimed, mount, plug};
-use super::info::{Attachment, OnVolumes, SavedVolume, VolumeError, VolumeInfo, VolumeKind};
+use super::attach::{Claimed, mount};
+use super::error::VolumeError;
 use super::make::volume;
-use crate::engine::Engine;
-use crate::made::Made;
-use crate::sandbox::SandboxId;
-use crate::snapshot::{Files, SnapshotInfo};
-use crate::store::Listed;
+use super::volumes::Volumes;
+use crate::machine::ReadyMachine;
+use crate::model::{Attachment, OnVolumes, SandboxId, SavedVolume, Visibility, VolumeInfo, VolumeKind};
 
-const LET_GO_WITHIN: Duration = Duration::from_secs(15);
+const UNMOUNT_WITHIN: Duration = Duration::from_secs(15);
 
 /// What is to be kept of a sandbox's volumes when it is saved.
-pub(crate) fn copies(attached: &[Attachment], then: OnVolumes, listed: Listed) -> Vec<SavedVolume> {
+pub(crate) fn copies(attached: &[Attachment], then: OnVolumes, visibility: Visibility) -> Vec<SavedVolume> {
     let saved = attached.iter().map(|was| {
-        // What nobody can write can be read by a child, too; but a snapshot may outlive it, and so may a child.
-        let stays = was.read_only && !was.private && then == OnVolumes::ReadOnly && listed == Listed::No;
+        // A child can read a read-only volume itself. A listed snapshot may outlive the volume, so it needs a copy.
+        let stays = was.read_only && !was.private && then == OnVolumes::ReadOnly && visibility == Visibility::Hidden;
         SavedVolume { was: was.clone(), then, copied: then != OnVolumes::Detach && !stays }
     });
     saved.collect()
@@ -36,30 +34,28 @@ pub(crate) struct Carried {
     sealed: Vec<Attachment>,
 }
 
-impl Engine {
-    /// Makes what the slots of a restored machine need: copies, or nothing where there is to be nothing.
-    pub(crate) async fn carry_volumes(
+impl Volumes {
+    /// Makes what the slots of a restored machine need: copies of the files in `saved`, or empty disks.
+    pub(crate) async fn carry(
         self: &Arc<Self>,
-        snapshot: &SnapshotInfo,
+        saved: Vec<(SavedVolume, PathBuf)>,
         child: &SandboxId,
         workspace: &str,
     ) -> Result<Carried, VolumeError> {
-        let (engine, snapshot) = (self.clone(), snapshot.clone());
-        let (child, workspace) = (child.clone(), workspace.to_owned());
-        let carrying = tokio::task::spawn_blocking(move || engine.carry(&snapshot, &child, &workspace));
+        let (volumes, child, workspace) = (self.clone(), child.clone(), workspace.to_owned());
+        let carrying = tokio::task::spawn_blocking(move || volumes.carry_blocking(saved, &child, &workspace));
         carrying.await.map_err(|_| VolumeError::CutOff)?
     }
 
-    fn carry(
+    fn carry_blocking(
         self: &Arc<Self>,
-        snapshot: &SnapshotInfo,
+        saved: Vec<(SavedVolume, PathBuf)>,
         child: &SandboxId,
         workspace: &str,
     ) -> Result<Carried, VolumeError> {
         let claimed = Claimed::new(self, format!("create-{}", uuid::Uuid::new_v4()));
         let mut carried = Carried { claimed, plugs: Vec::new(), lost: Vec::new(), sealed: Vec::new() };
-        let files = Files::new(&self.config.home.snapshots(), &snapshot.id);
-        for saved in &snapshot.volumes {
+        for (saved, file) in saved {
             let was = &saved.was;
             if saved.then == OnVolumes::Detach {
                 let source = PlugSource::Nothing { bytes: u64::from(was.size_mib) << 20 };
@@ -69,8 +65,7 @@ impl Engine {
                 continue;
             }
             let volume = if saved.copied {
-                let file = files.volume(was.slot);
-                carried.copied(self, saved, file, child, workspace)?
+                carried.copied(self, &saved, &file, child, workspace)?
             } else {
                 let found = self.store.volume(&was.volume)?.filter(|volume| volume.workspace == workspace);
                 found.ok_or_else(|| VolumeError::Unknown(was.name.clone()))?
@@ -79,7 +74,7 @@ impl Engine {
             let volume = VolumeInfo { clean: true, ..volume };
             carried.claimed.claim(volume, was.slot, was.mount.clone(), was.read_only)?;
             let Some((attachment, _)) = carried.claimed.wanted.last_mut() else { continue };
-            carried.plugs.push(plug(self, attachment));
+            carried.plugs.push(self.plug(attachment));
             if saved.then == OnVolumes::ReadOnly && !was.read_only {
                 // To the guest it becomes so once it is there; until then it writes out what it still held back.
                 attachment.read_only = true;
@@ -93,9 +88,9 @@ impl Engine {
 impl Carried {
     fn copied(
         &mut self,
-        engine: &Engine,
+        volumes: &Volumes,
         saved: &SavedVolume,
-        file: PathBuf,
+        file: &Path,
         child: &SandboxId,
         workspace: &str,
     ) -> Result<VolumeInfo, VolumeError> {
@@ -107,16 +102,16 @@ impl Carried {
         let mut info = volume(workspace, &name, was.size_mib, kind, None);
         info.from = Some(was.name.clone());
         info.clean = was.read_only;
-        engine.volume_from(&file, &info)?;
+        volumes.create_from(file, &info)?;
         self.claimed.made.push(info.id.clone());
         Ok(info)
     }
 
     /// Tells the guest, which has all of them mounted, what is gone and what it may no longer write.
-    pub(crate) async fn settle(&self, made: &Made) -> Result<(), VolumeError> {
+    pub(crate) async fn settle(&self, made: &ReadyMachine) -> Result<(), VolumeError> {
         for &slot in &self.lost {
             let unmount = Request::UnmountVolume { slot, lost: true };
-            made.link().call_within(LET_GO_WITHIN, unmount).await?;
+            made.link().call_within(UNMOUNT_WITHIN, unmount).await?;
             made.machine().unplug(slot).await?;
         }
         for attachment in &self.sealed {

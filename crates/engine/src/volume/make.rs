@@ -1,17 +1,16 @@
-//! Volumes as things of their own: made, listed, copied, deleted.
+//! Making, listing and deleting volumes.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 
 use sandling_vmm::disk::copy_sparse;
 
-use super::info::{LEAST_MIB, MOST_MIB, VolumeError, VolumeId, VolumeInfo, VolumeKind, check_name};
-use crate::engine::Engine;
-use crate::sandbox::SandboxId;
-use crate::space;
+use super::error::{VolumeError, check_name};
+use super::volumes::Volumes;
+use crate::host::available_space_mib;
+use crate::model::{LEAST_MIB, MOST_MIB, SandboxId, VolumeId, VolumeInfo, VolumeKind};
 use crate::store::{Claim, StoreError};
 
 /// How much more may be promised than there is: what is not written takes nothing.
@@ -29,9 +28,9 @@ pub struct VolumeView {
     pub attached: Vec<(String, bool)>,
 }
 
-impl Engine {
+impl Volumes {
     /// Makes an empty volume.
-    pub async fn create_volume(&self, workspace: &str, name: &str, size_mib: u32) -> Result<VolumeView, VolumeError> {
+    pub async fn create(&self, workspace: &str, name: &str, size_mib: u32) -> Result<VolumeView, VolumeError> {
         check_name(name)?;
         if !(LEAST_MIB..=MOST_MIB).contains(&size_mib) {
             return Err(VolumeError::Size(size_mib));
@@ -41,58 +40,57 @@ impl Engine {
         }
         self.room_for(size_mib)?;
         let info = volume(workspace, name, size_mib, VolumeKind::Ordinary, None);
-        let file = self.volume_file(&info.id);
+        let file = self.file(&info.id);
         let made = make_file_system(&file, size_mib).await;
         self.enter(info, made)
     }
 
     /// The volumes of a workspace, oldest first.
-    pub fn list_volumes(&self, workspace: &str) -> Result<Vec<VolumeView>, StoreError> {
+    pub fn list(&self, workspace: &str) -> Result<Vec<VolumeView>, StoreError> {
         let uses = self.store.volume_uses()?;
         let all = self.store.volumes()?.into_iter();
         let own = all.filter(|info| info.workspace == workspace && info.is_private().is_none());
         Ok(own.map(|info| self.view(info, &uses)).collect())
     }
 
-    pub fn find_volume(&self, workspace: &str, name: &str) -> Result<Option<VolumeView>, StoreError> {
+    pub fn find(&self, workspace: &str, name: &str) -> Result<Option<VolumeView>, StoreError> {
         let Some(info) = self.store.volume_named(workspace, name)? else { return Ok(None) };
         Ok(Some(self.view(info, &self.store.volume_uses()?)))
     }
 
     /// What a workspace's volumes may grow to, private ones included.
-    pub fn volume_mib(&self, workspace: &str) -> u64 {
+    pub fn size_mib(&self, workspace: &str) -> u64 {
         let all = self.store.volumes().unwrap_or_default();
         all.iter().filter(|info| info.workspace == workspace).map(|info| u64::from(info.size_mib)).sum()
     }
 
     /// How many volumes there are, and what they take.
-    pub fn volume_totals(&self) -> (usize, u64) {
+    pub fn totals(&self) -> (usize, u64) {
         let all = self.store.volume_ids().unwrap_or_default();
-        let volumes = self.config.home.volumes();
-        let bytes = all.iter().map(|id| used_bytes(&volumes.join(format!("{id}.img")))).sum();
+        let bytes = all.iter().map(|id| used_bytes(&self.dir.join(format!("{id}.img")))).sum();
         (all.len(), bytes)
     }
 
     /// Deletes a volume with all that is on it, unless a sandbox has it.
-    pub fn delete_volume(&self, workspace: &str, name: &str) -> Result<(), VolumeError> {
+    pub fn delete(&self, workspace: &str, name: &str) -> Result<(), VolumeError> {
         let unknown = || VolumeError::Unknown(name.to_owned());
         let info = self.store.volume_named(workspace, name)?.ok_or_else(unknown)?;
         // The row first: a file without a row is swept at the next start, a row without a file would be a lie.
         match self.store.remove_volume(&info.id)? {
-            Claim::Granted => Ok(fs::remove_file(self.volume_file(&info.id))?),
+            Claim::Granted => Ok(fs::remove_file(self.file(&info.id))?),
             Claim::HeldBy(by) => Err(VolumeError::InUse { name: name.to_owned(), by }),
             Claim::Gone => Err(unknown()),
         }
     }
 
     /// Deletes all volumes of a workspace that is no more.
-    pub fn delete_volumes_of(&self, workspace: &str) -> Result<(), VolumeError> {
+    pub fn delete_all_of(&self, workspace: &str) -> Result<(), VolumeError> {
         let mut result = Ok(());
         for info in self.store.volumes()?.into_iter().filter(|info| info.workspace == workspace) {
             // One that cannot go keeps none of the others.
             let removed = match self.store.remove_volume(&info.id) {
                 Ok(Claim::HeldBy(by)) => Err(VolumeError::InUse { name: info.name, by }),
-                Ok(Claim::Granted | Claim::Gone) => fs::remove_file(self.volume_file(&info.id)).map_err(Into::into),
+                Ok(Claim::Granted | Claim::Gone) => fs::remove_file(self.file(&info.id)).map_err(Into::into),
                 Err(error) => Err(error.into()),
             };
             result = result.and(removed);
@@ -100,45 +98,9 @@ impl Engine {
         result
     }
 
-    /// A copy under another name. One that a sandbox writes is copied as it is at one moment, for which the sandbox
-    /// stands still.
-    pub async fn copy_volume(
-        self: &Arc<Self>,
-        workspace: &str,
-        name: &str,
-        copy: &str,
-        kind: VolumeKind,
-    ) -> Result<VolumeView, VolumeError> {
-        check_name(copy)?;
-        let source = self.store.volume_named(workspace, name)?;
-        let source = source.ok_or_else(|| VolumeError::Unknown(name.to_owned()))?;
-        if self.store.volume_named(workspace, copy)?.is_some() {
-            return Err(VolumeError::Exists(copy.to_owned()));
-        }
-        self.room_for(source.size_mib)?;
-        let info = volume(workspace, copy, source.size_mib, kind, Some(&source));
-        let (from, to) = (self.volume_file(&source.id), self.volume_file(&info.id));
-        // Read by nobody else's leave: meanwhile nobody can begin to write it, or delete it.
-        let reader = format!("copy-{}", info.id);
-        let copied = match self.store.claim_volume(&source.id, &reader, self.owner.id(), false)? {
-            Claim::Granted => {
-                let copied = copy_now(from, to).await;
-                self.store.release_volumes(&reader)?;
-                copied
-            }
-            Claim::HeldBy(writer) => match SandboxId::parse(&writer).and_then(|writer| self.get(&writer)) {
-                Some(sandbox) => sandbox.copy_volume(from, to).await,
-                // It is on its way, or another process keeps it.
-                None => return Err(VolumeError::InUse { name: name.to_owned(), by: writer }),
-            },
-            Claim::Gone => return Err(VolumeError::Unknown(name.to_owned())),
-        };
-        self.enter(info, copied)
-    }
-
-    /// A volume that begins with what is in a file.
-    pub(super) fn volume_from(&self, file: &Path, info: &VolumeInfo) -> Result<(), VolumeError> {
-        let target = self.volume_file(&info.id);
+    /// Makes a volume with the content of a file.
+    pub(super) fn create_from(&self, file: &Path, info: &VolumeInfo) -> Result<(), VolumeError> {
+        let target = self.file(&info.id);
         let entered = copy_sparse(file, &target).map_err(VolumeError::from).and_then(|()| {
             let entered = self.store.insert_volume(info)?;
             if entered { Ok(()) } else { Err(VolumeError::Exists(info.name.clone())) }
@@ -149,9 +111,9 @@ impl Engine {
         entered
     }
 
-    /// Writes a volume down whose file is made, or clears away what there is of it.
-    fn enter(&self, info: VolumeInfo, made: Result<(), VolumeError>) -> Result<VolumeView, VolumeError> {
-        let file = self.volume_file(&info.id);
+    /// Adds the row of a volume whose file is made. On a failure, removes the file.
+    pub(super) fn enter(&self, info: VolumeInfo, made: Result<(), VolumeError>) -> Result<VolumeView, VolumeError> {
+        let file = self.file(&info.id);
         let entered = made.and_then(|()| {
             // What is acknowledged survives the host.
             File::open(&file)?.sync_all()?;
@@ -166,19 +128,15 @@ impl Engine {
         }
     }
 
-    pub(crate) fn volume_file(&self, id: &VolumeId) -> std::path::PathBuf {
-        id.file(&self.config.home.volumes())
-    }
-
     fn view(&self, info: VolumeInfo, uses: &[crate::store::Use]) -> VolumeView {
         // A copy that is being made holds it, too, for a moment.
         let own = uses.iter().filter(|one| one.volume == info.id.as_str() && SandboxId::parse(&one.holder).is_some());
         let attached = own.map(|one| (one.holder.clone(), one.writes)).collect();
-        VolumeView { used_bytes: used_bytes(&self.volume_file(&info.id)), info, attached }
+        VolumeView { used_bytes: used_bytes(&self.file(&info.id)), info, attached }
     }
 
-    fn room_for(&self, size_mib: u32) -> Result<(), VolumeError> {
-        match space::available_mib(&self.config.home.volumes()) {
+    pub(super) fn room_for(&self, size_mib: u32) -> Result<(), VolumeError> {
+        match available_space_mib(&self.dir) {
             Some(available_mib) if u64::from(size_mib) > available_mib.saturating_mul(OVERCOMMIT) => {
                 Err(VolumeError::NoSpace { available_mib })
             }
@@ -210,11 +168,6 @@ pub(super) fn volume(
 
 fn used_bytes(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |file| file.blocks() * 512)
-}
-
-pub(crate) async fn copy_now(from: std::path::PathBuf, to: std::path::PathBuf) -> Result<(), VolumeError> {
-    let copying = tokio::task::spawn_blocking(move || copy_sparse(&from, &to));
-    Ok(copying.await.map_err(|_| VolumeError::CutOff)??)
 }
 
 /// The file is new and all holes, so nothing need be written to make it zero.

@@ -1,23 +1,26 @@
 //! Volumes: named disks that outlive sandboxes.
 //!
-//! A volume is a sparse file with an ext4 file system, `volumes/ID.img`, and a row in the store, which makes it one:
-//! a file without a row is half of one. Who has it is written down before anything of it is opened, many who read or
-//! one who writes, and QEMU's own lock on the file holds the same once more.
+//! A volume is a sparse file with an ext4 file system, `volumes/ID.img`, and a row in the store. A file without a row is
+//! left over and is swept. A claim in the store says who uses the volume, many readers or one writer, before its file is
+//! opened. QEMU's lock on the file enforces the same again.
 //!
-//! It is plugged into a machine that runs, and mounted by the guest; the host never reads what is on it. A machine
-//! that is saved with volumes is restored with something in the same slots: the volumes themselves when it is woken,
-//! copies when it is forked.
+//! A volume is plugged into a running machine, and the guest mounts it; the host never reads its content. A machine that
+//! was saved with volumes needs something in the same slots when it is restored: the volumes themselves after a wake,
+//! copies after a fork.
 
 mod attach;
 mod carry;
-mod info;
+mod copy;
+mod error;
 mod make;
 mod sweep;
+mod volumes;
 
-pub use attach::VolumeWish;
-pub use info::{Attachment, OnVolumes, SavedVolume, VolumeError, VolumeId, VolumeInfo, VolumeKind};
+pub use attach::VolumeSpec;
+pub use error::VolumeError;
 pub use make::VolumeView;
+pub use volumes::Volumes;
 
-pub(crate) use attach::{Claimed, let_go, plugs};
+pub(crate) use attach::Claimed;
 pub(crate) use carry::copies;
-pub(crate) use make::copy_now;
+pub(crate) use copy::copy_file;

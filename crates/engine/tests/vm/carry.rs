@@ -15,12 +15,12 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     shell(&sandbox, "echo twice >> /root/carried").await;
     let (snapshot, _) = here.engine.snapshot(&sandbox, Some("mine".to_owned()), None).await.unwrap();
     let mut exported = Vec::new();
-    here.engine.export_snapshot(&snapshot, &mut exported).unwrap();
+    here.engine.snapshots().export(&snapshot, &mut exported).unwrap();
 
     // The same templates: only what the snapshot adds is stored.
-    let again = here.engine.import_snapshot("default", None, exported.as_slice()).unwrap();
+    let again = here.engine.snapshots().import("default", None, exported.as_slice()).unwrap();
     assert_eq!((again.name.as_deref(), &again.digest), (Some("mine"), &snapshot.digest));
-    here.engine.delete_snapshot("default", &snapshot.id).await.unwrap();
+    here.engine.snapshots().delete("default", &snapshot.id).await.unwrap();
     sandbox.end(EndReason::Requested).await.unwrap();
     let begun = here.engine.create(CreateSpec { from_snapshot: Some(again.id), ..spec("base") }).await.unwrap();
     inspect(&begun, 1).await;
@@ -38,12 +38,12 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
         if wrong {
             torn[cut / 2] ^= 1;
         }
-        let refused = there.import_snapshot("default", None, torn.as_slice());
+        let refused = there.snapshots().import("default", None, torn.as_slice());
         assert!(matches!(refused, Err(ImportError::Damaged(_) | ImportError::NotOne)), "{cut}: {refused:?}");
     }
     let left = std::fs::read_dir(elsewhere.path().join("snapshots")).unwrap().count();
     assert_eq!(left, 0, "a torn file leaves nothing");
-    let imported = there.import_snapshot("default", Some("yours".to_owned()), exported.as_slice()).unwrap();
+    let imported = there.snapshots().import("default", Some("yours".to_owned()), exported.as_slice()).unwrap();
     assert_eq!(imported.digest, snapshot.digest);
     let wish = CreateSpec { from_snapshot: Some(imported.id.clone()), ..spec("base") };
     let begun = there.create(wish.clone()).await.unwrap();
@@ -61,12 +61,12 @@ async fn a_snapshot_is_carried_to_another_home_and_goes_on_there() {
     eventually("its disk is folded", || height() < 3).await;
     inspect(&begun, 2).await;
     let (next, _) = there.snapshot(&begun, None, None).await.unwrap();
-    there.delete_snapshot("default", &imported.id).await.unwrap();
+    there.snapshots().delete("default", &imported.id).await.unwrap();
     begun.end(EndReason::Requested).await.unwrap();
     let last = there.create(CreateSpec { from_snapshot: Some(next.id.clone()), ..wish }).await.unwrap();
     assert_eq!(shell(&last, "tail -1 /root/carried").await.stdout, "thrice\n");
     last.end(EndReason::Requested).await.unwrap();
-    there.delete_snapshot("default", &next.id).await.unwrap();
+    there.snapshots().delete("default", &next.id).await.unwrap();
     let left: Vec<_> = std::fs::read_dir(elsewhere.path().join("snapshots")).unwrap().flatten().collect();
     assert!(left.is_empty(), "nobody stands on {left:?}");
     there.close().await;
@@ -84,7 +84,7 @@ async fn a_snapshot_becomes_a_template_and_may_go_itself() {
     }
     engine.engine.template_from_snapshot("default", &snapshot, "warm", "as I like it").unwrap();
     assert!(engine.engine.template_from_snapshot("default", &snapshot, "warm", "").is_err());
-    engine.engine.delete_snapshot("default", &snapshot.id).await.unwrap();
+    engine.engine.snapshots().delete("default", &snapshot.id).await.unwrap();
     let listed = engine.engine.list_templates("default").unwrap();
     assert!(listed.iter().any(|template| template.name == "warm" && template.description == "as I like it"));
     assert!(engine.engine.list_templates("team").unwrap().iter().all(|template| template.name != "warm"));

@@ -110,15 +110,15 @@ async fn a_snapshot_outlives_its_sandbox_and_is_where_others_begin() {
     assert!(second.memory_bytes < first.memory_bytes, "{} then {}", first.memory_bytes, second.memory_bytes);
     assert_eq!(second.parent.as_ref(), Some(&first.id));
     sandbox.end(EndReason::Requested).await.unwrap();
-    let listed = engine.engine.list_snapshots("default").unwrap();
+    let listed = engine.engine.snapshots().list("default").unwrap();
     assert_eq!(listed.iter().map(|info| &info.id).collect::<Vec<_>>(), [&first.id, &second.id]);
 
     let from = |id| CreateSpec { from_snapshot: Some(id), ..spec("base") };
     let again = engine.engine.create(from(first.id.clone())).await.unwrap();
     inspect(&again, 1).await;
     // The second stands on the first, and goes on doing so.
-    engine.engine.delete_snapshot("default", &first.id).await.unwrap();
-    assert!(engine.engine.find_snapshot("default", &first.id).unwrap().is_none());
+    engine.engine.snapshots().delete("default", &first.id).await.unwrap();
+    assert!(engine.engine.snapshots().find("default", &first.id).unwrap().is_none());
     let later = engine.engine.create(from(second.id.clone())).await.unwrap();
     assert_eq!(shell(&later, "cat /root/file").await.stdout, "second\n");
     assert!(engine.engine.create(CreateSpec { vcpus: Some(2), ..from(second.id.clone()) }).await.is_err());

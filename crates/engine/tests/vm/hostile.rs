@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sandling_engine::{EndReason, Output, RunError, RunSpec};
 use sandling_protocol::frame::{MAX_FRAME, encode};
-use sandling_protocol::{ExitReason, Language, Part, ToHost, VERSION};
+use sandling_protocol::{ExitReason, Language, Part, ToHost, generation};
 
 use crate::harness::{engine, python, run, shell, spec};
 
@@ -156,7 +156,7 @@ time.sleep(600)"
 async fn rubbish_on_the_control_channel_ends_that_sandbox_only() {
     let engine = engine().await;
     let witness = engine.sandbox().await;
-    let greeting = encode(&ToHost::Hello { nonce: "mine".to_owned(), version: VERSION }, &[]).unwrap();
+    let greeting = encode(&ToHost::Hello { nonce: "mine".to_owned(), generation: generation::CURRENT }, &[]).unwrap();
     for (rubbish, times, violation) in [
         (&b"\0\x05abc\0"[..], 1, "cut short"),
         // Too long, or cut short where the agent itself says something in the middle of it.

@@ -63,7 +63,8 @@ async fn a_sandbox_ends_when_its_time_is_over() {
     assert!(sandbox.run(RunSpec::shell("true")).is_err());
     let kinds: Vec<_> = engine
         .engine
-        .newest_events("default", Some(sandbox.id()), 10)
+        .events()
+        .newest("default", Some(sandbox.id()), 10)
         .unwrap()
         .into_iter()
         .map(|event| event.kind)

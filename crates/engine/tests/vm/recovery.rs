@@ -37,7 +37,7 @@ async fn a_killed_machine_is_noticed_at_once() {
 #[tokio::test]
 async fn dead_standbys_are_not_handed_out() {
     let engine = engine_with(1).await;
-    engine.engine.warm_up("base").await.unwrap();
+    engine.engine.machines().warm_up("base").await.unwrap();
     for pid in qemu_processes(engine.home.path()) {
         // SAFETY: plain kill(2) of a process that this test's own engine started.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };

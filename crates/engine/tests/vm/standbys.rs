@@ -12,7 +12,7 @@ use crate::harness::{config, engine_with, eventually, python, spec};
 async fn a_standby_is_claimed_and_replaced() {
     let engine = engine_with(1).await;
     for _ in 0..2 {
-        engine.engine.warm_up("base").await.unwrap();
+        engine.engine.machines().warm_up("base").await.unwrap();
         let sandbox = engine.engine.create(spec("base")).await.unwrap();
         assert_eq!(sandbox.info().boot_mode, BootMode::Standby);
         assert_eq!(python(&sandbox, "print(1 + 1)").await.stdout, "2\n");
@@ -25,7 +25,7 @@ async fn a_standby_is_claimed_and_replaced() {
 #[tokio::test]
 async fn two_claims_of_one_shelf_differ() {
     let engine = engine_with(2).await;
-    engine.engine.warm_up("base").await.unwrap();
+    engine.engine.machines().warm_up("base").await.unwrap();
     let code = "import os, random; print(os.urandom(8).hex(), random.random())";
     let mut drawn = Vec::new();
     for _ in 0..2 {
@@ -53,7 +53,7 @@ async fn standbys_give_way_when_memory_is_short() {
     let available_memory_mib = || Some(AVAILABLE.load(Ordering::SeqCst).saturating_sub(100 * machines() as u64));
     let wish = EngineConfig { standbys: 2, spare_memory_mib: 500, available_memory_mib, ..config(&home) };
     let engine = Engine::open(wish).await.unwrap();
-    engine.warm_up("base").await.unwrap();
+    engine.machines().warm_up("base").await.unwrap();
     assert_eq!(machines(), 2);
     // Enough for a sandbox, if nothing else is there. The shelf itself would notice seconds later.
     AVAILABLE.store(400, Ordering::SeqCst);
@@ -64,7 +64,7 @@ async fn standbys_give_way_when_memory_is_short() {
     sandbox.end(EndReason::Requested).await.unwrap();
     // By themselves, too.
     AVAILABLE.store(u64::MAX, Ordering::SeqCst);
-    engine.warm_up("base").await.unwrap();
+    engine.machines().warm_up("base").await.unwrap();
     assert_eq!(machines(), 2);
     AVAILABLE.store(100, Ordering::SeqCst);
     eventually("an empty shelf", || machines() == 0).await;

@@ -72,7 +72,7 @@ async fn a_snapshot_with_a_torn_layer_is_refused_however_deep_that_is() {
             drop(tampered);
             // What cannot be told from its size is told when all of it is read anyway.
             let _tampered = Tampered::flipped(file(&engine, &layer.id, name));
-            let exported = engine.engine.export_snapshot(last, &mut Vec::new());
+            let exported = engine.engine.snapshots().export(last, &mut Vec::new());
             assert!(exported.is_err(), "{name} of {} is carried away", layer.id);
         }
     }
@@ -138,8 +138,8 @@ async fn an_export_from_another_machine_or_of_another_snapshot_is_refused() {
     let (snapshot, _) = engine.engine.snapshot(&sandbox, None, None).await.unwrap();
     sandbox.end(EndReason::Requested).await.unwrap();
     let mut exported = Vec::new();
-    engine.engine.export_snapshot(&snapshot, &mut exported).unwrap();
-    let import = |bytes: Vec<u8>| engine.engine.import_snapshot("default", None, bytes.as_slice());
+    engine.engine.snapshots().export(&snapshot, &mut exported).unwrap();
+    let import = |bytes: Vec<u8>| engine.engine.snapshots().import("default", None, bytes.as_slice());
     for (field, other, what) in [
         ("accelerator", serde_json::json!("kvm9"), "the accelerator"),
         ("cpu_model", serde_json::json!("another"), "the CPU model"),
@@ -153,7 +153,7 @@ async fn an_export_from_another_machine_or_of_another_snapshot_is_refused() {
     assert!(matches!(refused, Err(ImportError::OtherVersion)), "{refused:?}");
     let refused = import(altered(&exported, |manifest| manifest["snapshot"]["labels"]["a"] = "b".into()));
     assert!(matches!(refused, Err(ImportError::Damaged(_))), "{refused:?}");
-    assert_eq!(engine.engine.list_snapshots("default").unwrap().len(), 1);
+    assert_eq!(engine.engine.snapshots().list("default").unwrap().len(), 1);
     import(exported).unwrap();
     engine.close().await;
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use sandling_engine::{
     CreateError, CreateSpec, EndReason, ForkError, ForkSpec, OnVolumes, Sandbox, SnapshotError, VolumeError,
-    VolumeKind, VolumeWish,
+    VolumeKind, VolumeSpec,
 };
 
 use crate::harness::{TestEngine, chain, engine, eventually, shell, spec};
 
 fn with_volume(read_only: bool) -> CreateSpec {
-    let wish = VolumeWish { name: "data".to_owned(), mount: Some("/data".to_owned()), read_only };
+    let wish = VolumeSpec { name: "data".to_owned(), mount: Some("/data".to_owned()), read_only };
     CreateSpec { volumes: vec![wish], ..spec("base") }
 }
 
@@ -28,8 +28,8 @@ async fn fork(engine: &TestEngine, parent: &Arc<Sandbox>, volumes: OnVolumes) ->
 #[tokio::test]
 async fn a_volume_outlives_sandboxes_and_is_written_by_one_or_read_by_many() {
     let engine = engine().await;
-    engine.engine.create_volume("default", "data", 64).await.unwrap();
-    let again = engine.engine.create_volume("default", "data", 64).await;
+    engine.engine.volumes().create("default", "data", 64).await.unwrap();
+    let again = engine.engine.volumes().create("default", "data", 64).await;
     assert!(matches!(again, Err(VolumeError::Exists(_))), "{again:?}");
 
     let writer = attached(&engine, false).await;
@@ -39,7 +39,7 @@ async fn a_volume_outlives_sandboxes_and_is_written_by_one_or_read_by_many() {
         let second = engine.engine.create(with_volume(read_only)).await;
         assert!(matches!(second, Err(CreateError::Volume(VolumeError::InUse { .. }))));
     }
-    assert!(matches!(engine.engine.delete_volume("default", "data"), Err(VolumeError::InUse { .. })));
+    assert!(matches!(engine.engine.volumes().delete("default", "data"), Err(VolumeError::InUse { .. })));
     // Of what is being written, too, there is a moment.
     engine.engine.copy_volume("default", "data", "moment", VolumeKind::Snapshot).await.unwrap();
     shell(&writer, "echo later > /data/file").await;
@@ -52,7 +52,7 @@ async fn a_volume_outlives_sandboxes_and_is_written_by_one_or_read_by_many() {
     }
     assert!(engine.engine.create(with_volume(false)).await.is_err(), "nobody writes what others read");
     let moment = |read_only| {
-        let wish = VolumeWish { name: "moment".to_owned(), mount: None, read_only };
+        let wish = VolumeSpec { name: "moment".to_owned(), mount: None, read_only };
         CreateSpec { volumes: vec![wish], ..spec("base") }
     };
     assert!(matches!(
@@ -64,8 +64,8 @@ async fn a_volume_outlives_sandboxes_and_is_written_by_one_or_read_by_many() {
     for sandbox in [one, other, reader] {
         sandbox.end(EndReason::Requested).await.unwrap();
     }
-    engine.engine.delete_volume("default", "data").unwrap();
-    engine.engine.delete_volume("default", "moment").unwrap();
+    engine.engine.volumes().delete("default", "data").unwrap();
+    engine.engine.volumes().delete("default", "moment").unwrap();
     assert_eq!(std::fs::read_dir(engine.home.path().join("volumes")).unwrap().count(), 0);
     engine.close().await;
 }
@@ -73,7 +73,7 @@ async fn a_volume_outlives_sandboxes_and_is_written_by_one_or_read_by_many() {
 #[tokio::test]
 async fn a_copy_of_a_sandbox_does_with_its_volumes_what_was_said_and_nothing_else() {
     let engine = engine().await;
-    engine.engine.create_volume("default", "data", 64).await.unwrap();
+    engine.engine.volumes().create("default", "data", 64).await.unwrap();
     let parent = attached(&engine, false).await;
     // Not written out: what the guest holds back is part of the moment.
     shell(&parent, "echo then > /data/file; (while sleep 0.1; do cat /data/file; done) > /tmp/seen 2>&1 &").await;
@@ -91,7 +91,7 @@ async fn a_copy_of_a_sandbox_does_with_its_volumes_what_was_said_and_nothing_els
     assert_eq!(ran.stdout, "then\nmine\n", "{}", ran.stderr);
     assert_eq!(shell(&parent, "cat /data/file").await.stdout, "now\n");
     let clone = owner.info().volumes[0].name.clone();
-    assert!(clone.starts_with("data-") && engine.engine.find_volume("default", &clone).unwrap().is_some());
+    assert!(clone.starts_with("data-") && engine.engine.volumes().find("default", &clone).unwrap().is_some());
 
     // A copy of a copy, and one that slept in between.
     reader.hibernate().await.unwrap();
@@ -113,7 +113,7 @@ async fn a_copy_of_a_sandbox_does_with_its_volumes_what_was_said_and_nothing_els
         sandbox.end(EndReason::Requested).await.unwrap();
     }
     let named: Vec<String> =
-        engine.engine.list_volumes("default").unwrap().into_iter().map(|volume| volume.info.name).collect();
+        engine.engine.volumes().list("default").unwrap().into_iter().map(|volume| volume.info.name).collect();
     assert_eq!(named.len(), 3, "the volume and two clones: {named:?}");
     let files = std::fs::read_dir(engine.home.path().join("volumes")).unwrap().count();
     assert_eq!(files, 3, "copies that belonged to a sandbox go with it");
@@ -125,7 +125,7 @@ async fn a_copy_of_a_sandbox_does_with_its_volumes_what_was_said_and_nothing_els
 #[tokio::test]
 async fn a_volume_whose_machine_was_killed_is_mended_by_its_next_user() {
     let engine = engine().await;
-    engine.engine.create_volume("default", "data", 64).await.unwrap();
+    engine.engine.volumes().create("default", "data", 64).await.unwrap();
     let sandbox = attached(&engine, false).await;
     shell(&sandbox, "echo synced > /data/file && sync && echo not yet > /data/other").await;
     let (id, pid) = (sandbox.id().clone(), sandbox.usage().await.unwrap().pid);

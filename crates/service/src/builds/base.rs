@@ -74,7 +74,7 @@ impl Builds {
             let note = known.alias_note.map(str::to_owned);
             return Ok((TemplateSource::Template(known.recipe.name.to_string()), note));
         }
-        if let Some(snapshot) = self.engine.snapshot_of_template(workspace, text)? {
+        if let Some(snapshot) = self.engine.snapshots().of_template(workspace, text)? {
             return Ok((TemplateSource::Saved { name: text.to_owned(), snapshot: Box::new(snapshot) }, None));
         }
         if self.engine.list_templates(workspace)?.iter().any(|template| template.name == text) {

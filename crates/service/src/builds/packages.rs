@@ -30,7 +30,7 @@ impl Builds {
         build.set_running();
         let logged = build.clone();
         let on_step = move |step: Step| logged.log(&step.text, Level::Info, None);
-        let built = self.engine.build_template(recipe, Default::default(), on_step).await;
+        let built = self.engine.machines().build_template(recipe, Default::default(), on_step).await;
         let result = built.map(|summary| summary.size_bytes);
         self.registry.ended(build, result.map_err(|error| (explain(BuildFailure::from(error)), "base".to_owned())));
     }

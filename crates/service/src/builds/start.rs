@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sandling_engine::store::StoreError;
 use sandling_engine::{
-    CreateSpec, EndReason, Engine, NetworkWish, ProcessDefaults, Sandbox, SandboxSettings, SnapshotInfo, TemplateError,
+    CreateSpec, EndReason, Engine, NetworkSpec, ProcessDefaults, Sandbox, SandboxSettings, SnapshotInfo, TemplateError,
 };
 
 use super::base::TemplateSource;
@@ -160,7 +160,7 @@ impl Builds {
             workspace: build.workspace.clone(),
             metadata: BTreeMap::from([(BUILD.to_owned(), build.id.clone())]),
             settings: SandboxSettings { process: defaults, ..SandboxSettings::default() },
-            network: NetworkWish { policy, ..NetworkWish::default() },
+            network: NetworkSpec { policy, ..NetworkSpec::default() },
             ..CreateSpec::default()
         };
         match &spec.base {
@@ -207,13 +207,13 @@ impl Builds {
         match save_as {
             SaveAs::Snapshots(names) => {
                 for name in names {
-                    let mut all = self.engine.list_snapshots(workspace)?.into_iter();
+                    let mut all = self.engine.snapshots().list(workspace)?.into_iter();
                     let older = all.rfind(|info| info.name.as_ref() == Some(name));
                     let (info, _) = self.engine.snapshot(sandbox, Some(name.clone()), None).await?;
                     bytes += size(&info);
                     build.log(&format!("saved as {}", info.id), Level::Info, None);
                     if let Some(older) = older {
-                        self.engine.delete_snapshot(workspace, &older.id).await?;
+                        self.engine.snapshots().delete(workspace, &older.id).await?;
                     }
                 }
             }
@@ -223,7 +223,7 @@ impl Builds {
                 let named = self.name_template(workspace, &info, name, *replace);
                 // The template keeps the snapshot. Deleting it here drops it if it could not be named, and drops the
                 // snapshot that had the name before.
-                self.engine.delete_snapshot(workspace, &info.id).await?;
+                self.engine.snapshots().delete(workspace, &info.id).await?;
                 named?;
                 build.log(&format!("saved as {name}"), Level::Info, None);
             }
@@ -239,7 +239,7 @@ impl Builds {
         replace: bool,
     ) -> Result<(), TemplateError> {
         let description = format!("built from steps on {}", info.template);
-        if replace && self.engine.template_stands_for(workspace, name, info, &description)? {
+        if replace && self.engine.snapshots().change_template(workspace, name, info, &description)? {
             return Ok(());
         }
         self.engine.template_from_snapshot(workspace, info, name, &description).map(drop)

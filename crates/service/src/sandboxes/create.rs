@@ -65,7 +65,7 @@ impl Sandboxes {
                 spec.disk_mib.unwrap_or(size.disk_mib),
             ));
         };
-        let snapshot = self.engine.find_snapshot(workspace.as_str(), id)?.ok_or(CreateError::NoSnapshot)?;
+        let snapshot = self.engine.snapshots().find(workspace.as_str(), id)?.ok_or(CreateError::NoSnapshot)?;
         let copies = snapshot.volumes.iter().map(|volume| volume.was.size_mib).sum::<u32>();
         Ok(sandboxes_of_size(1, snapshot.vcpus, snapshot.memory_mib, snapshot.disk_mib + copies))
     }

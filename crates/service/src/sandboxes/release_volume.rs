@@ -17,7 +17,7 @@ pub enum ReleaseVolumeError {
 impl Sandboxes {
     /// Ends the machine that serves a volume's files, if there is one, because a sandbox needs the volume.
     pub async fn release_volume(&self, workspace: &WorkspaceName, name: &str) -> Result<(), ReleaseVolumeError> {
-        let Some(volume) = self.engine.find_volume(workspace.as_str(), name)? else { return Ok(()) };
+        let Some(volume) = self.engine.volumes().find(workspace.as_str(), name)? else { return Ok(()) };
         for id in volume.attached.iter().filter_map(|(id, _)| SandboxId::parse(id)) {
             if let Some(sandbox) = self.engine.find(workspace.as_str(), &id).await
                 && sandbox.info().settings.for_volume.is_some()

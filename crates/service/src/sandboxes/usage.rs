@@ -11,7 +11,7 @@ impl Sandboxes {
         let own = self.engine.list_of(workspace).into_iter();
         let sandboxes: Resources =
             own.map(|info| sandboxes_of_size(1, info.vcpus, info.memory_mib, info.disk_mib)).sum();
-        let disk_mib = self.engine.volume_mib(workspace) + self.engine.stored_mib(workspace);
+        let disk_mib = self.engine.volumes().size_mib(workspace) + self.engine.snapshots().stored_mib(workspace);
         sandboxes + Resources { disk_mib, ..Resources::default() }
     }
 }

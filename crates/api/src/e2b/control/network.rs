@@ -12,7 +12,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::put;
-use sandling_engine::{NetworkChange, NetworkWish};
+use sandling_engine::{NetworkChange, NetworkSpec};
 use sandling_network::policy::{Mode, Policy, PolicyChange};
 use sandling_wire::NetworkRequest;
 use serde::Deserialize;
@@ -46,7 +46,7 @@ pub(super) struct Network {
 
 impl Network {
     /// The policy that is meant, unless it says what cannot be kept. `usual` is the one of a sandbox that says nothing.
-    pub(super) fn wish(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkWish, ApiError> {
+    pub(super) fn wish(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkSpec, ApiError> {
         if let Some(host) = self.rules.iter().find(|(_, rules)| rules.iter().any(Rule::changes)).map(|(host, _)| host) {
             return Err(unsupported(&format!(
                 "headers cannot be put into requests to {host:?} by a rule: use a secret of Sandling's own API, which \
@@ -73,12 +73,12 @@ impl Network {
                 ));
             }
             let policy = Policy { deny, ..Policy::of(Mode::Open) };
-            return Ok(NetworkWish { policy: Some(policy), ..NetworkWish::default() });
+            return Ok(NetworkSpec { policy: Some(policy), ..NetworkSpec::default() });
         }
         if listed.is_empty() && !deny.is_empty() && !self.deny_out.iter().any(|entry| is_all(entry)) {
             let mut policy = usual()?;
             policy.deny.extend(deny);
-            return Ok(NetworkWish { policy: Some(policy), ..NetworkWish::default() });
+            return Ok(NetworkSpec { policy: Some(policy), ..NetworkSpec::default() });
         }
         let allow = Some(listed).filter(|listed| !listed.is_empty() || !self.deny_out.is_empty());
         Ok(network_spec(NetworkRequest { allow, ..NetworkRequest::default() })?)

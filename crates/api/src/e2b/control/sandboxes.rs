@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeWish};
+use sandling_engine::{CreateSpec, EndReason, RunSpec, SandboxInfo, Sleep, VolumeSpec};
 use sandling_protocol::Program;
 use sandling_service::WorkspaceName;
 use serde::Deserialize;
@@ -139,7 +139,7 @@ async fn give_volumes(app: &App, info: &SandboxInfo) -> Result<(), ApiError> {
     Ok(())
 }
 
-impl From<Mount> for VolumeWish {
+impl From<Mount> for VolumeSpec {
     fn from(Mount { name, path }: Mount) -> Self {
         Self { name, mount: Some(path), read_only: false }
     }
@@ -162,7 +162,7 @@ impl NewSandbox {
         if self.internet == Some(false) {
             network = network.without_internet();
         }
-        let network = network.wish(|| Ok(app.engine.usual_network(workspace, &source.origin().0)?.policy))?;
+        let network = network.wish(|| Ok(app.engine.networks().usual(workspace, &source.origin().0)?.policy))?;
         let start = source.process_defaults();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
@@ -190,7 +190,7 @@ impl NewSandbox {
             metadata,
             settings: settings.stored(),
             network,
-            volumes: self.volume_mounts.unwrap_or_default().into_iter().map(VolumeWish::from).collect(),
+            volumes: self.volume_mounts.unwrap_or_default().into_iter().map(VolumeSpec::from).collect(),
             ..CreateSpec::default()
         })
     }

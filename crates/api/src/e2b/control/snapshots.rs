@@ -83,7 +83,7 @@ async fn list(
     caller: Caller<Read>,
     Params(wanted): Params<Wanted>,
 ) -> Result<Response, ApiError> {
-    let mut all = app.engine.list_snapshots(caller.workspace().as_str())?;
+    let mut all = app.engine.snapshots().list(caller.workspace().as_str())?;
     all.retain(|info| Name::from_snapshot(info).is_none());
     if let Some(id) = wanted.sandbox_id.filter(|id| !id.is_empty()) {
         let id = parse_id(&id);
@@ -106,7 +106,7 @@ async fn remove(
 ) -> Result<StatusCode, ApiError> {
     let workspace = caller.workspace().as_str();
     match names::resolve(&app, workspace, &id)? {
-        TemplateSource::Snapshot(info) => app.engine.delete_snapshot(workspace, &info.id).await?,
+        TemplateSource::Snapshot(info) => app.engine.snapshots().delete(workspace, &info.id).await?,
         TemplateSource::Saved { name, .. } => app.engine.remove_template(workspace, &name).await?,
         TemplateSource::Template(_) => return Err(ApiError::not_found("template")),
     }

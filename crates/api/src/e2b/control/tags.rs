@@ -95,7 +95,7 @@ async fn list(
 ) -> Result<Json<Vec<Value>>, ApiError> {
     let wanted = Name::parse(&id)?.name;
     let workspace = caller.workspace().as_str();
-    let built = app.engine.list_snapshots(workspace)?.into_iter().filter_map(|info| {
+    let built = app.engine.snapshots().list(workspace)?.into_iter().filter_map(|info| {
         let name = Name::from_snapshot(&info).filter(|name| name.name == wanted)?;
         Some((name.tag, info))
     });

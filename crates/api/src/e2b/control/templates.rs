@@ -88,7 +88,7 @@ impl Listed {
 /// Each name once, as the newest build of it.
 fn listed(app: &App, workspace: &str) -> Result<Vec<Listed>, ApiError> {
     let templates = app.engine.list_templates(workspace)?.into_iter().filter_map(Listed::of_template);
-    let snapshots = app.engine.list_snapshots(workspace)?;
+    let snapshots = app.engine.snapshots().list(workspace)?;
     let built = snapshots.iter().filter_map(Listed::of_snapshot);
     let by_name: BTreeMap<String, Listed> = templates.chain(built).map(|found| (found.name.clone(), found)).collect();
     Ok(by_name.into_values().collect())

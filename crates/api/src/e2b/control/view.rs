@@ -89,7 +89,7 @@ pub(super) fn detail(app: &App, principal: &Principal, headers: &HeaderMap, info
     let mut view = listed(info);
     view["domain"] = host::domain(headers).into();
     view["allowInternetAccess"] = settings.internet.into();
-    view["network"] = network::view(&info.in_force.policy, settings.public_ports);
+    view["network"] = network::view(&info.effective.policy, settings.public_ports);
     let on_timeout = if info.lifetime.sleep.at_the_end { "pause" } else { "kill" };
     view["lifecycle"] = json!({ "autoResume": settings.auto_resume, "onTimeout": on_timeout });
     if principal.scope.allows(Scope::Run) {

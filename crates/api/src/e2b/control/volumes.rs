@@ -37,14 +37,14 @@ async fn create(
     body: JsonBody<Wish>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let place = app.service.sandboxes.reserve_disk(caller.workspace(), SIZE_MIB.into())?;
-    let made = app.engine.create_volume(caller.workspace().as_str(), &body.value.name, SIZE_MIB).await?;
+    let made = app.engine.volumes().create(caller.workspace().as_str(), &body.value.name, SIZE_MIB).await?;
     drop(place);
     context.made(&made.info.name);
     Ok((StatusCode::CREATED, Json(with_token(&app, &made))))
 }
 
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<Value>>, ApiError> {
-    let own = app.engine.list_volumes(caller.workspace().as_str())?;
+    let own = app.engine.volumes().list(caller.workspace().as_str())?;
     Ok(Json(own.iter().map(view).collect()))
 }
 
@@ -65,13 +65,13 @@ async fn remove(
     let workspace = caller.workspace().as_str();
     let volume = find(&app, workspace, &id)?;
     app.service.sandboxes.release_volume(caller.workspace(), &volume.info.name).await?;
-    app.engine.delete_volume(workspace, &volume.info.name)?;
+    app.engine.volumes().delete(workspace, &volume.info.name)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// A volume by its id or its name.
 pub(super) fn find(app: &App, workspace: &str, id: &str) -> Result<VolumeView, ApiError> {
-    let mut own = app.engine.list_volumes(workspace)?.into_iter();
+    let mut own = app.engine.volumes().list(workspace)?.into_iter();
     let found = own.find(|volume| volume.info.id.as_str() == id || volume.info.name == id);
     found.ok_or_else(|| ApiError::not_found("volume"))
 }

@@ -1,4 +1,4 @@
-//! The task from its beginning to its end.
+//! Runs a task from start to finish.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use crate::outcome;
 use crate::signals::stop_on_signals;
 
 pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
-    // Before anything is paid for.
-    result::can_ask(options, io::stdin().is_terminal())?;
+    // Check this before any request to the model costs money.
+    result::check_can_confirm(options, io::stdin().is_terminal())?;
     match &options.engine {
         Some(name) => {
             let api = options.api.or_else(|| Engine::api_of(name));
@@ -38,7 +38,7 @@ pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// No other's, so that none is replaced.
+/// A unique name, so that no other secret is replaced.
 fn secret_name() -> String {
     keys::name(jiff::Timestamp::now())
 }
@@ -50,7 +50,7 @@ async fn with(options: &Agent, worker: Worker<'_>) -> anyhow::Result<ExitCode> {
     let view = View::new(options.quiet);
     let machine = Machine::make(options, worker).await?;
     let task = Task { options, worker, project: project.as_ref(), transcript, stop, view: &view };
-    let done = task.carry_out(&machine.toolbox).await;
+    let done = task.run(&machine.toolbox).await;
     machine.end().await;
     view.note(&format!("transcript: {}", path.display()));
     if task.stop.is_cancelled() {
@@ -69,11 +69,11 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    async fn carry_out(&self, toolbox: &Toolbox) -> anyhow::Result<ExitCode> {
+    async fn run(&self, toolbox: &Toolbox) -> anyhow::Result<ExitCode> {
         self.prepare(toolbox).await?;
         match (self.options.best_of, &self.options.check) {
             (Some(attempts), Some(check)) => self.race(toolbox, usize::from(attempts), check).await,
-            _ => self.once(toolbox).await,
+            _ => self.single_attempt(toolbox).await,
         }
     }
 
@@ -81,7 +81,7 @@ impl Task<'_> {
         if let Some(project) = self.project {
             project.send(toolbox).await?;
             let files = result::counted(project.files() as u64, "file");
-            self.view.note(&format!("in /workspace: {files} of {}", project.root().display()));
+            self.view.note(&format!("copied {files} from {} to /workspace", project.root().display()));
         }
         let Some(setup) = &self.options.setup else { return Ok(()) };
         self.view.note(&format!("setup: {setup}"));
@@ -97,7 +97,7 @@ impl Task<'_> {
         Ok(toolbox.call("run_command", serde_json::json!({ "command": command }), &control).await?)
     }
 
-    async fn once(&self, toolbox: &Toolbox) -> anyhow::Result<ExitCode> {
+    async fn single_attempt(&self, toolbox: &Toolbox) -> anyhow::Result<ExitCode> {
         let watch = |event: sandling_agent::Event<'_>| self.view.show(None, &event);
         let job = Job {
             toolbox,
@@ -110,7 +110,7 @@ impl Task<'_> {
         let mut is_done = outcome.ended == EndedBy::Answer;
         self.view.note(&result::summary(&outcome, &budget(&self.options.budget)));
         if outcome.ended == EndedBy::Stopped {
-            // Half of something is not brought back.
+            // Do not apply the changes of an unfinished task.
             return Ok(ExitCode::from(outcome::INTERRUPTED));
         }
         if let Some(check) = &self.options.check {
@@ -121,7 +121,7 @@ impl Task<'_> {
         }
         result::answer(&outcome)?;
         if let Some(project) = self.project {
-            result::bring_back(self.options, project, toolbox, self.view, &self.stop).await?;
+            result::apply_changes(self.options, project, toolbox, self.view, &self.stop).await?;
         }
         Ok(ExitCode::from(if is_done { 0 } else { outcome::FAILED }))
     }
@@ -139,7 +139,7 @@ impl Task<'_> {
             stop: self.stop.clone(),
             watch: &watch,
         };
-        let Winner { attempts, best } = race(&run).await.context("the sandbox cannot be forked")?;
+        let Winner { attempts, best } = race(&run).await.context("cannot fork the sandbox")?;
         let done = self.finish(&attempts, best).await;
         Machine::remove(parent.client(), attempts[best].toolbox.sandbox()).await;
         done
@@ -150,10 +150,10 @@ impl Task<'_> {
         let winner = &attempts[best];
         result::answer(&winner.outcome)?;
         if let Some(project) = self.project.filter(|_| winner.passed()) {
-            result::bring_back(self.options, project, &winner.toolbox, self.view, &self.stop).await?;
+            result::apply_changes(self.options, project, &winner.toolbox, self.view, &self.stop).await?;
         }
         if !winner.passed() {
-            self.view.note("no attempt passed the check, so nothing is brought back");
+            self.view.note("no attempt passed the check, so no changes are applied");
             return Ok(ExitCode::from(outcome::FAILED));
         }
         Ok(ExitCode::SUCCESS)
@@ -174,13 +174,14 @@ fn transcript(options: &Agent) -> anyhow::Result<(Transcript, PathBuf)> {
     let path = match &options.transcript {
         Some(path) => path.clone(),
         None => {
-            let home = Home::from_environment().context("set SANDLING_HOME or HOME, or name a --transcript")?;
+            let home = Home::from_environment()
+                .context("neither SANDLING_HOME nor HOME is set; set one, or use --transcript")?;
             let directory = home.root().join("transcripts");
-            std::fs::create_dir_all(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+            std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
             let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
             directory.join(format!("{now}-{}.jsonl", std::process::id()))
         }
     };
-    let transcript = Transcript::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
+    let transcript = Transcript::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok((transcript, path))
 }

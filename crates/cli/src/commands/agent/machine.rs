@@ -1,4 +1,4 @@
-//! The sandbox of a task.
+//! The sandbox in which a task runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use super::keys;
 use crate::client::{Client, Sandbox};
-use crate::commands::{REMOVE_WITHIN, remove_sandbox};
+use crate::commands::{REMOVE_TIMEOUT, remove_sandbox};
 use crate::options::Agent;
 use crate::outcome;
 
-/// Beyond the loop's own time: for setup, checks, and bringing back what was done.
+/// Extra lifetime for setup, checks and copying the changes back.
 const TTL_SLACK_SECONDS: u64 = 1800;
 
 pub struct Machine {
     client: Arc<Client>,
     pub toolbox: Toolbox,
-    /// The name of the secret that was stored for it.
+    /// The name of the secret that holds the API key.
     secret: Option<String>,
 }
 
@@ -28,35 +28,35 @@ impl Machine {
     pub async fn make(options: &Agent, worker: Worker<'_>) -> anyhow::Result<Self> {
         let client = Arc::new(Client::find_or_start().await?);
         let Worker::Engine(engine) = worker else { return Self::with(client, options, None).await };
-        // What cannot be looked for now is looked for the next time.
-        for forgotten in keys::forgotten(&client).await.unwrap_or_default() {
-            forget(&client, &forgotten).await;
+        // Best effort: the next run tries again.
+        for stale in keys::stale(&client).await.unwrap_or_default() {
+            remove_secret(&client, &stale).await;
         }
         let key = SetSecret { value: engine.key().to_owned(), hosts: vec![engine.host().to_owned()] };
         client.put::<Value>(&secret_path(engine.secret()), &key).await?;
         match Self::with(client.clone(), options, Some(engine)).await {
             Ok(machine) => Ok(machine),
             Err(error) => {
-                forget(&client, engine.secret()).await;
+                remove_secret(&client, engine.secret()).await;
                 Err(error)
             }
         }
     }
 
     async fn with(client: Arc<Client>, options: &Agent, engine: Option<&Engine>) -> anyhow::Result<Self> {
-        // A command line is one long command.
+        // An engine is one long-running command.
         let (usual, timeout) = match engine {
             Some(_) => ("agent", options.budget.max_time),
             None => ("base", options.budget.command_timeout),
         };
-        let wish = CreateSandbox {
+        let request = CreateSandbox {
             template: Some(options.template.clone().unwrap_or_else(|| usual.to_owned())),
             ttl_seconds: Some(options.budget.max_time.saturating_add(TTL_SLACK_SECONDS)),
             labels: Some([("made-by".to_owned(), "agent".to_owned())].into()),
             network: engine.map(network),
             ..CreateSandbox::default()
         };
-        let made: Sandbox = client.post("/v1/sandboxes", &wish).await?;
+        let made: Sandbox = client.post("/v1/sandboxes", &request).await?;
         let settings = Settings { timeout: Duration::from_secs(timeout), ..Settings::default() };
         let toolbox = Toolbox::new(client.clone(), made.id, settings);
         let machine = Self { toolbox, client, secret: engine.map(|engine| engine.secret().to_owned()) };
@@ -70,7 +70,7 @@ impl Machine {
     pub async fn end(&self) {
         Self::remove(&self.client, self.toolbox.sandbox()).await;
         if let Some(secret) = &self.secret {
-            forget(&self.client, secret).await;
+            remove_secret(&self.client, secret).await;
         }
     }
 
@@ -79,7 +79,7 @@ impl Machine {
     }
 }
 
-/// The model's server and nothing else.
+/// Allows only the model's server.
 fn network(engine: &Engine) -> NetworkRequest {
     NetworkRequest {
         allow: Some(vec![engine.allowed()]),
@@ -92,9 +92,9 @@ fn secret_path(name: &str) -> String {
     format!("/v1/secrets/{name}")
 }
 
-async fn forget(client: &Client, secret: &str) {
-    if let Err(error) = client.delete_within(&secret_path(secret), REMOVE_WITHIN).await {
+async fn remove_secret(client: &Client, secret: &str) {
+    if let Err(error) = client.delete_within(&secret_path(secret), REMOVE_TIMEOUT).await {
         let why = outcome::chain(&error);
-        eprintln!("sandling: the key is still stored; `sandling secret rm {secret}` removes it: {why}");
+        eprintln!("sandling: cannot remove the stored API key; run `sandling secret rm {secret}`: {why}");
     }
 }

@@ -1,4 +1,4 @@
-//! What came of a task, told and brought back.
+//! Prints the result of a task and applies its changes.
 
 use std::io::{self, BufRead, Write};
 
@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::view::View;
 use crate::options::Agent;
-use crate::show::{self, harmless};
+use crate::show::{self, sanitize};
 
-/// How a task ended, and what it used, as far as somebody counted.
+/// How a task ended and what it used. Values that nothing counted are omitted.
 pub fn summary(outcome: &Outcome, budget: &Budget) -> String {
     let spent = &outcome.spent;
     let mut used = Vec::new();
@@ -24,7 +24,7 @@ pub fn summary(outcome: &Outcome, budget: &Budget) -> String {
         used.extend(spent.cost(budget).map(|dollars| format!("${dollars:.4}")));
     }
     used.push(format!("{:.1} s", spent.wall().as_secs_f64()));
-    format!("{}: {}", harmless(&outcome.ended.why()), used.join(", "))
+    format!("{}: {}", sanitize(&outcome.ended.why()), used.join(", "))
 }
 
 pub fn counted(count: u64, what: &str) -> String {
@@ -36,10 +36,10 @@ pub fn answer(outcome: &Outcome) -> anyhow::Result<()> {
     if outcome.answer.is_empty() {
         return Ok(());
     }
-    show::line(harmless(outcome.answer.trim_end()))
+    show::line(sanitize(outcome.answer.trim_end()))
 }
 
-/// All attempts of a race.
+/// A table of all attempts.
 pub fn table(attempts: &[Attempt], best: usize, budget: &Budget) -> String {
     let mut table = show::table(&["attempt", "check", "score", "steps", "tokens", "cost", "seconds", "ended by"]);
     for (index, attempt) in attempts.iter().enumerate() {
@@ -60,15 +60,15 @@ pub fn table(attempts: &[Attempt], best: usize, budget: &Budget) -> String {
             format!("{:.1}", spent.wall().as_secs_f64()),
             match &attempt.outcome.ended {
                 EndedBy::Answer => String::new(),
-                other => harmless(&other.why()),
+                other => sanitize(&other.why()),
             },
         ]);
     }
     table.to_string()
 }
 
-/// Shows what was changed, and writes it here if that is wanted.
-pub async fn bring_back(
+/// Shows the changes, and applies them with `--apply`.
+pub async fn apply_changes(
     options: &Agent,
     project: &Project,
     toolbox: &Toolbox,
@@ -77,19 +77,19 @@ pub async fn bring_back(
 ) -> anyhow::Result<()> {
     let diff = project.diff(toolbox).await?;
     for (path, why) in &diff.left_out {
-        view.note(&format!("left out: {} ({why})", harmless(path)));
+        view.note(&format!("skipped: {} ({why})", sanitize(path)));
     }
     if diff.is_empty() {
-        view.note("no file was changed");
+        view.note("no files changed");
         return Ok(());
     }
-    let text = harmless(&diff.text());
+    let text = sanitize(&diff.text());
     eprint!("{}", view.coloured_diff(&text));
     if !options.apply {
-        view.note("nothing was written here; --apply brings the changes back");
+        view.note("nothing was written here; use --apply to apply the changes");
         return Ok(());
     }
-    if stop.is_cancelled() || (!options.yes && !is_wanted(&diff, project, stop).await?) {
+    if stop.is_cancelled() || (!options.yes && !confirm(&diff, project, stop).await?) {
         view.note("nothing was written here");
         return Ok(());
     }
@@ -100,17 +100,17 @@ pub async fn bring_back(
     Ok(())
 }
 
-/// Whether somebody is there to be asked, if somebody has to be.
-pub fn can_ask(options: &Agent, is_terminal: bool) -> anyhow::Result<()> {
+/// Fails if a confirmation is needed and stdin is not a terminal.
+pub fn check_can_confirm(options: &Agent, is_terminal: bool) -> anyhow::Result<()> {
     if options.apply && !options.yes && !is_terminal {
-        anyhow::bail!("nobody can be asked here: give --yes to apply the changes without");
+        anyhow::bail!("cannot ask for confirmation because stdin is not a terminal; add --yes to apply without asking");
     }
     Ok(())
 }
 
-/// Asks whoever is there. No answer is a no, and so is Ctrl-C.
-async fn is_wanted(diff: &Diff, project: &Project, stop: &CancellationToken) -> anyhow::Result<bool> {
-    // What was typed before the question is no answer to it.
+/// Asks the user for confirmation. An empty answer or Ctrl-C means no.
+async fn confirm(diff: &Diff, project: &Project, stop: &CancellationToken) -> anyhow::Result<bool> {
+    // Discard input that was typed before the question.
     let _ = tcflush(stdin(), QueueSelector::IFlush);
     let changes = counted(diff.changes.len() as u64, "change");
     eprint!("apply {changes} to {}? [y/N] ", project.root().display());
@@ -136,11 +136,11 @@ mod tests {
     use crate::options::{Command, Options};
 
     #[test]
-    fn only_what_would_be_asked_needs_a_terminal() {
+    fn only_a_confirmation_needs_a_terminal() {
         let can = |flags: &[&str], is_terminal| {
             let line = [&["sandling", "agent", "--files", ".", "task"], flags].concat();
             let Command::Agent(options) = Options::try_parse_from(line).unwrap().command else { panic!("{flags:?}") };
-            can_ask(&options, is_terminal).map_err(|error| error.to_string())
+            check_can_confirm(&options, is_terminal).map_err(|error| error.to_string())
         };
         assert!(can(&["--apply"], false).unwrap_err().contains("--yes"));
         for (flags, is_terminal) in [(&["--apply"][..], true), (&["--apply", "--yes"], false), (&[], false)] {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_many() {
+    fn counts_use_singular_and_plural() {
         assert_eq!([0, 1, 2].map(|count| counted(count, "step")), ["0 steps", "1 step", "2 steps"]);
     }
 }

@@ -1,19 +1,19 @@
-//! The loop, live, on stderr.
+//! Shows the agent loop live on stderr.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
 use sandling_agent::Event;
 
-use crate::show::{harmless, has_colours};
+use crate::show::{has_colours, sanitize};
 
-/// What is shown of a call's arguments, and of a line.
-const SHOWN: usize = 200;
+/// Characters to show of a line or of a call's arguments.
+const MAX_LINE: usize = 200;
 
 pub struct View {
     is_quiet: bool,
     has_colours: bool,
-    /// Whether the last thing that was written has not ended its line.
+    /// Whether the last output did not end with a newline.
     is_open: Mutex<bool>,
 }
 
@@ -43,27 +43,27 @@ impl View {
         Self { is_quiet, has_colours: has_colours(&io::stderr()), is_open: Mutex::new(false) }
     }
 
-    /// A line of our own.
+    /// Prints a status line.
     pub fn note(&self, text: &str) {
         if !self.is_quiet {
             self.line(None, Style::Dim, text);
         }
     }
 
-    /// `attempt`: of several that run at once; then pieces of lines are not shown.
+    /// Prints an event. `attempt` is set when several attempts run at once; partial lines are then not shown.
     pub fn show(&self, attempt: Option<usize>, event: &Event<'_>) {
         if self.is_quiet {
             return;
         }
         match event {
             Event::Forked { wanted, made } => {
-                self.line(None, Style::Bad, &format!("{made} forks were made, not {wanted}"));
+                self.line(None, Style::Bad, &format!("only {made} of {wanted} forks could be created"));
             }
             Event::Step { .. } | Event::Replied { .. } => self.close(),
             Event::Said(text) if attempt.is_none() => self.piece(text),
             Event::Said(_) => {}
             Event::Retry { why, after } => {
-                let text = format!("asking again in {:.1} s: {why}", after.as_secs_f64());
+                let text = format!("retrying in {:.1} s: {why}", after.as_secs_f64());
                 self.line(attempt, Style::Dim, &text);
             }
             Event::Called { name, arguments } => {
@@ -88,7 +88,7 @@ impl View {
         }
     }
 
-    /// A diff whose additions and removals can be told apart.
+    /// Colours the additions and removals of a diff.
     pub fn coloured_diff(&self, diff: &str) -> String {
         if !self.has_colours {
             return diff.to_owned();
@@ -114,7 +114,7 @@ impl View {
     fn line(&self, attempt: Option<usize>, style: Style, text: &str) {
         self.close();
         let prefix = attempt.map(|number| format!("[{number}] ")).unwrap_or_default();
-        self.write(&format!("{prefix}{}\n", self.styled(style, &harmless(text))));
+        self.write(&format!("{prefix}{}\n", self.styled(style, &sanitize(text))));
     }
 
     fn piece(&self, text: &str) {
@@ -122,7 +122,7 @@ impl View {
             return;
         }
         *self.open() = !text.ends_with('\n');
-        self.write(&self.styled(Style::Plain, &harmless(text)));
+        self.write(&self.styled(Style::Plain, &sanitize(text)));
     }
 
     fn close(&self) {
@@ -135,7 +135,7 @@ impl View {
         self.is_open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody may be there to see it; the work goes on.
+    /// Ignores write errors: the task continues even if stderr is closed.
     fn write(&self, text: &str) {
         let mut stderr = io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
@@ -144,7 +144,7 @@ impl View {
 
 fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    let cut: String = line.chars().take(SHOWN).collect();
+    let cut: String = line.chars().take(MAX_LINE).collect();
     if cut.len() < text.trim().len() { format!("{cut} …") } else { cut }
 }
 

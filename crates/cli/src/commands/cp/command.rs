@@ -1,4 +1,4 @@
-//! Which way a copy goes.
+//! Chooses the direction of a copy.
 
 use std::process::ExitCode;
 
@@ -11,21 +11,21 @@ use crate::options::{Cp, Place};
 
 pub async fn cp(options: &Cp) -> anyhow::Result<ExitCode> {
     match (&options.source, &options.destination) {
-        (Place::Here(source), Place::There { sandbox, path }) => {
-            let client = Client::need()?;
+        (Place::Local(source), Place::Remote { sandbox, path }) => {
+            let client = Client::require()?;
             let remote = Remote::new(&client, client.sandbox(sandbox).await?);
             upload::upload(&remote, source, path).await?;
         }
-        (Place::There { sandbox, path }, Place::Here(destination)) => {
-            let client = Client::need()?;
+        (Place::Remote { sandbox, path }, Place::Local(destination)) => {
+            let client = Client::require()?;
             let remote = Remote::new(&client, client.sandbox(sandbox).await?);
             download::download(&remote, path, destination).await?;
         }
-        (Place::There { .. }, Place::There { .. }) => {
-            bail!("from one sandbox to another it takes two copies: one to here, one from here")
+        (Place::Remote { .. }, Place::Remote { .. }) => {
+            bail!("cannot copy between two sandboxes; copy to a local path first, then into the other sandbox")
         }
-        (Place::Here(_), Place::Here(_)) => {
-            bail!("neither path is in a sandbox: write SANDBOX:PATH for the one that is")
+        (Place::Local(_), Place::Local(_)) => {
+            bail!("neither path is in a sandbox; write one of them as SANDBOX:PATH")
         }
     }
     Ok(ExitCode::SUCCESS)

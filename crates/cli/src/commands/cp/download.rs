@@ -1,4 +1,4 @@
-//! Out of a sandbox to here.
+//! Copies from a sandbox to this machine.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use futures_util::{StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
 
-use super::AT_ONCE;
+use super::PARALLEL_FILES;
 use super::local::{self, NewFile};
 use super::progress::Progress;
 use super::remote::{Remote, absolute, name};
@@ -17,17 +17,17 @@ use crate::outcome;
 
 pub async fn download(remote: &Remote<'_>, source: &str, destination: &Path) -> anyhow::Result<()> {
     let source = absolute(source);
-    let Some(found) = remote.find(&source).await? else { bail!("there is no {source} in the sandbox") };
+    let Some(found) = remote.find(&source).await? else { bail!("{source} does not exist in the sandbox") };
     let target = target(&source, destination)?;
     match (found.is_dir, destination == Path::new("-")) {
-        (true, true) => bail!("{source} is a directory, and cannot go to stdout"),
+        (true, true) => bail!("{source} is a directory and cannot be written to stdout; copy it to a path"),
         (true, false) => tree(remote, &source, &found, &target).await,
         (false, true) => stdout(remote, &source).await,
         (false, false) => file(remote, &source, &found, &target).await,
     }
 }
 
-/// The path that the copy gets.
+/// The path of the copy.
 fn target(source: &str, destination: &Path) -> anyhow::Result<PathBuf> {
     let wants_directory = destination.as_os_str().as_encoded_bytes().ends_with(b"/");
     if wants_directory && !destination.exists() {
@@ -41,16 +41,16 @@ fn target(source: &str, destination: &Path) -> anyhow::Result<PathBuf> {
 
 async fn stdout(remote: &Remote<'_>, source: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout();
-    receive(remote, source, &Progress::new(None), |bytes| stdout.write_all(bytes).map_err(outcome::unprintable))
+    receive(remote, source, &Progress::new(None), |bytes| stdout.write_all(bytes).map_err(outcome::stdout_error))
         .await?;
-    stdout.flush().map_err(outcome::unprintable)
+    stdout.flush().map_err(outcome::stdout_error)
 }
 
 async fn file(remote: &Remote<'_>, source: &str, found: &Entry, target: &Path) -> anyhow::Result<()> {
     let progress = Progress::new(Some(found.size));
     progress.file(source);
     match fs::metadata(target) {
-        // A device or a pipe is written to; a file of its name would be something else.
+        // Write to a device or pipe directly instead of replacing it with a file.
         Ok(there) if !there.is_file() => {
             let mut device = fs::File::options().write(true).open(target);
             receive(remote, source, &progress, |bytes| {
@@ -77,7 +77,7 @@ async fn receive_file(
     file.finish(mode(found))
 }
 
-/// Gives a file's bytes to `take` as they come.
+/// Streams a file's bytes to `take`.
 async fn receive(
     remote: &Remote<'_>,
     source: &str,
@@ -86,7 +86,7 @@ async fn receive(
 ) -> anyhow::Result<()> {
     let mut body = remote.read(source).await.with_context(|| source.to_owned())?;
     while let Some(frame) = body.frame().await {
-        // A file that could not be read to its end is cut off, and must not pass for a whole one.
+        // A transfer that breaks off must not produce a truncated file.
         let frame = frame.map_err(ClientError::broken).with_context(|| source.to_owned())?;
         if let Some(bytes) = frame.data_ref() {
             progress.add(bytes.len());
@@ -99,7 +99,7 @@ async fn receive(
 async fn tree(remote: &Remote<'_>, source: &str, found: &Entry, target: &Path) -> anyhow::Result<()> {
     let entries = remote.walk(source).await?;
     let progress = Progress::new(Some(entries.iter().filter(|entry| entry.mode == "f").map(|entry| entry.size).sum()));
-    // The directory that was named may be a link of the user's own; what is in it may not.
+    // The target itself may be a symbolic link of the user; entries below it may not.
     if !target.is_dir() {
         local::directory(target, mode(found))?;
     }
@@ -110,16 +110,14 @@ async fn tree(remote: &Remote<'_>, source: &str, found: &Entry, target: &Path) -
             ("d", _) => local::directory(&path, mode(entry))?,
             ("f", _) => files.push((entry, path)),
             ("l", Some(points_to)) => links.push((path, points_to)),
-            _ => {
-                progress.note(&format!("{} is neither a file nor a directory nor a link, and is left out", entry.path))
-            }
+            _ => progress.note(&format!("skipped {}: not a file, directory or symbolic link", entry.path)),
         }
     }
     let receiving = futures_util::stream::iter(&files).map(|(entry, path)| {
         progress.file(&entry.path);
         receive_file(remote, &entry.path, entry, path, &progress)
     });
-    receiving.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    receiving.buffer_unordered(PARALLEL_FILES).try_collect::<()>().await?;
     for (path, points_to) in links {
         local::link(&path, points_to)?;
     }
@@ -127,7 +125,7 @@ async fn tree(remote: &Remote<'_>, source: &str, found: &Entry, target: &Path) -
     Ok(())
 }
 
-/// What of a path is below the directory that was asked for. Nothing if it is not below it.
+/// The part of a path below `directory`, or an empty string if it is not below.
 fn relative<'a>(directory: &str, path: &'a str) -> &'a str {
     let top = directory.trim_end_matches("/.").trim_end_matches('/');
     path.strip_prefix(top).and_then(|below| below.strip_prefix("/./").or(below.strip_prefix('/'))).unwrap_or_default()
@@ -142,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_taken_relative_to_what_was_asked_for() {
+    fn paths_are_relative_to_the_requested_directory() {
         assert_eq!(relative("/a/b", "/a/b/c/d"), "c/d");
         assert_eq!(relative("/a/b/.", "/a/b/./c"), "c");
         assert_eq!(relative("/", "/c"), "c");

@@ -1,7 +1,7 @@
-//! Files of this machine that a sandbox's content goes into.
+//! Writes files from a sandbox to this machine.
 //!
-//! Names and links that come out of a sandbox are a stranger's. Nothing is written outside the directory that was
-//! named: no name leads up, no link in the way is followed, and links are made when all else is written.
+//! Names and links from a sandbox are untrusted. Nothing is written outside the target directory: names cannot contain
+//! `..`, existing links are not followed, and symbolic links are created last.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -13,31 +13,31 @@ use tempfile::NamedTempFile;
 
 use crate::outcome::Failure;
 
-/// A stranger's permissions: they neither let others write nor make programs that run as somebody else.
-const MAY_HAVE: u32 = 0o755;
+/// Permission bits accepted from a sandbox: no write access for others, no setuid or setgid.
+const ALLOWED_MODE: u32 = 0o755;
 
-/// Where a path below `top` goes.
+/// Joins an untrusted relative path to `top`.
 pub fn below(top: &Path, relative: &str) -> anyhow::Result<PathBuf> {
-    let harmless = |component: Component| matches!(component, Component::Normal(_));
+    let is_normal = |component: Component| matches!(component, Component::Normal(_));
     let path = Path::new(relative);
-    if relative.is_empty() || relative.contains('\0') || !path.components().all(harmless) {
-        bail!("the sandbox has a file called {relative:?}, which cannot be copied");
+    if relative.is_empty() || relative.contains('\0') || !path.components().all(is_normal) {
+        bail!("cannot copy {relative:?} from the sandbox: the name is not a valid relative path");
     }
     Ok(top.join(path))
 }
 
-/// Makes a directory, unless it is there.
+/// Creates a directory unless it exists.
 pub fn directory(path: &Path, mode: u32) -> anyhow::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_dir() => return Ok(()),
-        Ok(_) => bail!("{} is in the way: it is no directory", path.display()),
+        Ok(_) => bail!("{} is in the way: it is not a directory", path.display()),
         Err(_) => fs::create_dir(path),
     }
-    .and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode & MAY_HAVE | 0o700)))
+    .and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode & ALLOWED_MODE | 0o700)))
     .map_err(|error| unwritable(path, error))
 }
 
-/// A new file that takes its place when it is complete.
+/// A temporary file that is renamed to its path when it is complete.
 pub struct NewFile {
     file: NamedTempFile,
     path: PathBuf,
@@ -54,9 +54,9 @@ impl NewFile {
         io::Write::write_all(&mut self.file, bytes).map_err(|error| unwritable(&self.path, error))
     }
 
-    /// Puts it in its place. A link that is there gives way; it is not followed.
+    /// Renames the file to its path. An existing link is replaced, not followed.
     pub fn finish(self, mode: u32) -> anyhow::Result<()> {
-        let permissions = Permissions::from_mode(mode & MAY_HAVE | 0o600);
+        let permissions = Permissions::from_mode(mode & ALLOWED_MODE | 0o600);
         let set = self.file.as_file().set_permissions(permissions);
         set.and_then(|()| self.file.persist(&self.path).map_err(|error| error.error))
             .map(drop)
@@ -75,7 +75,7 @@ pub fn link(path: &Path, target: &str) -> anyhow::Result<()> {
 }
 
 pub fn unwritable(path: &Path, error: io::Error) -> anyhow::Error {
-    Failure::new(format!("{} cannot be written", path.display()), error).into()
+    Failure::new(format!("cannot write {}", path.display()), error).into()
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_leads_out() {
+    fn names_cannot_escape_the_target_directory() {
         let top = Path::new("/top");
         assert_eq!(below(top, "a/b c").unwrap(), Path::new("/top/a/b c"));
         for bad in ["", "..", "a/../../b", "/etc/passwd", "./a", "a\0b"] {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_way_is_replaced_or_refused_but_never_followed() {
+    fn existing_links_are_replaced_or_refused_but_never_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (outside, inside) = (dir.path().join("outside"), dir.path().join("inside"));
         fs::create_dir(&outside).unwrap();
@@ -107,13 +107,13 @@ mod tests {
         assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept");
         assert_eq!(fs::read_to_string(inside.join("file")).unwrap(), "new");
         let mode = fs::symlink_metadata(inside.join("file")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, 0o755, "nobody else may write it, and it runs as nobody else");
+        assert_eq!(mode & 0o7777, 0o755, "no write access for others, no setuid");
         link(&inside.join("file"), "/nowhere").unwrap();
         assert_eq!(fs::read_link(inside.join("file")).unwrap(), Path::new("/nowhere"));
     }
 
     #[test]
-    fn a_file_that_is_not_finished_leaves_nothing() {
+    fn an_unfinished_file_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = NewFile::beside(&dir.path().join("half")).unwrap();
         file.write(b"half").unwrap();

@@ -1,6 +1,6 @@
-//! `sandling cp`: files and directories into and out of a sandbox.
+//! `sandling cp`: copies files and directories to and from a sandbox.
 //!
-//! Whole directories go file by file, so nothing but the file routes is needed and nothing is held in memory.
+//! Directories are copied file by file, so this needs only the file routes and holds nothing in memory.
 
 mod command;
 mod download;
@@ -11,5 +11,5 @@ mod upload;
 
 pub use command::cp;
 
-/// Files under way at once: small ones spend most of their time waiting for an answer.
-const AT_ONCE: usize = 8;
+/// Number of parallel transfers. Small files spend most of their time waiting for a response.
+const PARALLEL_FILES: usize = 8;

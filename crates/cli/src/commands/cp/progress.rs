@@ -1,4 +1,4 @@
-//! How far a copy is: shown on a terminal, once it takes longer than people wait without asking.
+//! A progress bar, shown on a terminal once a copy has taken a few seconds.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so many bytes, if that is known.
+    /// `total` is the number of bytes, if known.
     pub fn new(total: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template(if total.is_some() { KNOWN } else { UNKNOWN }) {
@@ -26,7 +26,7 @@ impl Progress {
         Self { bar, started: Instant::now(), wanted: io::stderr().is_terminal() }
     }
 
-    /// The next file.
+    /// Shows the name of the current file.
     pub fn file(&self, path: &str) {
         self.bar.set_message(path.to_owned());
     }
@@ -38,7 +38,7 @@ impl Progress {
         self.bar.inc(bytes as u64);
     }
 
-    /// Says something beside the bar.
+    /// Prints a line above the bar.
     pub fn note(&self, text: &str) {
         self.bar.suspend(|| eprintln!("sandling: {text}"));
     }

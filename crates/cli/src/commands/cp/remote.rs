@@ -1,4 +1,4 @@
-//! A sandbox's file system, as a copy needs it.
+//! File operations in a sandbox.
 
 use std::io;
 
@@ -13,9 +13,9 @@ use serde_json::json;
 use crate::client::{Client, ClientError, Entry, Listing, query};
 use crate::outcome::Failure;
 
-/// Where commands start, and paths that say nothing else.
+/// The base of relative paths, and the directory in which commands start.
 const HOME: &str = "/root";
-/// The deepest that one listing goes.
+/// Maximum depth of one listing.
 const DEPTH: u32 = 64;
 
 pub struct Remote<'a> {
@@ -32,11 +32,11 @@ impl<'a> Remote<'a> {
         format!("/v1/sandboxes/{}/{route}{}", self.sandbox, query(pairs))
     }
 
-    /// What is at a path; links are followed. Nothing if there is nothing.
+    /// Looks up a path and follows links. `None` if it does not exist.
     pub async fn find(&self, path: &str) -> Result<Option<Entry>, ClientError> {
         let found = self.stat(path).await?;
         match found {
-            // Only a directory has something in it.
+            // `LINK/.` exists only if the link points to a directory.
             Some(link) if link.mode == "l" => {
                 let inside = self.stat(&format!("{}/.", path.trim_end_matches('/'))).await?;
                 Ok(Some(inside.unwrap_or(Entry { mode: "f".to_owned(), ..link })))
@@ -54,7 +54,7 @@ impl<'a> Remote<'a> {
         }
     }
 
-    /// Everything below a directory, each directory before what is in it.
+    /// Everything below a directory; a directory comes before its contents.
     pub async fn walk(&self, directory: &str) -> Result<Vec<Entry>, ClientError> {
         let mut found: Vec<Entry> = Vec::new();
         let mut unseen = vec![directory.to_owned()];
@@ -92,7 +92,7 @@ impl<'a> Remote<'a> {
         Ok(self.client.get_raw(&route).await?.into_body())
     }
 
-    /// Makes symbolic links, all in one command: there is no route for them.
+    /// Creates symbolic links with one command, because the API has no route for them.
     pub async fn link(&self, links: &[(String, String)]) -> anyhow::Result<()> {
         let program = ["xargs", "-0", "-n", "2", "ln", "-sfnT", "--"];
         let request = ExecRequest {
@@ -104,7 +104,7 @@ impl<'a> Remote<'a> {
         if ran.exit_code == 0 {
             return Ok(());
         }
-        Err(Failure::new("symbolic links could not be made", ran.stderr.trim()).into())
+        Err(Failure::new("cannot create symbolic links in the sandbox", ran.stderr.trim()).into())
     }
 }
 
@@ -114,7 +114,7 @@ struct Ran {
     stderr: String,
 }
 
-/// A path of a sandbox in full.
+/// Converts a sandbox path to an absolute path.
 pub fn absolute(path: &str) -> String {
     match path {
         "" => HOME.to_owned(),
@@ -123,7 +123,7 @@ pub fn absolute(path: &str) -> String {
     }
 }
 
-/// The last name in a path; nothing if the path means what is in a directory.
+/// The last component of a path, or `None` if the path means a directory's contents.
 pub fn name(path: &str) -> Option<&str> {
     if path.ends_with("/.") || path.ends_with("/..") || path == "." || path == ".." {
         return None;
@@ -131,7 +131,6 @@ pub fn name(path: &str) -> Option<&str> {
     path.trim_end_matches('/').rsplit('/').next().filter(|name| !name.is_empty())
 }
 
-/// A name in a directory.
 pub fn join(directory: &str, name: &str) -> String {
     format!("{}/{name}", directory.trim_end_matches('/'))
 }
@@ -141,14 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_start_at_root_or_at_home() {
+    fn relative_paths_start_at_home() {
         assert_eq!([absolute(""), absolute("a/b"), absolute("/x")], ["/root", "/root/a/b", "/x"]);
         assert_eq!(join("/a/", "b"), "/a/b");
         assert_eq!(join("/", "b"), "/b");
     }
 
     #[test]
-    fn what_is_in_a_directory_has_no_name() {
+    fn directory_contents_have_no_name() {
         assert_eq!(name("/a/b/"), Some("b"));
         assert_eq!(name("b"), Some("b"));
         for contents in ["/a/.", ".", "/", "..", "/a/.."] {

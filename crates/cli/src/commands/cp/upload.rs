@@ -1,4 +1,4 @@
-//! From here into a sandbox.
+//! Copies from this machine into a sandbox.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -12,37 +12,37 @@ use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use walkdir::WalkDir;
 
-use super::AT_ONCE;
+use super::PARALLEL_FILES;
 use super::progress::Progress;
 use super::remote::{Remote, absolute, join, name};
 use crate::outcome::Failure;
 
-const PIECE: usize = 256 * 1024;
+const CHUNK_SIZE: usize = 256 * 1024;
 
 pub async fn upload(remote: &Remote<'_>, source: &Path, destination: &str) -> anyhow::Result<()> {
     let destination = absolute(destination);
     if source == Path::new("-") {
         return stdin(remote, &destination).await;
     }
-    let metadata = fs::metadata(source).with_context(|| format!("{} cannot be copied", source.display()))?;
+    let metadata = fs::metadata(source).with_context(|| format!("cannot copy {}", source.display()))?;
     let target = target(remote, source, &metadata, destination).await?;
     let plan =
         if metadata.is_dir() { Plan::of_tree(source, &target)? } else { Plan::of_file(source, &metadata, target)? };
-    plan.carry_out(remote).await
+    plan.run(remote).await
 }
 
 async fn stdin(remote: &Remote<'_>, destination: &str) -> anyhow::Result<()> {
     if remote.find(destination).await?.is_some_and(|there| there.is_dir) {
-        bail!("{destination} is a directory in the sandbox: write the file's name after it");
+        bail!("{destination} is a directory in the sandbox; add a file name");
     }
     let progress = Progress::new(None);
     progress.file(destination);
-    remote.write(destination, None, pieces(tokio::io::stdin(), progress.clone())).await?;
+    remote.write(destination, None, chunks(tokio::io::stdin(), progress.clone())).await?;
     progress.done();
     Ok(())
 }
 
-/// The path that the copy gets.
+/// The path of the copy.
 async fn target(
     remote: &Remote<'_>,
     source: &Path,
@@ -52,37 +52,37 @@ async fn target(
     let there = remote.find(&destination).await?;
     let into = destination.ends_with('/') || there.as_ref().is_some_and(|there| there.is_dir);
     if metadata.is_dir() && there.is_some_and(|there| !there.is_dir) {
-        bail!("{destination} is a file in the sandbox, and {} is a directory", source.display());
+        bail!("cannot copy the directory {} over the file {destination} in the sandbox", source.display());
     }
     match source.to_str().map(name) {
-        None => bail!("{} is not UTF-8, and a sandbox's paths must be", source.display()),
+        None => bail!("cannot copy {}: its path is not UTF-8", source.display()),
         Some(Some(name)) if into => Ok(join(&destination, name)),
         Some(_) => Ok(destination),
     }
 }
 
-/// What is to be made, in order.
+/// What to create in the sandbox, in this order.
 #[derive(Default)]
 struct Plan {
     directories: Vec<(String, u32)>,
-    files: Vec<OneFile>,
+    files: Vec<FileUpload>,
     links: Vec<(String, String)>,
-    left_out: Vec<PathBuf>,
+    skipped: Vec<PathBuf>,
     bytes: u64,
 }
 
-struct OneFile {
+struct FileUpload {
     source: PathBuf,
     target: String,
     mode: u32,
 }
 
-impl OneFile {
+impl FileUpload {
     async fn send(&self, remote: &Remote<'_>, progress: &Progress) -> anyhow::Result<()> {
         progress.file(&self.target);
-        let unreadable = |error| Failure::new(format!("{} cannot be read", self.source.display()), error);
+        let unreadable = |error| Failure::new(format!("cannot read {}", self.source.display()), error);
         let file = File::open(&self.source).await.map_err(unreadable)?;
-        let sent = remote.write(&self.target, Some(self.mode), pieces(file, progress.clone())).await;
+        let sent = remote.write(&self.target, Some(self.mode), chunks(file, progress.clone())).await;
         sent.with_context(|| self.target.clone())
     }
 }
@@ -96,16 +96,16 @@ impl Plan {
 
     fn of_tree(source: &Path, target: &str) -> anyhow::Result<Self> {
         let mut plan = Self::default();
-        // The slash makes a link to a directory the directory.
+        // The trailing slash resolves a link to a directory.
         for entry in WalkDir::new(source.join("")).sort_by_file_name() {
-            let entry = entry.context("the directory cannot be read")?;
+            let entry = entry.context("cannot read the directory")?;
             let path = entry.path();
-            let below = path.strip_prefix(source).context("a directory has something that is not below it")?;
+            let below = path.strip_prefix(source).context("a directory entry is outside the directory")?;
             let Some(below) = below.to_str() else {
-                bail!("{} is not UTF-8, and a sandbox's paths must be", path.display());
+                bail!("cannot copy {}: its path is not UTF-8", path.display());
             };
             let target = if below.is_empty() { target.to_owned() } else { join(target, below) };
-            let metadata = entry.metadata().with_context(|| format!("{} cannot be read", path.display()))?;
+            let metadata = entry.metadata().with_context(|| format!("cannot read {}", path.display()))?;
             plan.add(path, &metadata, target)?;
         }
         Ok(plan)
@@ -117,32 +117,32 @@ impl Plan {
         } else if metadata.is_file() {
             self.add_file(path, metadata, target);
         } else if metadata.is_symlink() {
-            let points_to = fs::read_link(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            let points_to = fs::read_link(path).with_context(|| format!("cannot read {}", path.display()))?;
             let Some(points_to) = points_to.to_str() else {
-                bail!("where {} points to is not UTF-8, and a sandbox's paths must be", path.display());
+                bail!("cannot copy the link {}: its target is not UTF-8", path.display());
             };
             self.links.push((points_to.to_owned(), target));
         } else {
-            self.left_out.push(path.to_owned());
+            self.skipped.push(path.to_owned());
         }
         Ok(())
     }
 
     fn add_file(&mut self, path: &Path, metadata: &Metadata, target: String) {
-        self.files.push(OneFile { source: path.to_owned(), target, mode: metadata.permissions().mode() & 0o7777 });
+        self.files.push(FileUpload { source: path.to_owned(), target, mode: metadata.permissions().mode() & 0o7777 });
         self.bytes += metadata.len();
     }
 
-    async fn carry_out(self, remote: &Remote<'_>) -> anyhow::Result<()> {
+    async fn run(self, remote: &Remote<'_>) -> anyhow::Result<()> {
         let progress = Progress::new(Some(self.bytes));
-        for path in &self.left_out {
-            progress.note(&format!("{} is neither a file nor a directory nor a link, and is left out", path.display()));
+        for path in &self.skipped {
+            progress.note(&format!("skipped {}: not a file, directory or symbolic link", path.display()));
         }
         for (path, mode) in &self.directories {
             remote.make_dir(path, *mode).await.with_context(|| path.clone())?;
         }
         let files = futures_util::stream::iter(&self.files).map(|file| file.send(remote, &progress));
-        files.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        files.buffer_unordered(PARALLEL_FILES).try_collect::<()>().await?;
         if !self.links.is_empty() {
             remote.link(&self.links).await?;
         }
@@ -151,19 +151,19 @@ impl Plan {
     }
 }
 
-/// What is read, piece by piece.
-fn pieces(
+/// Reads the source in chunks.
+fn chunks(
     source: impl AsyncRead + Unpin + Send + 'static,
     progress: Progress,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     let read = futures_util::stream::unfold(Some(source), async |source| {
         let mut source = source?;
-        let mut piece = Vec::with_capacity(PIECE);
-        match (&mut source).take(PIECE as u64).read_to_end(&mut piece).await {
+        let mut chunk = Vec::with_capacity(CHUNK_SIZE);
+        match (&mut source).take(CHUNK_SIZE as u64).read_to_end(&mut chunk).await {
             Ok(0) => None,
-            Ok(_) => Some((Ok(Bytes::from(piece)), Some(source))),
+            Ok(_) => Some((Ok(Bytes::from(chunk)), Some(source))),
             Err(error) => Some((Err(error), None)),
         }
     });
-    read.inspect(move |piece| progress.add(piece.as_ref().map_or(0, Bytes::len)))
+    read.inspect(move |chunk| progress.add(chunk.as_ref().map_or(0, Bytes::len)))
 }

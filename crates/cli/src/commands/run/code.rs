@@ -1,4 +1,4 @@
-//! What is to be run.
+//! The code to run.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,7 +9,7 @@ use sandling_protocol::Language;
 
 use crate::options::Run;
 
-/// Longer code is refused: what is that long is data.
+/// Maximum size of the code; larger input is probably data.
 const MAX_CODE: u64 = 1024 * 1024;
 
 pub struct Code {
@@ -28,7 +28,7 @@ impl Code {
     }
 }
 
-/// The smallest that has the language.
+/// The smallest template that has the language.
 fn default_template(language: Language) -> &'static str {
     match language {
         Language::Node => "code-interpreter",
@@ -36,7 +36,7 @@ fn default_template(language: Language) -> &'static str {
     }
 }
 
-/// Whether our stdin is for the code to read.
+/// Whether the code reads our stdin. With `-`, stdin is the code itself.
 pub fn reads_stdin(options: &Run) -> bool {
     options.file.as_deref() != Some(Path::new("-"))
 }
@@ -46,19 +46,19 @@ fn read(options: &Run) -> anyhow::Result<String> {
     match (&options.code, options.file.as_deref()) {
         (Some(text), _) => code.extend_from_slice(text.as_bytes()),
         (None, Some(path)) if path == Path::new("-") => {
-            std::io::stdin().take(MAX_CODE + 1).read_to_end(&mut code).context("stdin cannot be read")?;
+            std::io::stdin().take(MAX_CODE + 1).read_to_end(&mut code).context("cannot read stdin")?;
         }
         (None, Some(path)) => {
-            let unreadable = || format!("{} cannot be read", path.display());
+            let unreadable = || format!("cannot read {}", path.display());
             let file = std::fs::File::open(path).with_context(unreadable)?;
             file.take(MAX_CODE + 1).read_to_end(&mut code).with_context(unreadable)?;
         }
-        (None, None) => bail!("give the code with -c, a file, or - for stdin"),
+        (None, None) => bail!("no code given; use -c CODE, a file, or - for stdin"),
     }
     if code.len() as u64 > MAX_CODE {
-        bail!("the code is longer than {MAX_CODE} bytes; keep data in files");
+        bail!("the code is longer than {MAX_CODE} bytes; put data in separate files");
     }
-    String::from_utf8(code).ok().context("the code is not UTF-8 text; keep data in files")
+    String::from_utf8(code).ok().context("the code is not UTF-8 text; put binary data in separate files")
 }
 
 fn language(options: &Run) -> Language {

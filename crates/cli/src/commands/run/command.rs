@@ -1,21 +1,21 @@
-//! The command: on a server if there is one, else in this process.
+//! Runs the code on the server if there is one, otherwise in this process.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use super::code::Code;
+use super::remote::NothingRan;
 use super::report::Report;
-use super::served::NothingRan;
-use super::{here, served};
+use super::{local, remote};
 use crate::client::{ClientError, Origin};
 use crate::commands::server_for;
 use crate::options::{Common, Run};
 
-/// What came of it.
+/// The result of a run.
 pub enum Done {
     Ran(Report),
-    /// Somebody wanted us to end before there was a result.
-    Left(u8),
+    /// A signal stopped us before there was a result; this is the exit code.
+    Interrupted(u8),
 }
 
 pub async fn run(common: &Common, options: &Run) -> anyhow::Result<ExitCode> {
@@ -29,24 +29,24 @@ pub async fn run(common: &Common, options: &Run) -> anyhow::Result<ExitCode> {
     if let Some(note) = sandling_engine::alias_note(&code.template) {
         eprintln!("sandling: {note}");
     }
-    let mut report = match somewhere(common, options, &code).await? {
+    let mut report = match run_code(common, options, &code).await? {
         Done::Ran(report) => report,
-        Done::Left(exit_code) => return Ok(ExitCode::from(exit_code)),
+        Done::Interrupted(exit_code) => return Ok(ExitCode::from(exit_code)),
     };
     report.duration_ms = started.elapsed().as_secs_f64() * 1e3;
     report.advice = code.advice;
     report.finish(options)
 }
 
-async fn somewhere(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
-    let Some(client) = server_for(common).await? else { return here::run(common, options, code).await };
-    let done = served::run(&client, options, code).await;
-    // It said a moment ago that it was there, and nothing was sent to it.
+async fn run_code(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
+    let Some(client) = server_for(common).await? else { return local::run(common, options, code).await };
+    let done = remote::run(&client, options, code).await;
+    // The server disappeared after announcing itself. It received no request, so running locally is safe.
     if client.server().origin == Origin::Home
         && let Err(error) = &done
         && matches!(error.downcast_ref(), Some(NothingRan(ClientError::Unreachable { .. })))
     {
-        return here::run(common, options, code).await;
+        return local::run(common, options, code).await;
     }
     done
 }

@@ -1,11 +1,11 @@
-//! `sandling run`: code in, its output and exit code out, and the sandbox gone.
+//! `sandling run`: runs code in a sandbox that is removed afterwards.
 
 mod code;
 mod command;
-mod here;
+mod local;
 mod refused;
+mod remote;
 mod report;
-mod served;
 
 pub use command::run;
-pub use report::{pass, tell_limit};
+pub use report::{print_limit, print_output};

@@ -1,4 +1,4 @@
-//! What the network refused to a run: its sandbox, which could be asked, is gone afterwards.
+//! Connections that the network policy refused during a run. They are reported at once, because the sandbox is removed.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde::Serialize;
 
 use crate::commands::decision::Decision;
 
-/// So many are told on a terminal.
-const TOLD: usize = 5;
+/// Print at most this many.
+const MAX_PRINTED: usize = 5;
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Refused {
     what: String,
     why: String,
-    /// Only the operator opens it.
+    /// Only the operator can allow it.
     #[serde(skip)]
     is_private: bool,
 }
 
-/// What was refused, each once however often it was tried.
+/// The refused destinations, without duplicates.
 pub fn refused(decisions: impl IntoIterator<Item = Decision>) -> Vec<Refused> {
     let refused = decisions.into_iter().filter(|decision| decision.verdict == "refused");
     let once: BTreeMap<_, _> = refused.map(|decision| (decision.target(), decision)).collect();
@@ -26,18 +26,18 @@ pub fn refused(decisions: impl IntoIterator<Item = Decision>) -> Vec<Refused> {
     once.map(|(what, why)| Refused { what, why: why.why(), is_private: why.is_private() }).collect()
 }
 
-pub fn tell(refused: &[Refused]) {
-    for Refused { what, why, .. } in refused.iter().take(TOLD) {
+pub fn print(refused: &[Refused]) {
+    for Refused { what, why, .. } in refused.iter().take(MAX_PRINTED) {
         eprintln!("sandling: the network refused {what}: {why}");
     }
-    if refused.len() > TOLD {
-        eprintln!("sandling: … and {} more", refused.len() - TOLD);
+    if refused.len() > MAX_PRINTED {
+        eprintln!("sandling: … and {} more", refused.len() - MAX_PRINTED);
     }
     if refused.iter().any(|refused| !refused.is_private) {
-        eprintln!("sandling: --allow NAME lets it out, --network learn finds the names");
+        eprintln!("sandling: use --allow NAME to allow a host, or --network learn to find the names");
     }
     if refused.iter().any(|refused| refused.is_private) {
-        eprintln!("sandling: what is not the public internet is opened by the operator, with --network-open CIDR");
+        eprintln!("sandling: private networks are blocked; the operator can allow one with --network-open CIDR");
     }
 }
 
@@ -54,10 +54,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tried_often_is_told_once() {
+    fn repeated_refusals_are_reported_once() {
         let decisions = [("b.com", "refused"), ("a.com", "refused"), ("b.com", "refused"), ("c.com", "allowed")];
-        let told = refused(decisions.map(|(name, verdict)| decision(name, verdict)));
+        let reported = refused(decisions.map(|(name, verdict)| decision(name, verdict)));
         let one = |what: &str| Refused { what: what.to_owned(), why: "it is not listed".to_owned(), is_private: false };
-        assert_eq!(told, [one("a.com"), one("b.com")]);
+        assert_eq!(reported, [one("a.com"), one("b.com")]);
     }
 }

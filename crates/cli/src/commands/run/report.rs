@@ -1,4 +1,4 @@
-//! What came of a run, as it goes and at its end; the same wherever it ran.
+//! The result of a run, independent of where it ran.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ pub struct Report {
     pub duration_ms: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<Finding>,
-    /// With `--network learn`: the list that would have allowed what was used.
+    /// With `--network learn`: the allow-list that covers the observed connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learned: Option<Vec<String>>,
-    /// What it tried to reach, and may not.
+    /// Connections that the network policy refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refused>,
-    /// As the API showed it when it was made.
+    /// The sandbox as the API returned it after creation.
     pub sandbox: Value,
 }
 
@@ -40,12 +40,12 @@ fn lossy<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::
 }
 
 impl Report {
-    /// Takes what the code printed: for the end with `--json`, else to where it belongs.
+    /// Handles output of the code: collects it with `--json`, otherwise prints it.
     pub fn print(&mut self, stream: Stream, bytes: &[u8], options: &Run) -> io::Result<()> {
         match (stream, options.json) {
             (Stream::Stderr, true) => self.stderr.extend_from_slice(bytes),
             (Stream::Stdout, true) => self.stdout.extend_from_slice(bytes),
-            (stream, false) => pass(stream, bytes)?,
+            (stream, false) => print_output(stream, bytes)?,
         }
         Ok(())
     }
@@ -70,25 +70,25 @@ impl Report {
         }
         if let Some(learned) = &self.learned {
             let words: String = learned.iter().map(|entry| format!(" --allow {entry}")).collect();
-            let words = if words.is_empty() { " nothing" } else { &words };
-            eprintln!("sandling: what it reached would be allowed by{words}");
+            let words = if words.is_empty() { " none needed" } else { &words };
+            eprintln!("sandling: these options allow the observed connections:{words}");
         }
-        refused::tell(&self.refused);
-        tell_limit(&self.reason, options.timeout, Some(options.output_limit));
+        refused::print(&self.refused);
+        print_limit(&self.reason, options.timeout, Some(options.output_limit));
         if options.verbose {
             eprintln!(
-                "sandling: {:.0} ms in all, {} ms until the sandbox was there, under {}",
+                "sandling: {:.0} ms in total, {} ms to start the sandbox, accelerator {}",
                 self.duration_ms,
                 self.sandbox["boot_ms"],
-                self.sandbox["boundary"]["accelerator"].as_str().unwrap_or("an unknown accelerator")
+                self.sandbox["boundary"]["accelerator"].as_str().unwrap_or("unknown")
             );
         }
         Ok(ExitCode::from(self.exit_code))
     }
 }
 
-/// Passes on what a command printed, at once.
-pub fn pass(stream: Stream, bytes: &[u8]) -> io::Result<()> {
+/// Prints a command's output immediately.
+pub fn print_output(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     match stream {
         Stream::Stderr => io::stderr().write_all(bytes),
         Stream::Stdout => {
@@ -99,8 +99,8 @@ pub fn pass(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Says which limit ended a command, if one did.
-pub fn tell_limit(reason: &str, timeout: u64, output_limit: Option<u64>) {
+/// Prints which limit stopped a command, if any.
+pub fn print_limit(reason: &str, timeout: u64, output_limit: Option<u64>) {
     match (reason, output_limit) {
         ("timeout", _) => eprintln!("sandling: timeout after {timeout} s"),
         ("out_of_memory", _) => eprintln!("sandling: out of memory"),

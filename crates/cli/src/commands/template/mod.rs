@@ -1,8 +1,8 @@
 //! `sandling template`: build, list, inspect, remove.
 
 mod command;
-mod here;
 mod list;
-mod served;
+mod local;
+mod remote;
 
 pub use command::template;

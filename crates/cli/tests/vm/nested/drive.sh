@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# What is done inside the outer machine. Each step leaves NAME.out, NAME.err, NAME.code and the time before and after;
-# all of them go to the second disk as a tar archive, and the machine goes off.
+# Runs the steps inside the outer machine. Each step writes NAME.out, NAME.err, NAME.code and the time before and after.
+# The files go to the second disk as a tar archive, and the machine powers off.
 /bin/busybox --install -s /bin
 export PATH=/bin:/usr/bin HOME=/root SANDLING_TEMPLATES=/templates
 mount -t tmpfs tmp /tmp
@@ -8,12 +8,12 @@ mount -t tmpfs run /run
 mount -t cgroup2 cgroup /sys/fs/cgroup
 chmod 1777 /tmp
 
-# As systemd leaves it: controllers for the children of the root, and we are in one of them.
+# Like systemd: enable controllers for the root's children, and move this process into a child.
 mkdir /sys/fs/cgroup/session
 echo 0 >/sys/fs/cgroup/session/cgroup.procs
 echo +memory +cpu +pids >/sys/fs/cgroup/cgroup.subtree_control
 
-# As udev leaves it.
+# Like udev.
 chgrp kvm /dev/kvm
 chmod 660 /dev/kvm
 
@@ -38,7 +38,7 @@ step python sandling --accelerator kvm run --json --template nested -c 'print(6 
 step seen sandling run --template nested --language bash \
   -c 'dmesg | grep -o "Hypervisor detected: .*"; date +%s; exit 7'
 
-# An ordinary user who may open /dev/kvm: of the same templates, in a home of his own.
+# An unprivileged user with access to /dev/kvm, the same templates and a separate home.
 mkdir /home/somebody
 chown -R somebody:somebody /home/somebody /templates
 step somebody su somebody -c 'SANDLING_HOME=/home/somebody sandling run --json --template nested -c "print(6 * 7)"'

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# The outer machine's first program: loads its disk and KVM, and goes on from the disk.
+# Init of the outer machine: loads the disk and KVM modules, and continues from the disk.
 set -e
 b=/bin/busybox
 $b mount -t devtmpfs dev /dev

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the outer machine: a disk with this host's QEMU, `sandling` and one template, and an initrd that loads KVM.
+# Creates the outer machine: a disk with this host's QEMU, `sandling` and one template, and an initrd that loads KVM.
 #
 #   make.sh WORK SANDLING KERNEL TEMPLATES PATH…     each PATH is a part of the template, relative to TEMPLATES
 set -euo pipefail
@@ -15,7 +15,7 @@ for link in /lib /lib64; do
 done
 
 programs=(/usr/bin/qemu-system-x86_64 /usr/bin/qemu-img "$sandling")
-# Each program and the shared libraries that the loader finds for it, at the same places.
+# Copy each program and its shared libraries to the same paths.
 libraries=$(ldd "${programs[@]}" | grep -o '/[^ ]* (0x' | cut -d' ' -f1 | sort -u)
 cp -L --parents "${programs[@]:0:2}" $libraries "$tree"
 cp "$sandling" "$tree/usr/bin/sandling"

@@ -1,4 +1,4 @@
-//! Tokens, quotas, the audit log, templates.
+//! Tokens, quotas, the audit log and templates.
 
 use std::process::Output;
 
@@ -9,7 +9,7 @@ fn with_token(server: &Server, token: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn what_others_can_reach_is_not_served_without_a_token() {
+fn listening_beyond_loopback_needs_a_token() {
     let home = tempfile::TempDir::new().unwrap();
     let serve = |listen: &str, token: Option<&str>| {
         let mut command = std::process::Command::new(crate::SANDLING);
@@ -21,14 +21,14 @@ fn what_others_can_reach_is_not_served_without_a_token() {
         assert!(!refused.status.success() && refused.stdout.is_empty(), "{listen}: {}", text(&refused.stdout));
         assert!(text(&refused.stderr).contains("SANDLING_TOKEN"), "{listen}: {}", text(&refused.stderr));
     }
-    assert!(!home.path().join("server").exists(), "nobody is told where it is");
-    // With one it goes as far as the address, which is none of this host's.
+    assert!(!home.path().join("server").exists(), "the server announced an address");
+    // With a token it gets as far as binding the address, which does not belong to this host.
     let tried = serve("192.0.2.1:0", Some("a-token-of-my-own"));
     assert!(!text(&tried.stderr).contains("SANDLING_TOKEN"), "{}", text(&tried.stderr));
 }
 
 #[test]
-fn a_token_can_do_what_its_scope_says_until_it_is_revoked() {
+fn a_token_works_within_its_scope_until_it_is_revoked() {
     let server = Server::shared();
     let token = server.ok(&["token", "create", "reader", "--scope", "read", "--days", "1"]).trim().to_owned();
     assert_eq!(with_token(&server, &token, &["ls"]).status.code(), Some(0));
@@ -50,16 +50,16 @@ fn a_token_can_do_what_its_scope_says_until_it_is_revoked() {
 }
 
 #[test]
-fn a_quota_is_shown_set_and_kept_to() {
+fn a_quota_is_shown_changed_and_enforced() {
     let server = Server::start();
     assert!(server.ok(&["quota"]).contains("sandboxes"));
     let set = server.json(&["quota", "--set", "sandboxes=0", "--set", "memory_mb=none", "--json"]);
     assert_eq!((&set["limits"]["sandboxes"], &set["limits"]["memory_mb"]), (&0.into(), &serde_json::Value::Null));
-    assert!(set["limits"]["cpu"].is_number(), "what was not named stays: {set}");
+    assert!(set["limits"]["cpu"].is_number(), "other limits must not change: {set}");
     assert!(server.refused(&["create"]).contains("sandling quota"));
     assert!(server.refused(&["run", "-c", "1"]).contains("sandling quota"));
     assert!(server.refused(&["quota", "--set", "ram=1"]).contains("memory_mb"));
-    // All that was tried is in the audit log, with its result.
+    // The audit log has every attempt with its result.
     let table = server.ok(&["audit"]);
     for word in ["quota.set", "sandbox.create", "refused: quota_exceeded"] {
         assert!(table.contains(word), "{word}: {table}");
@@ -72,14 +72,14 @@ fn a_quota_is_shown_set_and_kept_to() {
 }
 
 #[test]
-fn templates_are_the_servers() {
+fn template_commands_use_the_server() {
     let server = Server::shared();
     let table = server.ok(&["template", "ls"]);
     assert!(table.contains("base") && table.contains("MiB"), "{table}");
     let listed = server.json(&["template", "ls", "--json"]);
     assert!(listed.as_array().unwrap().iter().any(|template| template["name"] == "base" && template["ready"] == true));
     assert_eq!(server.json(&["template", "inspect", "base"])["category"], "built-in");
-    // What only the files' owner can do is done here: the server is this machine's.
+    // Operations on files run locally, because the server is on this machine.
     assert!(server.json(&["template", "inspect", "--verify", "base"])["recipe"].is_object());
     assert!(server.refused(&["template", "rm", "base"]).contains("built-in"));
     assert!(server.refused(&["template", "inspect", "nope"]).contains("not found"));

@@ -1,4 +1,4 @@
-//! A server that is killed in the middle of something: nothing that was acknowledged is lost, and nothing is half.
+//! A server that is killed during an operation loses nothing that it acknowledged and leaves nothing half done.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use super::server::Server;
 
 const DELAYS_MS: [u64; 3] = [15, 60, 180];
 
-/// Begins a command, kills the server in the middle of it, and starts another.
-fn cut(server: &mut Server, delay_ms: u64, arguments: &[&str]) {
-    let mut begun = server.command(arguments).spawn().unwrap();
+/// Starts a command, kills the server during it, and starts a new server.
+fn kill_during(server: &mut Server, delay_ms: u64, arguments: &[&str]) {
+    let mut command = server.command(arguments).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(delay_ms));
     server.kill();
-    begun.wait().unwrap();
+    command.wait().unwrap();
     server.start_again();
 }
 
-/// A server and a sandbox that is told of everything that happens to it.
+/// A server and a sandbox that records every step in a file.
 struct Witness {
     server: Server,
     sandbox: String,
@@ -31,14 +31,14 @@ impl Witness {
         Self { server, sandbox, lines: String::new() }
     }
 
-    /// Notes something, which must be there from now on.
-    fn note(&mut self, what: &str) {
+    /// Appends a line, which must be in the file from now on.
+    fn record(&mut self, what: &str) {
         self.server.ok(&["exec", "-c", &format!("echo {what} >> /root/file; sync"), &self.sandbox]);
         self.lines += &format!("{what}\n");
     }
 
     #[track_caller]
-    fn remembers(&self, when: &str) {
+    fn assert_unchanged(&self, when: &str) {
         assert_eq!(self.read(), self.lines, "{when}");
     }
 
@@ -48,20 +48,20 @@ impl Witness {
 }
 
 #[test]
-fn a_server_that_is_killed_while_it_forks_hibernates_or_wakes_loses_nothing() {
+fn killing_the_server_during_fork_hibernate_or_wake_loses_nothing() {
     let mut witness = Witness::new(&[]);
     for delay_ms in DELAYS_MS {
         for verb in ["fork", "hibernate", "wake"] {
             let when = format!("{verb}, after {delay_ms} ms");
-            witness.note(&when);
+            witness.record(&when);
             let id = witness.sandbox.clone();
             if verb == "wake" {
                 witness.server.ok(&["hibernate", &id]);
             }
-            cut(&mut witness.server, delay_ms, &[verb, &id]);
-            witness.remembers(&when);
+            kill_during(&mut witness.server, delay_ms, &[verb, &id]);
+            witness.assert_unchanged(&when);
             for other in witness.server.ok(&["ls", "-q"]).lines().filter(|other| *other != id) {
-                // A child that came to be is a whole one.
+                // If the child exists, it must be complete.
                 assert_eq!(witness.server.ok(&["exec", "-c", "cat /root/file", other]), witness.lines, "{when}");
                 witness.server.ok(&["rm", other]);
             }
@@ -72,14 +72,14 @@ fn a_server_that_is_killed_while_it_forks_hibernates_or_wakes_loses_nothing() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_it_rewinds_is_here_or_there() {
+fn killing_the_server_during_a_rewind_leaves_the_old_or_the_new_state() {
     let mut witness = Witness::new(&[]);
-    witness.note("before");
+    witness.record("before");
     let id = witness.sandbox.clone();
     witness.server.ok(&["checkpoint", "create", "--name", "good", &id]);
-    witness.note("after");
+    witness.record("after");
     for delay_ms in DELAYS_MS {
-        cut(&mut witness.server, delay_ms, &["rewind", &id, "--to", "good"]);
+        kill_during(&mut witness.server, delay_ms, &["rewind", &id, "--to", "good"]);
         let read = witness.read();
         assert!(read == "before\nafter\n" || read == "before\n", "after {delay_ms} ms: {read:?}");
         if read == "before\n" {
@@ -91,9 +91,9 @@ fn a_server_that_is_killed_while_it_rewinds_is_here_or_there() {
 }
 
 #[test]
-fn a_server_that_is_killed_while_it_carries_a_snapshot_or_copies_a_volume_leaves_no_halves() {
+fn killing_the_server_during_export_import_or_clone_leaves_nothing_incomplete() {
     let mut witness = Witness::new(&[]);
-    witness.note("saved");
+    witness.record("saved");
     let snapshot = witness.server.ok(&["snapshot", "create", &witness.sandbox]).trim().to_owned();
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
@@ -105,11 +105,11 @@ fn a_server_that_is_killed_while_it_carries_a_snapshot_or_copies_a_volume_leaves
     server.ok(&["exec", "-c", "head -c 30000000 /dev/urandom > /data/file; sync", writer.trim()]);
     server.ok(&["rm", writer.trim()]);
     for delay_ms in DELAYS_MS {
-        cut(server, delay_ms, &["snapshot", "export", &snapshot, &torn]);
+        kill_during(server, delay_ms, &["snapshot", "export", &snapshot, &torn]);
         if Path::new(&torn).exists() {
             std::fs::remove_file(&torn).unwrap();
         }
-        cut(server, delay_ms, &["snapshot", "import", &whole]);
+        kill_during(server, delay_ms, &["snapshot", "import", &whole]);
         for listed in server.json(&["snapshot", "ls", "--json"]).as_array().unwrap() {
             let id = listed["id"].as_str().unwrap();
             server.ok(&["snapshot", "export", id, &at("again")]);
@@ -117,7 +117,7 @@ fn a_server_that_is_killed_while_it_carries_a_snapshot_or_copies_a_volume_leaves
                 server.ok(&["snapshot", "rm", id]);
             }
         }
-        cut(server, delay_ms, &["volume", "clone", "data", "copy"]);
+        kill_during(server, delay_ms, &["volume", "clone", "data", "copy"]);
         let listed = server.ok(&["volume", "ls"]);
         if listed.contains("copy") {
             let mounts = ["create", "--volume", "data:/a:ro", "--volume", "copy:/b:ro"];
@@ -128,5 +128,5 @@ fn a_server_that_is_killed_while_it_carries_a_snapshot_or_copies_a_volume_leaves
         }
     }
     server.ok(&["volume", "clone", "data", "copy"]);
-    witness.remembers("at the end");
+    witness.assert_unchanged("at the end");
 }

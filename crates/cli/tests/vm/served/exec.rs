@@ -1,4 +1,4 @@
-//! `exec`, and `logs` of what it started.
+//! `exec`, and `logs` of its commands.
 
 use std::io::Read;
 use std::time::Instant;
@@ -6,26 +6,26 @@ use std::time::Instant;
 use super::server::{PATIENCE, Server, noise, signal, text};
 
 #[test]
-fn exec_passes_everything_through() {
+fn exec_forwards_streams_options_and_exit_code() {
     let server = Server::shared();
     let id = server.sandbox();
     let ran = server.fed(&["exec", id, "sh", "-c", "cat; echo err >&2; exit 7"], b"data\n");
     assert_eq!((text(&ran.stdout), text(&ran.stderr), ran.status.code()), ("data\n".into(), "err\n".into(), Some(7)));
-    // Any bytes, both ways at once, more than any buffer on the way holds.
+    // Arbitrary bytes in both directions at once, more than all buffers together hold.
     let bytes = noise(3_000_000);
     let ran = server.fed(&["exec", &id[..6], "cat"], &bytes);
     assert!(ran.stdout == bytes, "{} bytes came back: {}", ran.stdout.len(), text(&ran.stderr));
     let line = "echo \"$(pwd)|$A|$(id -un)|$(test -t 0 || echo no terminal)\"";
     let said = server.ok(&["exec", "-w", "/tmp", "-e", "A=b c", "-u", "user", "-c", line, id]);
     assert_eq!(said, "/tmp|b c|user|no terminal\n");
-    // A command that never reads its stdin does not hold up what it prints.
+    // A command that never reads its stdin must not block its output.
     let ran = server.fed(&["exec", id, "head", "-c", "2000000", "/dev/zero"], &bytes);
     assert_eq!(ran.stdout.len(), 2_000_000);
     assert_eq!(server.ok(&["exec", "--no-stdin", id, "cat"]), "");
 }
 
 #[test]
-fn limits_and_wrong_wishes_have_their_exit_codes() {
+fn limits_and_invalid_requests_have_their_exit_codes() {
     let server = Server::shared();
     let id = server.sandbox();
     let ran = server.sandling(&["exec", "--timeout", "3s", "-c", "echo begun; sleep 600", id]);
@@ -40,10 +40,10 @@ fn limits_and_wrong_wishes_have_their_exit_codes() {
 }
 
 #[test]
-fn ctrl_c_reaches_a_command_and_so_does_a_reader_that_goes_away() {
+fn ctrl_c_and_a_closed_stdout_stop_a_command() {
     let server = Server::shared();
     let id = server.sandbox();
-    // In short sleeps: an interrupt between Python's last look for one and a long sleep would wait for its end.
+    // Short sleeps: Python does not notice an interrupt that arrives just before a long sleep until the sleep ends.
     let code = "import time\ntry:\n  print('up', flush=True)\n  while True: time.sleep(0.1)\nexcept KeyboardInterrupt: print('caught'); exit(4)";
     let mut child = server.command(&["exec", id, "python3", "-c", code]).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -60,12 +60,12 @@ fn ctrl_c_reaches_a_command_and_so_does_a_reader_that_goes_away() {
     assert_eq!(child.wait().unwrap().code(), Some(141));
     let deadline = Instant::now() + PATIENCE;
     while server.sandling(&["exec", id, "pgrep", "-f", "^yes unheard"]).status.success() {
-        assert!(Instant::now() < deadline, "the command goes on");
+        assert!(Instant::now() < deadline, "the command is still running");
     }
 }
 
 #[test]
-fn a_detached_command_runs_on_and_its_output_can_be_had() {
+fn a_detached_command_keeps_running_and_its_output_can_be_read() {
     let server = Server::shared();
     let id = server.sandbox();
     let line = "echo one; echo two >&2; while ! test -e /tmp/go-on; do sleep 0.05; done; echo three";
@@ -89,7 +89,7 @@ fn a_detached_command_runs_on_and_its_output_can_be_had() {
 }
 
 #[test]
-fn what_was_printed_before_the_guest_died_is_told_with_the_reason() {
+fn output_before_a_guest_death_is_returned_with_the_error() {
     let server = Server::shared();
     let id = server.ok(&["create"]).trim().to_owned();
     let path = format!("/v1/sandboxes/{id}");

@@ -1,4 +1,4 @@
-//! A server that ends when nobody needs it.
+//! A server with an idle timeout.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use super::server::{PATIENCE, Server};
 const IDLE: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_server_ends_when_nobody_needs_it_and_not_before() {
+fn an_idle_server_exits_only_without_running_sandboxes() {
     let server = Server::start_with(&["--standbys", "0", "--idle-exit", "2"]);
     let id = server.ok(&["create"]).trim().to_owned();
-    assert!(server.ended(Instant::now() + 2 * IDLE).is_none(), "it left a sandbox that runs");
+    assert!(server.ended(Instant::now() + 2 * IDLE).is_none(), "it exited while a sandbox was running");
     assert_eq!(server.ok(&["exec", "-c", "echo still there", &id]), "still there\n");
 
     server.ok(&["rm", &id]);
     let removed = Instant::now();
-    let ended = server.ended(removed + PATIENCE).expect("it went on for nobody");
+    let ended = server.ended(removed + PATIENCE).expect("it did not exit when idle");
     assert!(ended.success() && removed.elapsed() >= IDLE / 2, "{ended} after {:?}", removed.elapsed());
     assert!(!server.home.path().join("server").exists(), "its address is still announced");
     assert!(std::fs::read_dir(server.home.path().join("sandboxes")).unwrap().next().is_none());

@@ -1,4 +1,4 @@
-//! The commands, and a server that is killed and started again.
+//! Network commands, also across a killed and restarted server.
 
 use std::fs::OpenOptions;
 use std::process::{Output, Stdio};
@@ -26,7 +26,7 @@ fn command(home: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-/// The servers of the world, and a home whose server trusts them.
+/// The simulated internet, and a home whose server trusts its certificates.
 async fn furnished() -> (Log, TempDir) {
     let (log, authority) = world::servers().await;
     let home = TempDir::new().unwrap();
@@ -34,7 +34,7 @@ async fn furnished() -> (Log, TempDir) {
     (log, home)
 }
 
-/// A server whose names are those of the world, and what it prints. Its log is written to a file, all of it.
+/// Starts a server that resolves the simulated names. Returns it with its stdout; its full log goes to a file.
 async fn serve(home: &TempDir) -> (Child, Lines<BufReader<ChildStdout>>) {
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--standbys", "0", "--name-server", "127.0.0.1:5300"];
     let log = OpenOptions::new().create(true).append(true).open(home.path().join(LOG)).unwrap();
@@ -49,7 +49,7 @@ async fn serve(home: &TempDir) -> (Child, Lines<BufReader<ChildStdout>>) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, announced).await.expect("the server never said where it is");
+    tokio::time::timeout(PATIENCE, announced).await.expect("the server did not announce its address");
     (child, said)
 }
 
@@ -75,19 +75,19 @@ async fn fetch(home: &TempDir, id: &str, host: &str) -> String {
     ok(home, &["exec", "-c", &line, id]).await
 }
 
-/// Whether a server of the world was told this.
+/// Whether a simulated server received a request with this text.
 fn reached(log: &Log, text: &str) -> bool {
     log.lock().unwrap().requests.iter().any(|head| head.contains(text))
 }
 
-/// The server's figures.
+/// The server's metrics.
 async fn metrics(home: &TempDir) -> String {
     let mut answer = String::new();
     ask(home, "GET", "/metrics", "").await.read_to_string(&mut answer).await.unwrap();
     answer
 }
 
-/// A request to the server, whose answer is still to be read.
+/// Sends a request to the server; the caller reads the response.
 async fn ask(home: &TempDir, method: &str, path: &str, body: &str) -> TcpStream {
     let read = |name: &str| std::fs::read_to_string(home.path().join(name)).unwrap().trim().to_owned();
     let (address, token, length) = (read("server").replace("http://", ""), read("token"), body.len());
@@ -101,7 +101,7 @@ async fn ask(home: &TempDir, method: &str, path: &str, body: &str) -> TcpStream 
 }
 
 isolated! {
-    async fn a_plain_list_of_names_is_a_policy_and_its_decisions_can_be_followed() {
+    async fn an_egress_allowlist_is_a_policy_and_its_decisions_can_be_followed() {
         let (log, home) = furnished().await;
         let (mut server, _said) = serve(&home).await;
         let mut made = String::new();
@@ -128,10 +128,10 @@ isolated! {
             }
             names
         };
-        let names = tokio::time::timeout(PATIENCE, heard).await.expect("what was refused is told while it happens");
+        let names = tokio::time::timeout(PATIENCE, heard).await.expect("the refusal was not streamed");
         assert!(names.iter().any(|name| name == "example.com"), "{names:?}");
 
-        // The command shows the same, and ends with the sandbox.
+        // The command shows the same events and exits with the sandbox.
         let mut following = command(&home, &["network", id, "-f"]).spawn().unwrap();
         let mut shown = BufReader::new(following.stdout.take().unwrap()).lines();
         assert_eq!(fetch(&home, id, "other.com").await, "000");
@@ -143,15 +143,15 @@ isolated! {
                 }
             }
         };
-        let shown = tokio::time::timeout(PATIENCE, shown).await.expect("nothing is shown");
+        let shown = tokio::time::timeout(PATIENCE, shown).await.expect("the command printed nothing");
         assert!(shown.contains("refused") && shown.contains("it is not on the allow list"), "{shown}");
         ok(&home, &["rm", "--all"]).await;
-        assert!(tokio::time::timeout(PATIENCE, following.wait()).await.expect("it goes on").unwrap().success());
+        assert!(tokio::time::timeout(PATIENCE, following.wait()).await.expect("the command did not exit").unwrap().success());
         assert!(reached(&log, "example.com"));
         server.kill().await.unwrap();
     }
 
-    async fn the_commands_show_and_change_it_and_a_killed_server_loses_nothing() {
+    async fn policies_are_shown_changed_and_survive_a_killed_server() {
         let (log, home) = furnished().await;
         let (mut server, _said) = serve(&home).await;
         let id = ok(&home, &["create", "--allow", "example.com", "--ttl", "10m"]).await;
@@ -159,7 +159,7 @@ isolated! {
 
         server.kill().await.unwrap();
         let (mut server, _said) = serve(&home).await;
-        // What a name resolved to is known to the next server, too.
+        // The next server also knows the resolved addresses.
         let pinned = format!("curl -s -m 30 -o /dev/null -w '%{{http_code}}' --resolve example.com:80:{} http://example.com/", world::SHARED);
         assert_eq!(ok(&home, &["exec", "-c", &pinned, &id]).await, "200");
         assert_eq!((fetch(&home, &id, "example.com").await, fetch(&home, &id, "evil.com").await), ("200".into(), "000".into()));
@@ -194,14 +194,14 @@ isolated! {
         let listed = ok(&home, &["secret", "ls"]).await;
         assert!(listed.contains("API_KEY") && listed.contains("api.example.com") && !listed.contains("hunter2"), "{listed}");
         assert!(refused(&home, &["create", "--secret", "OTHER"]).await.contains("sandling secret set"));
-        // One that stands still cannot be told of it, and is held to the rest.
+        // A paused sandbox cannot receive a secret, but the policy change still applies.
         ok(&home, &["pause", &id]).await;
         let told = refused(&home, &["network", &id, "--allow", "www.example.com", "--secret", "API_KEY"]).await;
         assert!(told.contains("the change holds") && told.contains("it was not given API_KEY"), "{told}");
         let shown: Value = serde_json::from_str(&ok(&home, &["network", &id, "--json"]).await).unwrap();
         assert_eq!((&shown["allow"], &shown["secrets"]), (&serde_json::json!(["www.example.com"]), &serde_json::json!([])), "{shown}");
         ok(&home, &["resume", &id]).await;
-        // Used, it is in no answer, no event and no log.
+        // After its use, the value is in no response, event or log.
         let with = ok(&home, &["create", "--allow", "api.example.com", "--secret", "API_KEY", "--ttl", "10m"]).await;
         let line = "curl -s -m 60 -H \"Authorization: Bearer $API_KEY\" https://api.example.com/used";
         let mut said = vec![ok(&home, &["exec", "-c", line, &with]).await];
@@ -209,15 +209,15 @@ isolated! {
         said.push(ok(&home, &["network", &with, "--json"]).await);
         said.push(ok(&home, &["events", &with]).await);
         let written = std::fs::read_to_string(home.path().join(LOG)).unwrap();
-        assert!(written.contains("DEBUG"), "the log is not there to be searched");
+        assert!(written.contains("DEBUG"), "the debug log is missing");
         said.push(written);
         assert!(said.iter().all(|text| !text.contains("hunter2")), "{said:?}");
         ok(&home, &["secret", "rm", "API_KEY"]).await;
         let shown = ok(&home, &["network", &with]).await;
-        assert!(shown.contains("secrets   -\n") && shown.contains("revoked   API_KEY (removed since"), "{shown}");
+        assert!(shown.contains("secrets   -\n") && shown.contains("revoked   API_KEY (the secret was removed"), "{shown}");
         assert!(refused(&home, &["secret", "rm", "API_KEY"]).await.contains("not found"));
 
-        // What sandboxes have that say nothing: their template's default, then the workspace's.
+        // Sandboxes without a policy follow their template's default, then the workspace's.
         ok(&home, &["network", "--default", "--allow", "example.com"]).await;
         assert!(ok(&home, &["network", "--default", "--limit", "connections=7"]).await.contains("example.com"));
         let home = &home;
@@ -241,7 +241,7 @@ isolated! {
         assert_eq!(of(&["--network", "deny"]).await.1["mode"], "deny");
         ok(home, &["network", "--template", "base", "--clear"]).await;
         ok(home, &["network", "--default", "--clear"]).await;
-        assert!(ok(home, &["network", "--default"]).await.contains("not said"));
+        assert!(ok(home, &["network", "--default"]).await.contains("not set"));
 
         let learned = sandling(home, &["run", "--network", "learn", "-l", "bash", "-c", "curl -s -o /dev/null http://www.example.com/"]).await;
         let said = String::from_utf8(learned.stderr).unwrap();
@@ -254,7 +254,7 @@ isolated! {
         server.kill().await.unwrap();
     }
 
-    async fn a_default_is_followed_and_binds_also_after_the_server_was_killed() {
+    async fn defaults_apply_and_bind_also_after_the_server_was_killed() {
         let (_log, home) = furnished().await;
         let (mut server, _said) = serve(&home).await;
         let follows = ok(&home, &["create", "--ttl", "10m"]).await;
@@ -265,7 +265,7 @@ isolated! {
         ok(home, &["network", "--default", "--allow", "example.com"]).await;
         assert_eq!(reached(follows.clone()).await, both("200", "000"));
         assert_eq!(reached(open.clone()).await, both("200", "200"));
-        assert!(ok(home, &["network", &follows]).await.contains("allow (TLS sealed), as its workspace's default"));
+        assert!(ok(home, &["network", &follows]).await.contains("allow (TLS sealed), from the workspace's default"));
 
         assert!(ok(home, &["network", "--default", "--binding"]).await.contains("binding"));
         assert_eq!(reached(open.clone()).await, both("200", "000"));
@@ -280,7 +280,7 @@ isolated! {
         assert_eq!((reached(follows.clone()).await, reached(open.clone()).await), (both("000", "200"), both("000", "200")));
         ok(home, &["network", "--default", "--binding=false"]).await;
         assert_eq!(reached(open.clone()).await, both("200", "200"));
-        assert!(ok(home, &["network", &open, "--clear"]).await.contains("as its workspace's default"));
+        assert!(ok(home, &["network", &open, "--clear"]).await.contains("from the workspace's default"));
         assert_eq!(reached(open.clone()).await, both("000", "200"));
 
         ok(home, &["network", "--default", "--clear"]).await;

@@ -1,9 +1,9 @@
-//! A sandbox's past: checkpoints, the way back, what changed, and forks of a context.
+//! Checkpoints, rewinding and diffs.
 
 use super::server::{Server, text};
 
 #[test]
-fn a_sandbox_goes_back_and_tells_what_changed() {
+fn a_sandbox_is_rewound_and_its_changes_are_shown() {
     let server = Server::shared();
     let made = server.json(&["create", "--json", "--checkpoints", "every-exec", "--checkpoints-kept", "5"]);
     assert_eq!(made["checkpoints_kept"], 5);
@@ -16,7 +16,7 @@ fn a_sandbox_goes_back_and_tells_what_changed() {
         "cd /root/w; echo two > kept; rm gone; mkdir d; printf 'new\\n' > \"$(printf 'd/\\033[1m')\"",
         id,
     ]);
-    // An upload of several files is one step.
+    // An upload of several files creates one checkpoint.
     let files = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c"] {
         std::fs::write(files.path().join(name), name).unwrap();
@@ -32,7 +32,7 @@ fn a_sandbox_goes_back_and_tells_what_changed() {
     let expected = ["A d/", "A d/\\u{1b}[1m", "D gone", "M kept", "A up/", "A up/a", "A up/b", "A up/c"];
     assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
     let patch = server.ok(&["diff", &format!("{}@2", &id[..8]), &format!("{id}@3"), "--path", "/root/w", "--patch"]);
-    assert_eq!(patch, "", "nothing happened between the two");
+    assert_eq!(patch, "", "nothing changed between the two");
     let patch = server.ok(&["diff", &format!("{id}@2"), "--path", "/root/w", "--patch"]);
     assert!(patch.contains("--- a/kept\n+++ b/kept\n@@ -1,1 +1,1 @@\n-one\n+two\n"), "{patch}");
     let tar = files.path().join("changes.tar");
@@ -40,7 +40,9 @@ fn a_sandbox_goes_back_and_tells_what_changed() {
     let unpacked = std::process::Command::new("tar").arg("-tf").arg(&tar).output().unwrap();
     assert!(text(&unpacked.stdout).contains("up/b\n"), "{}", text(&unpacked.stdout));
 
-    assert!(server.ok(&["rewind", id, "--to", "good"]).contains("is at checkpoint 2; it was at 5"));
+    assert!(
+        server.ok(&["rewind", id, "--to", "good"]).contains("is at checkpoint 2; the previous state is checkpoint 5")
+    );
     assert_eq!(server.ok(&["exec", "-c", "cd /root/w; cat *", id]), "x\none\n");
     assert!(server.refused(&["rewind", id, "--to", "99"]).contains("no such checkpoint"));
     assert!(server.refused(&["diff", &format!("{id}@nothing"), id]).contains("no such checkpoint"));

@@ -1,4 +1,4 @@
-//! `run` with a server: as without one, and the sandbox is the server's.
+//! `run` with a server: same behaviour, but the server owns the sandbox.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::server::{PATIENCE, Server, noise, signal, text};
 
 #[test]
-fn a_run_is_the_same_with_a_server() {
+fn run_behaves_the_same_with_a_server() {
     let server = Server::start();
     let code =
         "import sys, os; print(sum(range(101))); print(sys.argv[1:], os.environ['X'], file=sys.stderr); sys.exit(5)";
@@ -44,9 +44,9 @@ fn a_run_is_the_same_with_a_server() {
 }
 
 #[test]
-fn however_a_run_ends_its_sandbox_is_gone() {
+fn the_sandbox_is_removed_however_a_run_ends() {
     let server = Server::start();
-    // In short sleeps: an interrupt between Python's last look for one and a long sleep would wait for its end.
+    // Short sleeps: Python does not notice an interrupt that arrives just before a long sleep until the sleep ends.
     let code = "import time\ntry:\n  print('up', flush=True)\n  while True: time.sleep(0.1)\nexcept KeyboardInterrupt: print('caught')";
     for (number, rest, exit_code) in [(libc::SIGINT, "caught\n", 0), (libc::SIGTERM, "", 2)] {
         let mut child = server.command(&["run", "-c", code]).spawn().unwrap();
@@ -66,10 +66,10 @@ fn however_a_run_ends_its_sandbox_is_gone() {
 }
 
 #[test]
-fn a_server_that_was_killed_is_not_used_and_the_run_goes_on_without() {
+fn run_works_locally_after_the_server_was_killed() {
     let server = Server::start();
     server.kill();
-    assert!(server.home.path().join("server").exists(), "it could not take back its word");
+    assert!(server.home.path().join("server").exists(), "a killed server cannot withdraw its address");
     assert_eq!(server.ok(&["run", "-c", "print(6 * 7)"]), "42\n");
     assert!(server.refused(&["ls"]).contains("sandling serve"));
     let started = Instant::now();

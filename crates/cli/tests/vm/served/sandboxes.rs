@@ -1,4 +1,4 @@
-//! Sandboxes as a whole: made, listed, stopped, watched, removed.
+//! Creating, listing, pausing, watching and removing sandboxes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::server::{PATIENCE, Server, text};
 
 #[test]
-fn a_sandbox_is_made_listed_paused_and_removed() {
+fn a_sandbox_is_created_listed_paused_and_removed() {
     let server = Server::shared();
     let made = server.json(&["create", "--json", "--label", "task=42", "--ttl", "10m", "--idle", "5m", "-e", "A=b"]);
     let id = made["id"].as_str().unwrap();
@@ -34,10 +34,14 @@ fn a_sandbox_is_made_listed_paused_and_removed() {
     let mut events = BufReader::new(following.stdout.take().unwrap()).lines();
     assert!(events.next().unwrap().unwrap().contains("resumed"));
     let ran = server.sandling(&["rm", "zzzz", id]);
-    assert_eq!((ran.status.code(), text(&ran.stdout).trim()), (Some(2), id), "one that is not there stops nobody");
+    assert_eq!(
+        (ran.status.code(), text(&ran.stdout).trim()),
+        (Some(2), id),
+        "a missing sandbox must not stop the others"
+    );
     assert!(text(&ran.stderr).contains("zzzz"), "{}", text(&ran.stderr));
     assert!(events.next().unwrap().unwrap().contains("ended"));
-    assert_eq!(following.wait().unwrap().code(), Some(0), "after its end nothing happens to it");
+    assert_eq!(following.wait().unwrap().code(), Some(0), "following stops after the end event");
 
     assert!(server.refused(&["rm", id]).contains("not found"));
     assert_eq!(server.ok(&["ls", "--label", "task=42"]), "");
@@ -58,7 +62,7 @@ fn a_console_can_be_read_and_followed() {
     while server.ok(&["logs", "-n", "2", id]) != "line-2\nline-3\n" {
         assert!(Instant::now() < deadline, "{}", server.ok(&["logs", id]));
     }
-    // It began to listen before or after the first were printed; the last come in any case.
+    // The stream may have started after the first lines; it must contain the last one.
     server.ok(&["exec", "-c", "echo line-4 > /dev/console", id]);
     assert!(lines.any(|line| line.unwrap() == "line-4"));
     following.kill().unwrap();
@@ -86,7 +90,7 @@ fn a_port_is_listed_and_a_link_opens_it() {
 }
 
 #[test]
-fn a_family_is_known_although_those_in_between_have_ended() {
+fn a_family_is_listed_even_if_intermediate_sandboxes_have_ended() {
     let server = Server::shared();
     let first = server.ok(&["create"]).trim().to_owned();
     let mut line = vec![first.clone()];

@@ -1,4 +1,4 @@
-//! A server of the tests' own: started by the first test that needs it, ended by the last one that has it.
+//! Test servers. The shared one starts with the first test that needs it and stops with the last.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::SANDLING;
 use crate::harness::templates;
 
-/// Longer than anything here takes, even on a busy machine.
+/// Longer than any operation takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Server {
@@ -23,7 +23,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The one that tests share, with a sandbox that all of them may use and none may end.
+    /// The shared server, with a sandbox that tests may use but not remove.
     pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -35,7 +35,7 @@ impl Server {
         server
     }
 
-    /// One of its own.
+    /// A separate server for one test.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
@@ -46,13 +46,13 @@ impl Server {
         Self { home, child: Mutex::new(child), sandbox: OnceLock::new() }
     }
 
-    /// Another one in its place, after it was killed.
+    /// Starts a new server after the old one was killed.
     pub fn start_again(&mut self) {
         let _ = std::fs::remove_file(self.home.path().join("server"));
         self.child = Mutex::new(serve(&self.home, &["--standbys", "0"]));
     }
 
-    /// Another one in its place while it ends; answers how it did.
+    /// Starts a new server while the old one shuts down. Returns the old one's exit status.
     pub fn replace(&mut self) -> ExitStatus {
         signal(self.child.lock().unwrap().id(), libc::SIGTERM);
         while !self.address().is_empty() {
@@ -79,7 +79,7 @@ impl Server {
         self.command(arguments).output().unwrap()
     }
 
-    /// What a command prints that must work.
+    /// Runs a command that must succeed, and returns its output.
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.sandling(arguments);
@@ -87,12 +87,12 @@ impl Server {
         text(&ran.stdout)
     }
 
-    /// What the API answers to one request.
+    /// Sends a request to the API and returns the response.
     pub fn call(&self, method: &str, path: &str, body: &str) -> Value {
         answer(self.ask(method, path, body))
     }
 
-    /// Sends the API a request.
+    /// Sends a request to the API without reading the response.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let token = std::fs::read_to_string(self.home.path().join("token")).unwrap();
         let mut stream = TcpStream::connect(self.address().strip_prefix("http://").unwrap()).unwrap();
@@ -108,7 +108,7 @@ impl Server {
         serde_json::from_str(&self.ok(arguments)).unwrap()
     }
 
-    /// What a command says that must be refused: one sentence, exit code 2, and nothing on stdout.
+    /// Runs a command that must be refused: a one-line message, exit code 2, nothing on stdout.
     #[track_caller]
     pub fn refused(&self, arguments: &[&str]) -> String {
         let ran = self.sandling(arguments);
@@ -124,12 +124,12 @@ impl Server {
         let (mut pipe, bytes) = (child.stdin.take().unwrap(), stdin.to_vec());
         let feeding = std::thread::spawn(move || pipe.write_all(&bytes));
         let output = child.wait_with_output().unwrap();
-        // A command that did not read all of it is judged by its output.
+        // The command may have exited before reading everything; the output decides.
         let _ = feeding.join().unwrap();
         output
     }
 
-    /// How it ended by itself, if it did by then.
+    /// The server's exit status, if it exits before the deadline.
     pub fn ended(&self, deadline: Instant) -> Option<ExitStatus> {
         loop {
             let ended = self.child.lock().unwrap().try_wait().unwrap();
@@ -153,7 +153,7 @@ impl Drop for Server {
         if child.try_wait().is_ok_and(|ended| ended.is_some()) {
             return;
         }
-        // Sandboxes outlive their server, and must not outlive the test.
+        // Sandboxes outlive their server, so remove them.
         let _ = command(&self.home, &["rm", "--all"]).output();
         signal(child.id(), libc::SIGTERM);
         let deadline = Instant::now() + PATIENCE;
@@ -172,7 +172,7 @@ fn serve(home: &TempDir, options: &[&str]) -> Child {
     assert!(said.next().unwrap().unwrap().starts_with("sandling listens on http://127.0.0.1:"));
     let deadline = Instant::now() + PATIENCE;
     while std::fs::read_to_string(home.path().join("server")).map_or(0, |text| text.len()) == 0 {
-        assert!(Instant::now() < deadline, "the server never said where it is");
+        assert!(Instant::now() < deadline, "the server did not announce its address");
         std::thread::sleep(Duration::from_millis(5));
     }
     child
@@ -186,7 +186,7 @@ fn command(home: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-/// What the API answers.
+/// Reads the API's response.
 pub fn answer(mut stream: TcpStream) -> Value {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -194,7 +194,7 @@ pub fn answer(mut stream: TcpStream) -> Value {
 }
 
 pub fn signal(pid: u32, number: i32) {
-    // SAFETY: plain kill(2) of a child of ours that was not waited for.
+    // SAFETY: plain kill(2) of our own child, which has not been reaped yet.
     unsafe { libc::kill(pid as i32, number) };
 }
 
@@ -202,7 +202,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Bytes of every value, in no order.
+/// Pseudorandom bytes.
 pub fn noise(length: u32) -> Vec<u8> {
     (0..length).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! `shell` and `exec -it`, at a terminal.
+//! `shell` and `exec -it` at a terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,18 +12,18 @@ use super::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Somebody at a terminal.
-struct Person {
+/// A simulated user at a terminal.
+struct User {
     child: Child,
     keys: File,
-    /// Kept open, so that its settings can be looked at when the command has ended.
+    /// Kept open, so that its settings can be checked after the command has ended.
     terminal: OwnedFd,
     screen: Receiver<Vec<u8>>,
     seen: String,
 }
 
-impl Person {
-    fn sits_down(server: &Server, arguments: &[&str]) -> Self {
+impl User {
+    fn start(server: &Server, arguments: &[&str]) -> Self {
         let (ours, terminal) = open_pty();
         resize(&ours, 30, 90);
         let end = || Stdio::from(terminal.try_clone().unwrap());
@@ -40,12 +40,12 @@ impl Person {
         }
         let child = command.spawn().unwrap();
         let keys = File::from(ours);
-        let mut eyes = keys.try_clone().unwrap();
-        let (sees, screen) = channel();
+        let mut output = keys.try_clone().unwrap();
+        let (sender, screen) = channel();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            while let Ok(read @ 1..) = eyes.read(&mut buffer) {
-                if sees.send(buffer[..read].to_vec()).is_err() {
+            while let Ok(read @ 1..) = output.read(&mut buffer) {
+                if sender.send(buffer[..read].to_vec()).is_err() {
                     return;
                 }
             }
@@ -53,13 +53,13 @@ impl Person {
         Self { child, keys, terminal, screen, seen: String::new() }
     }
 
-    fn types(&mut self, keys: &str) {
+    fn type_keys(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Looks at the screen until it says this, and forgets all up to there.
+    /// Waits until the screen shows `what`, and discards the output up to there.
     #[track_caller]
-    fn sees(&mut self, what: &str) {
+    fn wait_for(&mut self, what: &str) {
         let deadline = Instant::now() + PATIENCE;
         let end = loop {
             if let Some(at) = self.seen.find(what) {
@@ -68,21 +68,21 @@ impl Person {
             let wait = deadline.saturating_duration_since(Instant::now());
             match self.screen.recv_timeout(wait) {
                 Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(_) => panic!("{what:?} never came, but {:?}", self.seen),
+                Err(_) => panic!("{what:?} was not shown; the screen has {:?}", self.seen),
             }
         };
         self.seen.drain(..end);
     }
 
-    /// Waits for the command's end; the terminal must be as it was.
+    /// Waits for the command's end and checks that the terminal was restored.
     #[track_caller]
-    fn stands_up(mut self) -> Option<i32> {
+    fn wait_for_exit(mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
         let code = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status.code();
             }
-            assert!(Instant::now() < deadline, "it never ended: {:?}", self.seen);
+            assert!(Instant::now() < deadline, "the command did not end: {:?}", self.seen);
             std::thread::sleep(Duration::from_millis(20));
         };
         assert!(is_cooked(&self.terminal), "the terminal was left raw");
@@ -90,7 +90,7 @@ impl Person {
     }
 }
 
-impl Drop for Person {
+impl Drop for User {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -100,10 +100,10 @@ impl Drop for Person {
 fn open_pty() -> (OwnedFd, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
     let none = std::ptr::null_mut();
-    // SAFETY: openpty(3) writes the two descriptors, and is asked for nothing else.
+    // SAFETY: openpty(3) writes the two descriptors; the other arguments may be null.
     let made = unsafe { libc::openpty(&mut ours, &mut theirs, none, none.cast(), none.cast()) };
     assert_eq!(made, 0);
-    // SAFETY: both were just made, and nobody else has them. A command of another test must not get them.
+    // SAFETY: both descriptors are new and owned here. FD_CLOEXEC keeps them out of other tests' commands.
     unsafe {
         for end in [ours, theirs] {
             assert_eq!(libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC), 0);
@@ -120,7 +120,7 @@ fn resize(terminal: &impl AsFd, rows: u16, cols: u16) {
 }
 
 fn is_cooked(terminal: &OwnedFd) -> bool {
-    // SAFETY: an all-zero termios is a value like any other, and tcgetattr(3) fills it.
+    // SAFETY: an all-zero termios is valid, and tcgetattr(3) fills it.
     let settings = unsafe {
         let mut settings = std::mem::zeroed::<libc::termios>();
         assert_eq!(libc::tcgetattr(terminal.as_raw_fd(), &mut settings), 0);
@@ -130,36 +130,36 @@ fn is_cooked(terminal: &OwnedFd) -> bool {
 }
 
 #[test]
-fn a_shell_is_a_terminal_with_every_key_and_its_exit_code_is_ours() {
+fn a_shell_forwards_keys_resizes_and_its_exit_code() {
     let server = Server::shared();
-    let mut person = Person::sits_down(&server, &["shell", server.sandbox()]);
-    person.types("stty size; echo $((6 * 7))-$TERM\r");
-    person.sees("30 90");
-    person.sees("42-xterm");
-    resize(&person.keys, 11, 22);
-    person.types("while test \"$(stty size)\" != '11 22'; do sleep 0.05; done; echo re''sized\r");
-    person.sees("resized");
-    // A program that speaks and waits by itself: a shell about to start one may swallow the key.
-    person.types("python3 -c 'import time; print(\"sle\" + \"eping\", flush=True); time.sleep(600)'\r");
-    person.sees("sleeping");
-    person.types("\x03");
-    person.types("echo interrupted-$?\r");
-    person.sees("interrupted-130");
-    person.types("exit 9\r");
-    assert_eq!(person.stands_up(), Some(9));
+    let mut user = User::start(&server, &["shell", server.sandbox()]);
+    user.type_keys("stty size; echo $((6 * 7))-$TERM\r");
+    user.wait_for("30 90");
+    user.wait_for("42-xterm");
+    resize(&user.keys, 11, 22);
+    user.type_keys("while test \"$(stty size)\" != '11 22'; do sleep 0.05; done; echo re''sized\r");
+    user.wait_for("resized");
+    // Wait until the program prints: the shell could swallow a key before it starts the program.
+    user.type_keys("python3 -c 'import time; print(\"sle\" + \"eping\", flush=True); time.sleep(600)'\r");
+    user.wait_for("sleeping");
+    user.type_keys("\x03");
+    user.type_keys("echo interrupted-$?\r");
+    user.wait_for("interrupted-130");
+    user.type_keys("exit 9\r");
+    assert_eq!(user.wait_for_exit(), Some(9));
 }
 
 #[test]
-fn a_command_can_have_our_terminal_and_one_can_walk_out() {
+fn exec_uses_the_terminal_and_the_escape_sequence_disconnects() {
     let server = Server::shared();
     let line = ["exec", "-it", "-e", "A=b", server.sandbox(), "sh", "-c", "test -t 0 && read -r x; echo $A-$x; exit 3"];
-    let mut person = Person::sits_down(&server, &line);
-    person.types("typed\r");
-    person.sees("b-typed");
-    assert_eq!(person.stands_up(), Some(3));
-    let mut person = Person::sits_down(&server, &["shell", server.sandbox()]);
-    person.types("echo h''ere\r");
-    person.sees("here");
-    person.types("\r~.");
-    assert_eq!(person.stands_up(), Some(1));
+    let mut user = User::start(&server, &line);
+    user.type_keys("typed\r");
+    user.wait_for("b-typed");
+    assert_eq!(user.wait_for_exit(), Some(3));
+    let mut user = User::start(&server, &["shell", server.sandbox()]);
+    user.type_keys("echo h''ere\r");
+    user.wait_for("here");
+    user.type_keys("\r~.");
+    assert_eq!(user.wait_for_exit(), Some(1));
 }

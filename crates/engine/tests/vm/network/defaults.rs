@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sandling_engine::network::{Before, PolicySource};
 use sandling_engine::{
-    CreateSpec, EndReason, Engine, ForkSpec, NetworkChange, NetworkDefaultChange, NetworkWish, Sandbox,
+    CreateSpec, EndReason, Engine, ForkSpec, NetworkChange, NetworkDefaultChange, NetworkSpec, Sandbox,
 };
 use sandling_network::Verdict;
 use sandling_network::policy::{Mode, Policy, Refusal, TlsMode};
@@ -20,17 +20,17 @@ const OTHER: &str = "http://other.com/";
 
 fn default(engine: &Engine, template: Option<&str>, policy: Policy) {
     let change = NetworkDefaultChange { policy: policy.into(), ..NetworkDefaultChange::default() };
-    engine.change_network_default(WORKSPACE, template, change).unwrap();
+    engine.networks().change_default(WORKSPACE, template, change).unwrap();
 }
 
 fn bind(engine: &Engine, binding: bool) {
     let change = NetworkDefaultChange { binding: Some(binding), ..NetworkDefaultChange::default() };
-    engine.change_network_default(WORKSPACE, None, change).unwrap();
+    engine.networks().change_default(WORKSPACE, None, change).unwrap();
 }
 
 /// What it gets from the two servers, and whose policy that is.
 async fn reached(sandbox: &Arc<Sandbox>) -> (String, String, PolicySource) {
-    (fetch(sandbox, ONE).await, fetch(sandbox, OTHER).await, sandbox.network_in_force().from)
+    (fetch(sandbox, ONE).await, fetch(sandbox, OTHER).await, sandbox.effective_policy().from)
 }
 
 fn both(one: &str, other: &str, from: PolicySource) -> (String, String, PolicySource) {
@@ -57,7 +57,7 @@ isolated! {
         default(engine, Some("base"), allow(&["other.com"]));
         assert!(is_cut(&follower).await, "an open connection outlived the default");
         assert_eq!(reached(&follower).await, both("000", "200", PolicySource::Template));
-        engine.remove_network_default(WORKSPACE, Some("base")).unwrap();
+        engine.networks().remove_default(WORKSPACE, Some("base")).unwrap();
         assert_eq!(reached(&follower).await, both("200", "000", PolicySource::Workspace));
 
         // A copy follows as well. What has a policy of its own does not, until that is forgotten.
@@ -68,13 +68,13 @@ isolated! {
         assert_eq!(reached(&follower).await, both("200", "200", PolicySource::Sandbox));
         follower.change_network(NetworkChange { before: Before::Forgotten, ..NetworkChange::default() }).await.unwrap();
         assert_eq!(reached(&follower).await, both("000", "200", PolicySource::Workspace));
-        let events = engine.newest_events(WORKSPACE, Some(child.id()), 100).unwrap();
+        let events = engine.events().newest(WORKSPACE, Some(child.id()), 100).unwrap();
         assert!(events.iter().any(|event| event.kind == "network_changed"), "{events:?}");
 
         // Asleep, it has the new one when it wakes; and the next engine knows.
         follower.hibernate().await.unwrap();
         default(engine, None, allow(&["example.com"]));
-        assert_eq!(follower.network_in_force().policy, allow(&["example.com"]));
+        assert_eq!(follower.effective_policy().policy, allow(&["example.com"]));
         follower.wake().await.unwrap();
         assert_eq!(reached(&follower).await, both("200", "000", PolicySource::Workspace));
         child.hibernate().await.unwrap();
@@ -83,7 +83,7 @@ isolated! {
         drop(child);
         let (world, follower) = world.restart(follower).await;
         let engine = &world.engine.engine;
-        assert_eq!(follower.network_in_force().policy, allow(&["example.com"]));
+        assert_eq!(follower.effective_policy().policy, allow(&["example.com"]));
         follower.wake().await.unwrap();
         assert_eq!(reached(&follower).await, both("200", "000", PolicySource::Workspace));
         default(engine, None, allow(&["other.com"]));
@@ -91,7 +91,7 @@ isolated! {
         let child = engine.get(&asleep).expect("it is still there");
         child.wake().await.unwrap();
         assert_eq!(reached(&child).await, both("000", "200", PolicySource::Workspace));
-        engine.remove_network_default(WORKSPACE, None).unwrap();
+        engine.networks().remove_default(WORKSPACE, None).unwrap();
         assert_eq!(reached(&child).await, both("000", "000", PolicySource::Nothing));
 
         // Whenever one changes while it is made or woken, it ends with the new one.
@@ -120,7 +120,7 @@ isolated! {
     async fn what_a_workspace_binds_no_sandbox_widens() {
         let world = World::new().await;
         let engine = &world.engine.engine;
-        let open = || NetworkWish { policy: Some(Policy::of(Mode::Open)), ..NetworkWish::default() };
+        let open = || NetworkSpec { policy: Some(Policy::of(Mode::Open)), ..NetworkSpec::default() };
         let sandbox = engine.create(CreateSpec { network: open(), ..spec("base") }).await.unwrap();
         default(engine, None, allow(&["other.com"]));
         assert_eq!(reached(&sandbox).await, both("200", "200", PolicySource::Sandbox), "nothing binds yet");

@@ -37,7 +37,7 @@ isolated! {
         let counts = sandbox.network_counts();
         assert!(counts.connections_refused > 20 && counts.packets_refused > 10, "{counts:?}");
         assert!(counts.received_bytes > 0 && counts.sent_bytes > 0, "{counts:?}");
-        let totals = world.engine.engine.network_totals().decisions();
+        let totals = world.engine.engine.networks().totals().decisions();
         for why in [Refusal::Spoofed, Refusal::Fragment, Refusal::FrameMalformed] {
             let counted = (EventKind::Packet, Verdict::Refused(why));
             assert!(totals.iter().any(|known| (known.0, known.1) == counted), "{why}: {totals:?}");

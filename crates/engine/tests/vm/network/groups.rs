@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandling_engine::network::{GroupChange, Membership};
-use sandling_engine::{CreateSpec, EndReason, NetworkChange, NetworkWish, Sandbox};
+use sandling_engine::{CreateSpec, EndReason, NetworkChange, NetworkSpec, Sandbox};
 
 use super::world::{World, fetch};
 use crate::harness::{shell, spec};
@@ -16,7 +16,7 @@ fn crawl(hostname: Option<&str>) -> Membership {
 
 /// With a server on port 8000, and nothing that it may reach outside.
 async fn sandbox(world: &World, group: Option<Membership>) -> Arc<Sandbox> {
-    let network = NetworkWish { group, ..NetworkWish::default() };
+    let network = NetworkSpec { group, ..NetworkSpec::default() };
     let sandbox = world.engine.engine.create(CreateSpec { network, ..spec("base") }).await.unwrap();
     let line = "(setsid python3 -m http.server 8000 >/dev/null 2>&1 &); \
         until curl -s -o /dev/null http://127.0.0.1:8000/; do sleep 0.05; done";
@@ -46,7 +46,7 @@ finally:
 isolated! {
     async fn whoever_serves_its_group_is_not_idle() {
         let world = World::new().await;
-        let network = || NetworkWish { group: Some(crawl(Some("database"))), ..NetworkWish::default() };
+        let network = || NetworkSpec { group: Some(crawl(Some("database"))), ..NetworkSpec::default() };
         let client = sandbox(&world, Some(crawl(None))).await;
         let idle = Some(Duration::from_secs(6));
         let wish = CreateSpec { network: network(), idle, ..spec("base") };
@@ -76,7 +76,7 @@ isolated! {
         for url in [by_name.to_owned(), by_id(&client), format!("http://{}:8000/", address.trim())] {
             assert_eq!(fetch(&stranger, &url).await, "000", "a stranger reached {url}");
         }
-        let taken = NetworkWish { group: Some(crawl(Some("database"))), ..NetworkWish::default() };
+        let taken = NetworkSpec { group: Some(crawl(Some("database"))), ..NetworkSpec::default() };
         let error = world.engine.engine.create(CreateSpec { network: taken, ..spec("base") }).await.err().unwrap();
         assert!(error.to_string().contains("called `database`"), "{error}");
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandling_engine::network::LimitRequest;
-use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkWish, Sandbox};
+use sandling_engine::{CreateSpec, ForkSpec, NetworkChange, NetworkSpec, Sandbox};
 use sandling_network::policy::{Mode, Policy, Refusal, TlsMode};
 use sandling_network::{EventKind, Verdict};
 
@@ -74,10 +74,10 @@ isolated! {
                 && event.event.name.as_ref().is_some_and(|name| name.as_str() == "evil.com")
         };
         eventually("an event that says so", || sandbox.network_events(0, 1000).iter().any(refused)).await;
-        let stored = world.engine.engine.newest_events("default", Some(sandbox.id()), 1000).unwrap();
+        let stored = world.engine.engine.events().newest("default", Some(sandbox.id()), 1000).unwrap();
         assert!(stored.iter().any(|event| event.kind == "network"), "{stored:?}");
         assert!(sandbox.usage().await.unwrap().network.received_bytes > 0);
-        let totals = world.engine.engine.network_totals();
+        let totals = world.engine.engine.networks().totals();
         assert!(totals.bytes_in() > 0 && totals.dns_queries() > 0);
         assert!(totals.decisions().iter().any(|(kind, verdict, _)| {
             (*kind, *verdict) == (EventKind::Dns, Verdict::Refused(Refusal::NotListed))
@@ -88,7 +88,7 @@ isolated! {
     async fn a_guest_that_does_not_help_cannot_keep_its_policy() {
         let world = World::new().await;
         let hosts = vec!["www.example.com".parse().unwrap()];
-        world.engine.engine.set_secret("default", "API_KEY", "hunter2".to_owned().into(), hosts).unwrap();
+        world.engine.engine.networks().set_secret("default", "API_KEY", "hunter2".to_owned().into(), hosts).unwrap();
         let sandbox = world.sandbox(&[], &[]).await;
         let inspected = || Policy { tls: TlsMode::Inspected, ..allow(&["*.example.com"]) };
         let with_secret = || {
@@ -113,7 +113,7 @@ isolated! {
         let asking = sandbox.clone();
         let change = NetworkChange { policy: inspected().into(), ..NetworkChange::default() };
         let waiting = tokio::spawn(async move { asking.change_network(change).await });
-        eventually("the narrower policy", || sandbox.network_in_force().policy == inspected()).await;
+        eventually("the narrower policy", || sandbox.effective_policy().policy == inspected()).await;
         set(&sandbox, allow(&["example.com"])).await;
         assert!(!waiting.is_finished(), "one change waited for the other's guest");
         assert_eq!((fetch(&sandbox, URL).await, fetch(&sandbox, other).await), ("200".into(), "000".into()));
@@ -138,7 +138,7 @@ isolated! {
 
         // It has what it is given when it is made, and nothing of what the snapshot's had.
         let from = |policy| {
-            let network = NetworkWish { policy, ..NetworkWish::default() };
+            let network = NetworkSpec { policy, ..NetworkSpec::default() };
             CreateSpec { network, from_snapshot: Some(snapshot.id.clone()), ..spec("base") }
         };
         let silent = engine.create(from(None)).await.unwrap();
@@ -171,7 +171,7 @@ isolated! {
     async fn what_was_sent_and_learned_is_known_to_the_next_gateway() {
         let world = World::new().await;
         let limits = LimitRequest { sent_bytes: Some(200_000), ..LimitRequest::default() };
-        let network = NetworkWish { policy: Some(Policy::of(Mode::Learn)), limits, ..NetworkWish::default() };
+        let network = NetworkSpec { policy: Some(Policy::of(Mode::Learn)), limits, ..NetworkSpec::default() };
         let sandbox = world.engine.engine.create(CreateSpec { network, ..spec("base") }).await.unwrap();
         assert!(send(&sandbox, 60_000).await);
         // What shows no name is learned with the one that was resolved.

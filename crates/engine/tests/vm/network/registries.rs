@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandling_engine::{CreateSpec, Engine, EngineConfig, NetworkConfig, NetworkWish, RunSpec};
+use sandling_engine::{CreateSpec, Engine, EngineConfig, NetworkConfig, NetworkSpec, RunSpec};
 use sandling_protocol::WriteMode;
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ async fn pip_and_npm_install_through_the_gateway_under_their_presets() {
     let network = NetworkConfig { opened, ..NetworkConfig::default() };
     let engine = Engine::open(EngineConfig { network, ..config(&home) }).await.unwrap();
     let engine = TestEngine { engine, home };
-    let network = NetworkWish { policy: Some(allow(&["pypi", "npm"])), ..NetworkWish::default() };
+    let network = NetworkSpec { policy: Some(allow(&["pypi", "npm"])), ..NetworkSpec::default() };
     let sandbox = engine.engine.create(CreateSpec { network, ..spec("code-interpreter") }).await.unwrap();
     // Whom the host trusts, its guests may trust.
     let bundle = std::fs::read(std::env::var("SSL_CERT_FILE").unwrap_or_else(|_| BUNDLE.to_owned())).unwrap();

@@ -51,7 +51,7 @@ isolated! {
         let world = World::new().await;
         let hosts = || vec!["api.example.com".parse().unwrap()];
         let engine = world.engine.engine.clone();
-        engine.set_secret(WORKSPACE, "API_KEY", VALUE.to_owned().into(), hosts()).unwrap();
+        engine.networks().set_secret(WORKSPACE, "API_KEY", VALUE.to_owned().into(), hosts()).unwrap();
         let sandbox = world.sandbox(&["*.example.com"], &["API_KEY"]).await;
 
         // By curl with the sandbox's variables, by curl without any, by Python and by git.
@@ -128,7 +128,7 @@ isolated! {
         assert!(asleep.to_string().ends_with("it was not given API_KEY"), "{asleep}");
 
         // Gone at once.
-        assert!(engine.remove_secret(WORKSPACE, "API_KEY").unwrap());
+        assert!(engine.networks().remove_secret(WORKSPACE, "API_KEY").unwrap());
         shell(&sandbox, &curl("api.example.com", "/revoked")).await;
         let late = world.requests().into_iter().find(|head| head.contains("/revoked"));
         assert!(!late.is_some_and(|head| head.contains(VALUE)));
@@ -141,7 +141,7 @@ isolated! {
         let engine = world.engine.engine.clone();
         let store = |engine: &Engine, value: &str| {
             let hosts = vec!["api.example.com".parse().unwrap()];
-            engine.set_secret(WORKSPACE, "API_KEY", value.to_owned().into(), hosts).unwrap();
+            engine.networks().set_secret(WORKSPACE, "API_KEY", value.to_owned().into(), hosts).unwrap();
         };
         store(&engine, VALUE);
         let running = world.sandbox(&["*.example.com"], &["API_KEY"]).await;
@@ -156,8 +156,8 @@ isolated! {
             assert_eq!(brought(&world, sandbox, path).await, "the-second-value");
         }
 
-        assert!(engine.remove_secret(WORKSPACE, "API_KEY").unwrap());
-        assert_eq!(running.network_in_force().revoked, ["API_KEY"]);
+        assert!(engine.networks().remove_secret(WORKSPACE, "API_KEY").unwrap());
+        assert_eq!(running.effective_policy().revoked, ["API_KEY"]);
         store(&engine, "the-third-value");
         let old = shell(&running, "printf %s \"$API_KEY\"").await.stdout;
         assert!(old.starts_with("sandling_secret_"), "{old}");
@@ -170,12 +170,12 @@ isolated! {
         let (world, running) = world.restart(running).await;
         running.wake().await.unwrap();
         assert_eq!(brought(&world, &running, "/restarted").await, old);
-        assert_eq!(running.network_in_force().revoked, ["API_KEY"]);
+        assert_eq!(running.effective_policy().revoked, ["API_KEY"]);
 
         // Given again, it is used again, by who knows its new placeholder.
         let secrets = Some(vec!["API_KEY".to_owned()]);
         running.change_network(NetworkChange { secrets, ..NetworkChange::default() }).await.unwrap();
-        assert!(running.network_in_force().revoked.is_empty());
+        assert!(running.effective_policy().revoked.is_empty());
         assert_eq!(brought(&world, &running, "/given-again").await, "the-third-value");
         let line = curl("api.example.com", "/by-the-old-one").replace("$API_KEY", &old);
         shell(&running, &line).await;

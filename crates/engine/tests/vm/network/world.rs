@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use sandling_engine::{CreateSpec, Engine, EngineConfig, NetworkChange, NetworkConfig, NetworkWish, Sandbox};
+use sandling_engine::{CreateSpec, Engine, EngineConfig, NetworkChange, NetworkConfig, NetworkSpec, Sandbox};
 use sandling_network::policy::Policy;
 use tempfile::TempDir;
 
@@ -73,7 +73,7 @@ impl World {
 
     pub async fn sandbox_of(&self, template: &str, entries: &[&str], secrets: &[&str]) -> Arc<Sandbox> {
         let secrets = secrets.iter().map(|name| (*name).to_owned()).collect();
-        let network = NetworkWish { policy: Some(allow(entries)), secrets, ..NetworkWish::default() };
+        let network = NetworkSpec { policy: Some(allow(entries)), secrets, ..NetworkSpec::default() };
         let made = self.engine.engine.create(CreateSpec { network, ..spec(template) }).await;
         made.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }

@@ -1,0 +1,80 @@
+//! Opening a home directory.
+
+use std::sync::Arc;
+
+use sandling_image::ImageStore;
+use sandling_vmm::accelerator::{self, ResolveError};
+use sandling_vmm::memory::place_library;
+
+use super::instance::Engine;
+use super::recover::recover;
+use crate::config::EngineConfig;
+use crate::events::Events;
+use crate::machine::{MachineFactory, Machines, MachinesConfig, StandbySettings};
+use crate::network::Networks;
+use crate::owner::Owner;
+use crate::parts::Parts;
+use crate::process_cache::ProcessCache;
+use crate::registry::Registry;
+use crate::snapshot::Snapshots;
+use crate::store::{Store, StoreError};
+use crate::task::Host;
+use crate::volume::Volumes;
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the home directory cannot be used")]
+    Home { source: std::io::Error },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the templates' directory cannot be used")]
+    Templates(#[source] sandling_image::LoadError),
+    #[error(transparent)]
+    Accelerator(#[from] ResolveError),
+}
+
+impl Engine {
+    /// Opens a home directory, and takes over or ends the sandboxes that dead engines left there. Taking over happens
+    /// in the background: a caller that asks for a sandbox waits until the fate of that sandbox is known.
+    pub async fn open(config: EngineConfig) -> Result<Arc<Self>, OpenError> {
+        let home_error = |source| OpenError::Home { source };
+        let home = &config.home;
+        home.prepare().map_err(home_error)?;
+        let probe = accelerator::resolve(config.accelerator)?;
+        let store = Arc::new(Store::open(&home.store())?);
+        let owner = if config.takeover { Owner::of_server(&home.engines()) } else { Owner::new(&home.engines()) };
+        let owner = owner.map_err(home_error)?;
+        let images = ImageStore::open(home.templates()).map_err(OpenError::Templates)?;
+        let process_cache = match config.process_cache {
+            true => ProcessCache::open(home.root(), probe.accelerator).map_err(home_error)?,
+            false => ProcessCache::default(),
+        };
+        let factory = MachineFactory {
+            sandboxes: home.sandboxes(),
+            engine: owner.id().to_owned(),
+            launcher: config.launcher.clone(),
+            library: place_library(home.root()).map_err(home_error)?,
+            process_cache: Arc::new(process_cache),
+        };
+        let standbys = StandbySettings {
+            count: config.standbys,
+            spare_memory_mib: config.spare_memory_mib,
+            available_memory_mib: config.available_memory_mib,
+        };
+        let accelerator = probe.accelerator;
+        let machines = Arc::new(Machines::new(MachinesConfig { accelerator, images, factory, standbys }));
+        let events = Arc::new(Events::new(store.clone()));
+        let volumes = Arc::new(Volumes::new(store.clone(), home.volumes(), owner.id().to_owned()));
+        let snapshots = Snapshots::new(store.clone(), machines.clone(), volumes.clone(), home.snapshots());
+        let networks = Arc::new(Networks::new(store.clone(), events.clone(), home, &config.network));
+        let parts = Parts { store, events, machines, volumes, snapshots: Arc::new(snapshots), networks };
+        let registry = Arc::new(Registry::default());
+        let hibernate_after = config.hibernate_after;
+        let host = Host { parts: parts.clone(), registry: registry.clone(), hibernate_after };
+        let engine = Arc::new(Self { config, probe, owner, parts, registry, host, set_aside: Default::default() });
+        recover(&engine).await?;
+        engine.parts.snapshots.sweep_unfinished()?;
+        engine.parts.volumes.sweep(&engine.config.home.engines())?;
+        Ok(engine)
+    }
+}

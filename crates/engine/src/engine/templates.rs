@@ -1,0 +1,86 @@
+//! Templates of all kinds: built from a recipe, built in, and made from snapshots.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sandling_image::{ContentId, RecipeError};
+
+use super::instance::Engine;
+use crate::machine::{Template, TemplateError, TemplateSummary, stored_name, summary};
+use crate::model::SnapshotInfo;
+use crate::store::StoreError;
+
+impl Engine {
+    /// A template that is ready to be restored. The error for an unknown name lists those that exist.
+    pub(super) async fn template(
+        &self,
+        workspace: &str,
+        name: &str,
+        vcpus: Option<u32>,
+        memory_mib: Option<u32>,
+    ) -> Result<Arc<Template>, TemplateError> {
+        self.parts.machines.template(workspace, name, vcpus, memory_mib).await.map_err(|error| match error {
+            TemplateError::Name(RecipeError::Unknown { name, .. }) => {
+                let listed = self.list_templates(workspace).unwrap_or_default();
+                let known = listed.into_iter().map(|template| template.name).collect();
+                RecipeError::Unknown { name, known }.into()
+            }
+            other => other,
+        })
+    }
+
+    /// The templates of a workspace, and the built-in ones that are not built yet.
+    pub fn list_templates(&self, workspace: &str) -> Result<Vec<TemplateSummary>, TemplateError> {
+        let mut listed = self.parts.machines.built(workspace)?;
+        listed.extend(self.parts.snapshots.templates(workspace)?);
+        for recipe in sandling_image::builtin_recipes() {
+            if !listed.iter().any(|template| template.name == recipe.name.as_str()) {
+                listed.push(summary(&recipe, None));
+            }
+        }
+        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(listed)
+    }
+
+    /// Gives a snapshot a template's name. The template stays when the snapshot is deleted.
+    pub fn template_from_snapshot(
+        &self,
+        workspace: &str,
+        snapshot: &SnapshotInfo,
+        name: &str,
+        description: &str,
+    ) -> Result<TemplateSummary, TemplateError> {
+        let exists = || TemplateError::Exists(name.to_owned());
+        if sandling_image::resolve(name).is_ok() {
+            return Err(exists());
+        }
+        stored_name(workspace, name)?;
+        if self.list_templates(workspace)?.iter().any(|template| template.name == name) {
+            return Err(exists());
+        }
+        self.parts.snapshots.add_template(workspace, snapshot, name, description)?.ok_or_else(exists)
+    }
+
+    /// Removes a template, unless a sandbox of this engine stands on it.
+    pub async fn remove_template(&self, workspace: &str, name: &str) -> Result<(), TemplateError> {
+        if !self.parts.snapshots.remove_template(workspace, name).await? {
+            let image = self.parts.machines.image_of(workspace, name)?;
+            if self.list().iter().any(|info| info.image == image.as_str()) {
+                return Err(TemplateError::InUse(name.to_owned()));
+            }
+            self.parts.machines.remove_template(workspace, name, &image, self.images_in_use()?).await?;
+        }
+        // The next template of that name is another one and must not inherit the default.
+        Ok(self.parts.networks.remove_default(workspace, Some(name))?)
+    }
+
+    /// Images that sandboxes and snapshots of this home stand on, or `None` if the row of one cannot be read.
+    fn images_in_use(&self) -> Result<Option<BTreeSet<ContentId>>, StoreError> {
+        let store = &self.parts.store;
+        let (Some(living), Some(saved)) = (store.living_sandboxes()?.complete(), store.all_snapshots()?) else {
+            return Ok(None);
+        };
+        let of_sandboxes = living.iter().filter_map(|row| row.info.image.parse().ok());
+        Ok(Some(of_sandboxes.chain(saved.into_iter().map(|(snapshot, _)| snapshot.image)).collect()))
+    }
+}

@@ -1,0 +1,132 @@
+//! Restoring machines from templates and snapshots.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandling_vmm::machine::{Disk, Machine, MachineConfig, MachineDir, Start};
+
+use super::error::MakeError;
+use super::jail::{jail, own_uid};
+use super::ready::{ENGINE_FILE, Live, ReadyMachine};
+use super::source::Source;
+use crate::link::Link;
+use crate::model::SandboxId;
+use crate::process_cache::{Fallback, ProcessCache};
+
+/// A restored guest that has not answered within this time never will.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// A guest of a cached process answers in milliseconds. After this time it is faster to restore another machine.
+const CACHED_ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Restores machines for one engine.
+#[derive(Debug, Clone)]
+pub(crate) struct MachineFactory {
+    pub(crate) sandboxes: PathBuf,
+    pub(crate) engine: String,
+    pub(crate) launcher: PathBuf,
+    /// The library that is preloaded into QEMU, so that its memory can be saved.
+    pub(crate) library: PathBuf,
+    pub(crate) process_cache: Arc<ProcessCache>,
+}
+
+impl MachineFactory {
+    /// Restores a machine. When this returns, it runs and its guest has answered.
+    pub(crate) async fn restore(&self, source: &Source) -> Result<ReadyMachine, MakeError> {
+        self.restore_as(SandboxId::fresh(), source).await
+    }
+
+    /// The same under a given id. If a cached process fails, the machine is restored from device state.
+    pub(crate) async fn restore_as(&self, id: SandboxId, source: &Source) -> Result<ReadyMachine, MakeError> {
+        let cold = Source { cached: None, ..source.clone() };
+        let Some(cached) = &source.cached else { return self.start_as(id, &cold).await };
+        if !source.plugs.is_empty() {
+            self.process_cache.fell_back(Fallback::Volumes);
+            return self.start_as(id, &cold).await;
+        }
+        let error = match self.start_as(id.clone(), &source.resumed(cached)).await {
+            Err(error @ (MakeError::Machine(_) | MakeError::Socket(_) | MakeError::Guest(_))) => error,
+            Ok(made) => {
+                self.process_cache.answered(&cached.process);
+                return Ok(made);
+            }
+            Err(error) => return Err(error),
+        };
+        let reason = error.fallback();
+        self.process_cache.fell_back(reason);
+        tracing::warn!(
+            %id,
+            reason = reason.name(),
+            error = &error as &dyn std::error::Error,
+            "a cached process was not resumed; the machine is restored from device state"
+        );
+        let made = self.start_as(id, &cold).await?;
+        self.process_cache.blame(&cached.process, reason);
+        Ok(made)
+    }
+
+    async fn start_as(&self, id: SandboxId, source: &Source) -> Result<ReadyMachine, MakeError> {
+        let dir = self.sandboxes.join(id.as_str());
+        let directory = self.directory(&dir, source);
+        if let Err(error) = directory {
+            let _ = fs::remove_dir_all(&dir);
+            return Err(MakeError::Directory(error));
+        }
+        match self.start(&dir, source).await {
+            Ok(live) => Ok(ReadyMachine { id, live: Some(live), dir }),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&dir);
+                Err(error)
+            }
+        }
+    }
+
+    fn directory(&self, dir: &Path, source: &Source) -> std::io::Result<()> {
+        use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+        fs::DirBuilder::new().mode(0o700).create(dir)?;
+        fs::write(dir.join(ENGINE_FILE), &self.engine)?;
+        let machine = MachineDir::new(dir);
+        machine.create()?;
+        if let Some(cached) = &source.cached {
+            cached.process.mark(dir)?;
+        }
+        let disk = machine.files().join(&source.disk_name);
+        fs::copy(&source.overlay, &disk)?;
+        fs::set_permissions(&disk, fs::Permissions::from_mode(0o600))
+    }
+
+    async fn start(&self, dir: &Path, source: &Source) -> Result<Live, MakeError> {
+        let config = MachineConfig {
+            dir: MachineDir::new(dir),
+            hardware: source.hardware.clone(),
+            start: Start::Restore {
+                memory: source.memory.clone(),
+                state: source.state.clone(),
+                cached: source.cached.as_ref().and_then(|cached| self.process_cache.process(&cached.process)),
+            },
+            disk: Disk { overlay: source.disk_name.clone(), backing: source.layers.clone() },
+            jail: jail(&self.launcher, own_uid(dir), &source.hardware, source.disk_mib, source.volume_mib),
+            qemu: MachineConfig::QEMU.into(),
+            deadline_ms: None,
+            plugs: source.plugs.clone(),
+        };
+        let machine = Machine::restore(config).await?;
+        let limit = if source.cached.is_some() { CACHED_ANSWER_WITHIN } else { ANSWER_WITHIN };
+        match self.greet(&machine, limit).await {
+            Ok(link) => Ok(Live { machine, link }),
+            Err(error) => {
+                // The first error counts; a machine that does not end is found at the next start.
+                let _ = machine.end().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets a machine run and opens a link to its guest.
+    pub(super) async fn greet(&self, machine: &Machine, limit: Duration) -> Result<Link, MakeError> {
+        let greeting = Link::greet(machine.connect_control().await?).await.map_err(MakeError::Socket)?;
+        machine.cont().await?;
+        Ok(greeting.answered(limit).await?)
+    }
+}

@@ -1,0 +1,32 @@
+//! Machines: templates and how they are baked, restoring machines from them and from snapshots, and standbys.
+
+mod bake;
+mod cache_template;
+mod error;
+mod exercise;
+mod factory;
+mod identify;
+mod jail;
+mod machines;
+mod names;
+mod ready;
+mod source;
+mod standby;
+mod template;
+mod ticks;
+
+pub use bake::{BakeError, Step};
+pub(crate) use bake::{Baked, can_restore};
+pub use error::MakeError;
+pub(crate) use factory::MachineFactory;
+pub use identify::IdentifyError;
+pub(crate) use identify::{Confirmed, identify};
+pub(crate) use jail::file_bytes;
+pub use machines::Machines;
+pub(crate) use machines::MachinesConfig;
+pub use names::{alias_note, stored_name};
+pub(crate) use ready::{ENGINE_FILE, Live, ReadyMachine, end_and_remove, remove_leftover};
+pub(crate) use source::{Source, root_layer};
+pub(crate) use standby::StandbySettings;
+pub(crate) use template::{Template, summary};
+pub use template::{TemplateError, TemplateSummary};

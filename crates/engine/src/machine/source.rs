@@ -1,0 +1,44 @@
+//! What a machine is restored from.
+
+use std::path::PathBuf;
+
+use sandling_image::Image;
+use sandling_vmm::machine::{Hardware, Layer, Plug};
+use sandling_vmm::memory::Memory;
+
+use crate::process_cache::Cached;
+
+/// What a machine is restored from: a template's bake, or a snapshot.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) hardware: Hardware,
+    pub(crate) memory: Memory,
+    pub(crate) state: PathBuf,
+    /// The layers below its disk, the lowest first.
+    pub(crate) layers: Vec<Layer>,
+    /// An empty disk on top of them, which is copied for the machine.
+    pub(crate) overlay: PathBuf,
+    pub(crate) disk_mib: u32,
+    /// What goes into the slots that were in use when it was saved.
+    pub(crate) plugs: Vec<Plug>,
+    /// The size of the largest volume that it may get.
+    pub(crate) volume_mib: u32,
+    /// The name of its disk among its files.
+    pub(crate) disk_name: String,
+    /// A process that the same machine can be resumed from, which is faster. All other fields describe the restore from
+    /// device state, to which a failed resume falls back.
+    pub(crate) cached: Option<Cached>,
+}
+
+impl Source {
+    /// The same machine, resumed from its cached process.
+    pub(super) fn resumed(&self, cached: &Cached) -> Self {
+        let Cached { memory, overlay, .. } = cached.clone();
+        Self { memory, overlay, ..self.clone() }
+    }
+}
+
+/// The layer of a template's root disk.
+pub(crate) fn root_layer(image: &Image) -> Layer {
+    Layer { name: format!("root-{}", image.manifest.root.id), path: image.root_img() }
+}

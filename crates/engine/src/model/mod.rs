@@ -1,0 +1,29 @@
+//! Plain data: what the store writes and everything else passes around. It does no I/O and knows no other module.
+
+mod format;
+mod ids;
+mod lifetime;
+mod network;
+mod sandbox;
+mod settings;
+mod snapshot;
+mod state;
+mod timeline;
+mod volume;
+
+pub use ids::{SandboxId, SecretId, SnapshotId, VolumeId};
+pub use lifetime::{Lifetime, LifetimeChange, Sleep};
+pub(crate) use network::SavedState;
+pub use network::{
+    AttachedSecret, EffectivePolicy, Membership, NetworkCounts, NetworkDefault, NetworkSettings, PolicySource,
+};
+pub use sandbox::{BootMode, DEFAULT_WORKSPACE, SandboxInfo};
+pub use settings::{ProcessDefaults, SandboxSettings};
+pub(crate) use settings::{read_row, upgrade_labels};
+pub use snapshot::{Base, Digests, Moving, SnapshotInfo, SnapshotTemplate, Standing, Sum, Sums, Visibility};
+pub(crate) use snapshot::{DISK, Part, disk_layer_name, top_name};
+pub use state::{EndReason, State};
+pub(crate) use timeline::Mark;
+pub use timeline::{Cause, Checkpoint, MOST_CHECKPOINTS, Timeline, TimelineError, USUAL_CHECKPOINTS};
+pub use volume::{Attachment, OnVolumes, SavedVolume, VolumeInfo, VolumeKind};
+pub(crate) use volume::{LEAST_MIB, LONGEST_NAME, MOST_MIB, MOST_VOLUMES, is_mount_point, is_name};

@@ -1,0 +1,81 @@
+//! What the store knows about a sandbox.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use sandling_vmm::boundary::Boundary;
+use serde::{Deserialize, Serialize};
+
+use super::format::Format;
+use super::ids::{SandboxId, SnapshotId};
+use super::lifetime::Lifetime;
+use super::network::{EffectivePolicy, NetworkSettings};
+use super::settings::SandboxSettings;
+use super::snapshot::Standing;
+use super::state::State;
+use super::timeline::Timeline;
+use super::volume::Attachment;
+
+/// The workspace of everything where workspaces are not used.
+pub const DEFAULT_WORKSPACE: &str = "default";
+
+/// How a sandbox came to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BootMode {
+    Standby,
+    Restore,
+}
+
+/// What can be told about a sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SandboxInfo {
+    pub id: SandboxId,
+    pub template: String,
+    /// The image it stands on, which outlives its template's name.
+    pub image: String,
+    pub state: State,
+    pub vcpus: u32,
+    pub memory_mib: u32,
+    pub disk_mib: u32,
+    pub pids: u32,
+    pub created_at: Timestamp,
+    pub boot_mode: BootMode,
+    /// From the request to the guest's own answer.
+    pub boot_ms: f64,
+    pub lifetime: Lifetime,
+    /// Whose it is.
+    pub workspace: String,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub settings: SandboxSettings,
+    pub boundary: Boundary,
+    /// The bake that it stands on, by its key.
+    #[serde(default)]
+    pub bake: String,
+    /// The snapshots that it stands on.
+    #[serde(default)]
+    pub standing: Standing,
+    /// The sandbox that it was forked from.
+    #[serde(default)]
+    pub parent: Option<SandboxId>,
+    /// The snapshot that it was made from, if it was no fork.
+    #[serde(default)]
+    pub from_snapshot: Option<SnapshotId>,
+    /// Where it can go back to.
+    #[serde(default)]
+    pub timeline: Timeline,
+    /// What it says of its network itself.
+    #[serde(default)]
+    pub network: NetworkSettings,
+    /// What it may reach, while it lives.
+    #[serde(skip)]
+    pub effective: EffectivePolicy,
+    #[serde(default)]
+    pub volumes: Vec<Attachment>,
+    #[serde(flatten)]
+    pub format: Format<1>,
+}

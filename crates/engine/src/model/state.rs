@@ -1,0 +1,33 @@
+//! The states of a sandbox, and why it ended.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a sandbox stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Creating,
+    Running,
+    Paused,
+    /// Saved, without a machine. The next use wakes it.
+    Hibernated,
+    Ended,
+    /// Its row cannot be read. It is left alone until it is removed.
+    Unreadable,
+}
+
+/// Why a sandbox ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    #[error("it was asked to end")]
+    Requested,
+    #[error("its time to live was over")]
+    Ttl,
+    #[error("nobody used it for too long")]
+    Idle,
+    #[error("its guest died: {0}")]
+    GuestDied(String),
+    #[error("the engine that kept it was closed")]
+    EngineClosed,
+}

@@ -1,0 +1,17 @@
+//! What the networks of all sandboxes share: the store, the key of secrets, groups, and the way out.
+
+use std::sync::Arc;
+
+use super::config::Outside;
+use super::groups::Groups;
+use super::vault::Vault;
+use crate::events::Events;
+use crate::store::Store;
+
+pub(crate) struct Shared {
+    pub(super) store: Arc<Store>,
+    pub(super) events: Arc<Events>,
+    pub(super) vault: Vault,
+    pub(super) outside: Outside,
+    pub(super) groups: Groups,
+}

@@ -1,0 +1,74 @@
+//! The sandboxes of one engine that live, and those of dead engines that are about to.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::model::SandboxId;
+use crate::sandbox::Sandbox;
+
+#[derive(Default)]
+pub(crate) struct Registry {
+    sandboxes: Mutex<Sandboxes>,
+    /// Sandboxes of dead engines of which it is not yet known whether this engine can take them over.
+    unsettled: watch::Sender<BTreeSet<SandboxId>>,
+}
+
+#[derive(Default)]
+struct Sandboxes {
+    living: HashMap<SandboxId, Arc<Sandbox>>,
+    closing: bool,
+}
+
+impl Registry {
+    pub(crate) fn get(&self, id: &SandboxId) -> Option<Arc<Sandbox>> {
+        self.sandboxes().living.get(id).cloned()
+    }
+
+    pub(crate) fn living(&self) -> Vec<Arc<Sandbox>> {
+        self.sandboxes().living.values().cloned().collect()
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.sandboxes().closing
+    }
+
+    /// Refuses new sandboxes from now on. Returns those that live.
+    pub(crate) fn close(&self) -> Vec<Arc<Sandbox>> {
+        let mut sandboxes = self.sandboxes();
+        sandboxes.closing = true;
+        sandboxes.living.values().cloned().collect()
+    }
+
+    /// Enters a sandbox. Returns false when the engine is closing.
+    pub(crate) fn register(&self, sandbox: Arc<Sandbox>) -> bool {
+        let mut sandboxes = self.sandboxes();
+        if !sandboxes.closing {
+            sandboxes.living.insert(sandbox.id().clone(), sandbox);
+        }
+        !sandboxes.closing
+    }
+
+    pub(crate) fn unregister(&self, id: &SandboxId) {
+        self.sandboxes().living.remove(id);
+    }
+
+    pub(crate) fn unsettle(&self, id: &SandboxId) {
+        self.unsettled.send_if_modified(|unsettled| unsettled.insert(id.clone()));
+    }
+
+    pub(crate) fn settle(&self, id: &SandboxId) {
+        self.unsettled.send_if_modified(|unsettled| unsettled.remove(id));
+    }
+
+    /// Waits until the set of unsettled sandboxes fulfils a condition.
+    pub(crate) async fn wait_until(&self, known: impl FnMut(&BTreeSet<SandboxId>) -> bool) {
+        // The sender is ours, so it cannot be gone.
+        let _ = self.unsettled.subscribe().wait_for(known).await;
+    }
+
+    fn sandboxes(&self) -> MutexGuard<'_, Sandboxes> {
+        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

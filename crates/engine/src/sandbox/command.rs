@@ -1,0 +1,71 @@
+//! What a handle asks of the task that owns the sandbox.
+
+use std::path::PathBuf;
+
+use tokio::sync::oneshot;
+
+use super::error::{ChangeError, CheckpointError};
+use crate::lifecycle;
+use crate::model::{Checkpoint, EndReason, LifetimeChange, Mark, NetworkSettings, OnVolumes, SnapshotId, Visibility};
+use crate::network::{NetworkChange, NetworkChangeError};
+use crate::snapshot::{Saving, SnapshotError};
+use crate::store::StoreError;
+use crate::volume::VolumeError;
+
+/// A request to a sandbox's task.
+pub(crate) enum Command {
+    Change {
+        request: lifecycle::Request,
+        reason: EndReason,
+        answer: oneshot::Sender<Result<(), ChangeError>>,
+    },
+    SetLifetime {
+        change: LifetimeChange,
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+    SetNetwork {
+        change: NetworkChange,
+        answer: oneshot::Sender<Result<NetworkSettings, NetworkChangeError>>,
+    },
+    /// Copies the machine, which stops for a moment. The copy is written in the background.
+    Freeze {
+        name: Option<String>,
+        visibility: Visibility,
+        /// Present for a checkpoint.
+        mark: Option<Mark>,
+        /// What a sandbox that is restored from the save gets of the volumes.
+        volumes: Option<OnVolumes>,
+        answer: oneshot::Sender<Result<(Saving, Option<Checkpoint>), SnapshotError>>,
+    },
+    /// Copies a volume that the sandbox writes, as it is at one moment.
+    CopyVolume {
+        from: PathBuf,
+        to: PathBuf,
+        answer: oneshot::Sender<Result<(), VolumeError>>,
+    },
+    /// A save has been written.
+    Saved {
+        snapshot: SnapshotId,
+        checkpoint: Option<Checkpoint>,
+        /// A checkpoint that must stay although there are too many.
+        spared: Option<u64>,
+        answer: oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// Goes back to a checkpoint. The answer is the checkpoint it was at.
+    Rewind {
+        to: Checkpoint,
+        answer: oneshot::Sender<Result<Option<u64>, ChangeError>>,
+    },
+    /// The disk no longer stands on these layers.
+    Folded {
+        layers: Vec<SnapshotId>,
+        answer: oneshot::Sender<()>,
+    },
+    NameCheckpoint {
+        which: String,
+        name: Option<String>,
+        answer: oneshot::Sender<Result<Checkpoint, CheckpointError>>,
+    },
+    /// Stops looking after the machine, which keeps running.
+    LetGo,
+}

@@ -1,0 +1,237 @@
+//! The handle to one sandbox.
+//!
+//! Everything outside the sandbox's task holds an `Arc<Sandbox>`. To use the sandbox, it asks for the [`Live`] machine.
+//! To change the sandbox, it sends the task a [`Command`]. Only the task changes the [`Phase`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandling_protocol::{Request, Response, Usage};
+use sandling_vmm::machine::{GuestPages, Usage as HostUsage};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::activity::{Activity, InUse};
+use super::command::Command;
+use super::error::{ChangeError, UseError};
+use super::phase::Phase;
+use super::saves::Saves;
+use crate::lifecycle::{self, Refused};
+use crate::link::LinkError;
+use crate::machine::Live;
+use crate::model::{
+    EndReason, Lifetime, LifetimeChange, NetworkCounts, SandboxId, SandboxInfo, Standing, State, Timeline,
+};
+use crate::network::SandboxNetwork;
+use crate::volume::VolumeError;
+
+/// What a sandbox has used.
+#[derive(Debug, Clone)]
+pub struct SandboxUsage {
+    /// QEMU's process.
+    pub pid: i32,
+    pub host: HostUsage,
+    /// Absent while it is paused or stands still.
+    pub guest: Option<Usage>,
+    pub network: NetworkCounts,
+}
+
+/// A handle to one sandbox.
+pub struct Sandbox {
+    pub(crate) info: SandboxInfo,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) lifetime: watch::Receiver<Lifetime>,
+    /// It stands still because the host's disk is full.
+    pub(crate) stalled: watch::Receiver<bool>,
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) timeline: watch::Receiver<Timeline>,
+    pub(crate) network: Arc<SandboxNetwork>,
+    /// Whether the guest is being told about a change of its network.
+    pub(crate) telling_guest: watch::Receiver<bool>,
+    pub(crate) saves: Saves,
+}
+
+impl Sandbox {
+    pub fn id(&self) -> &SandboxId {
+        &self.info.id
+    }
+
+    pub fn info(&self) -> SandboxInfo {
+        SandboxInfo {
+            state: self.phase.borrow().state(),
+            lifetime: *self.lifetime.borrow(),
+            standing: self.standing.borrow().clone(),
+            timeline: self.timeline.borrow().clone(),
+            network: self.network.settings(),
+            effective: self.network.effective(),
+            ..self.info.clone()
+        }
+    }
+
+    /// The machine, if it can be used right now. Holds the sandbox busy, i.e. not idle, while the guard lives.
+    pub(crate) fn live(&self) -> Result<(Arc<Live>, InUse), UseError> {
+        let phase = self.phase.borrow().clone();
+        if let Phase::Ended(reason) = &phase {
+            return Err(UseError::Ended(reason.clone()));
+        }
+        lifecycle::decide(phase.state(), lifecycle::Request::Use)?;
+        if *self.stalled.borrow() {
+            return Err(Refused::DiskFull.into());
+        }
+        match phase {
+            Phase::Running(live) => Ok((live, self.activity.begin())),
+            Phase::Paused(_) => Err(Refused::Paused.into()),
+            Phase::Hibernated => Err(Refused::Hibernated.into()),
+            Phase::Ended(reason) => Err(UseError::Ended(reason)),
+        }
+    }
+
+    /// Stops the virtual CPUs; memory stays.
+    pub async fn pause(&self) -> Result<(), ChangeError> {
+        self.change(lifecycle::Request::Pause, EndReason::Requested).await
+    }
+
+    pub async fn resume(&self) -> Result<(), ChangeError> {
+        self.set_going(lifecycle::Request::Resume).await
+    }
+
+    /// Saves it and ends its machine: no memory is held until it is woken.
+    pub async fn hibernate(&self) -> Result<(), ChangeError> {
+        // The copies that are being written end with the machine.
+        let _nothing_pending = self.saves.quiet().await;
+        self.change(lifecycle::Request::Hibernate, EndReason::Requested).await
+    }
+
+    /// Goes on where it hibernated. However many ask for it, it happens once; one that runs is left alone.
+    pub async fn wake(&self) -> Result<(), ChangeError> {
+        self.set_going(lifecycle::Request::Wake).await
+    }
+
+    async fn set_going(&self, request: lifecycle::Request) -> Result<(), ChangeError> {
+        let runs = matches!(*self.phase.borrow(), Phase::Running(_));
+        self.change(request, EndReason::Requested).await?;
+        if !runs {
+            self.guest_told().await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the guest has been told about changes of its network, or could not be.
+    pub(crate) async fn guest_told(&self) {
+        // A task that has ended tells the guest nothing more.
+        let _ = self.telling_guest.clone().wait_for(|telling| !telling).await;
+    }
+
+    pub fn hibernates(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Hibernated)
+    }
+
+    /// Ends it: the machine, its memory and its disk are gone when this returns.
+    pub async fn end(&self, reason: EndReason) -> Result<(), ChangeError> {
+        self.change(lifecycle::Request::End, reason).await
+    }
+
+    /// Leaves the machine to itself, for another engine to take over.
+    pub(crate) async fn let_go(&self) {
+        // A task that has ended has nothing to let go of.
+        if self.commands.send(Command::LetGo).await.is_ok() {
+            self.commands.closed().await;
+        }
+    }
+
+    /// Copies the file of a volume that it writes, while it stands still.
+    pub(crate) async fn copy_volume(&self, from: PathBuf, to: PathBuf) -> Result<(), VolumeError> {
+        let (answer, answered) = oneshot::channel();
+        let command = Command::CopyVolume { from, to, answer };
+        self.commands.send(command).await.map_err(|_| VolumeError::CutOff)?;
+        answered.await.unwrap_or(Err(VolumeError::CutOff))
+    }
+
+    /// Changes how long it may live.
+    pub async fn set_lifetime(&self, change: LifetimeChange) -> Result<(), ChangeError> {
+        let (answer, answered) = oneshot::channel();
+        if self.commands.send(Command::SetLifetime { change, answer }).await.is_err() {
+            return Ok(());
+        }
+        // A task that ended in between has nothing left to expire.
+        Ok(answered.await.unwrap_or(Ok(()))?)
+    }
+
+    /// Sends its task something that must be answered.
+    pub(crate) async fn ask_task(&self, command: Command) -> Result<(), UseError> {
+        self.commands.send(command).await.map_err(|_| Refused::Ended.into())
+    }
+
+    async fn change(&self, request: lifecycle::Request, reason: EndReason) -> Result<(), ChangeError> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || lifecycle::decide(State::Ended, request).map(|_| ()).map_err(ChangeError::from);
+        if self.commands.send(Command::Change { request, reason, answer }).await.is_err() {
+            return gone();
+        }
+        answered.await.unwrap_or_else(|_| gone())
+    }
+
+    /// Waits until it has ended, and says why.
+    pub async fn ended(&self) -> EndReason {
+        let mut phase = self.phase.clone();
+        loop {
+            if let Phase::Ended(reason) = &*phase.borrow_and_update() {
+                return reason.clone();
+            }
+            if phase.changed().await.is_err() {
+                return EndReason::EngineClosed;
+            }
+        }
+    }
+
+    /// What it has used so far, seen from the host and from within.
+    pub async fn usage(&self) -> Result<SandboxUsage, UseError> {
+        let runs = matches!(*self.phase.borrow(), Phase::Running(_)) && !*self.stalled.borrow();
+        let live = self.in_memory()?;
+        let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
+        let (pid, network) = (live.machine.pid(), self.network_counts());
+        if !runs {
+            return Ok(SandboxUsage { pid, host, guest: None, network });
+        }
+        match live.link.call(Request::Usage).await? {
+            Response::Usage(guest) => Ok(SandboxUsage { pid, host, guest: Some(guest), network }),
+            _ => Err(LinkError::Unexpected.into()),
+        }
+    }
+
+    /// How much of its memory it shares, and how much is its own by now.
+    pub(crate) async fn guest_pages(&self) -> Result<GuestPages, UseError> {
+        let pages = self.in_memory()?.machine.guest_pages().await;
+        pages.map_err(|error| LinkError::Closed(error.to_string()).into())
+    }
+
+    /// Its machine, also while that stands still.
+    fn in_memory(&self) -> Result<Arc<Live>, UseError> {
+        match &*self.phase.borrow() {
+            Phase::Running(live) | Phase::Paused(live) => Ok(live.clone()),
+            Phase::Hibernated => Err(Refused::Hibernated.into()),
+            Phase::Ended(reason) => Err(UseError::Ended(reason.clone())),
+        }
+    }
+
+    /// How long it has been idle.
+    pub fn idle_for(&self) -> Duration {
+        self.activity.idle_for()
+    }
+
+    /// What the guest's console printed, the newest part of it.
+    pub async fn console(&self) -> Result<Vec<u8>, UseError> {
+        Ok(self.console_from(0, usize::MAX).await?.0)
+    }
+
+    /// At most `limit` bytes of the console from `offset` on, and where to go on. An offset that the console no
+    /// longer reaches back to, because it began anew, starts over.
+    pub async fn console_from(&self, offset: u64, limit: usize) -> Result<(Vec<u8>, u64), UseError> {
+        let all = tokio::fs::read(self.in_memory()?.machine.dir().console_log()).await.unwrap_or_default();
+        let from = usize::try_from(offset).ok().filter(|from| *from <= all.len()).unwrap_or(0);
+        let until = from.saturating_add(limit).min(all.len());
+        Ok((all[from..until].to_vec(), until as u64))
+    }
+}

@@ -1,0 +1,25 @@
+//! Sandboxes as their users see them: a handle with commands, files, contexts, ports and the network.
+
+mod activity;
+mod command;
+mod contexts;
+mod error;
+mod exec;
+mod files;
+mod fold;
+mod handle;
+mod network;
+mod phase;
+mod ports;
+mod save;
+mod saves;
+
+pub(crate) use activity::{Activity, InUse};
+pub(crate) use command::Command;
+pub use contexts::{Cell, CellOutput};
+pub use error::{ChangeError, CheckpointError, CreateError, GrowError, UseError};
+pub use exec::{Collected, Execution, Output, RunError, RunSpec};
+pub use files::{Download, Upload, Watch};
+pub use handle::{Sandbox, SandboxUsage};
+pub(crate) use phase::Phase;
+pub(crate) use saves::Saves;

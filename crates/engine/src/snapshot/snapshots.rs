@@ -1,0 +1,71 @@
+//! The snapshots of one home directory, and which of them must not be swept right now.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::files::Files;
+use super::overlay::Overlays;
+use crate::machine::Machines;
+use crate::model::{SavedVolume, SnapshotId, SnapshotInfo};
+use crate::store::{Store, StoreError};
+use crate::volume::Volumes;
+
+pub struct Snapshots {
+    pub(super) store: Arc<Store>,
+    pub(super) machines: Arc<Machines>,
+    pub(super) volumes: Arc<Volumes>,
+    /// Where the files are.
+    pub(super) dir: PathBuf,
+    pub(super) overlays: Overlays,
+    /// Held by a sweep, so that there is one at a time.
+    pub(super) sweeping: tokio::sync::Mutex<()>,
+    held: Mutex<Vec<SnapshotId>>,
+}
+
+/// Keeps a snapshot from being swept until it is dropped.
+pub(crate) struct HeldSnapshot {
+    snapshots: Arc<Snapshots>,
+    id: SnapshotId,
+}
+
+impl Drop for HeldSnapshot {
+    fn drop(&mut self) {
+        let mut held = self.snapshots.held();
+        if let Some(at) = held.iter().position(|id| *id == self.id) {
+            held.swap_remove(at);
+        }
+    }
+}
+
+impl Snapshots {
+    pub(crate) fn new(store: Arc<Store>, machines: Arc<Machines>, volumes: Arc<Volumes>, dir: PathBuf) -> Self {
+        let overlays = Overlays::new(dir.clone());
+        Self { store, machines, volumes, dir, overlays, sweeping: Default::default(), held: Default::default() }
+    }
+
+    /// Keeps a snapshot from being swept while something is made from it.
+    pub(crate) fn hold(self: &Arc<Self>, id: &SnapshotId) -> HeldSnapshot {
+        self.held().push(id.clone());
+        HeldSnapshot { snapshots: self.clone(), id: id.clone() }
+    }
+
+    pub(super) fn held_now(&self) -> BTreeSet<SnapshotId> {
+        self.held().iter().cloned().collect()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<SnapshotId>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A snapshot by its id, in any workspace and listed or not.
+    pub(crate) fn get(&self, id: &SnapshotId) -> Result<Option<SnapshotInfo>, StoreError> {
+        Ok(self.store.snapshot(id)?.map(|(info, _)| info))
+    }
+
+    /// The volumes that a snapshot was saved with, and where their content is if it was copied.
+    pub(crate) fn saved_volumes(&self, snapshot: &SnapshotInfo) -> Vec<(SavedVolume, PathBuf)> {
+        let files = Files::new(&self.dir, &snapshot.id);
+        snapshot.volumes.iter().map(|saved| (saved.clone(), files.volume(saved.was.slot))).collect()
+    }
+}
