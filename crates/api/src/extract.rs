@@ -140,14 +140,14 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Wish {
+    struct CountBody {
         #[serde(default)]
         count: u32,
     }
 
     async fn take(kind: &str, body: impl Into<Body>) -> Result<u32, ApiError> {
         let request = Request::post("/").header("content-type", kind).body(body.into()).unwrap();
-        JsonBody::<Wish>::from_request(request, &()).await.map(|body| body.value.count)
+        JsonBody::<CountBody>::from_request(request, &()).await.map(|body| body.value.count)
     }
 
     #[tokio::test]

@@ -35,7 +35,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wish {
+struct BuildRequest {
     name: Option<String>,
     alias: Option<String>,
     tags: Vec<String>,
@@ -50,16 +50,16 @@ const MOST_TAGS: usize = 16;
 async fn request(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
-    body: JsonBody<Wish>,
+    body: JsonBody<BuildRequest>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let wish = body.value;
-    let text = wish.name.or(wish.alias).ok_or_else(|| ApiError::bad_request("name is missing"))?;
+    let request = body.value;
+    let text = request.name.or(request.alias).ok_or_else(|| ApiError::bad_request("name is missing"))?;
     let name = Name::parse(&text)?;
     let mut names: Vec<Name> = Vec::new();
-    if wish.tags.len() > MOST_TAGS {
+    if request.tags.len() > MOST_TAGS {
         return Err(ApiError::bad_request(format!("a template may have {MOST_TAGS} tags")));
     }
-    for tag in &wish.tags {
+    for tag in &request.tags {
         names.push(Name::parse(&format!("{}:{tag}", name.name))?);
     }
     if names.is_empty() || text.contains(':') {
@@ -68,7 +68,7 @@ async fn request(
     let workspace = caller.workspace().as_str();
     let build = app.service.builds.register(workspace, &name.name)?;
     let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
-    let (workspace, vcpus, memory_mib) = (workspace.to_owned(), wish.cpu_count, wish.memory_mb);
+    let (workspace, vcpus, memory_mib) = (workspace.to_owned(), request.cpu_count, request.memory_mb);
     memory(&app).ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
     let view = json!({
         "templateID": name.name, "buildID": build.id, "public": false,

@@ -25,7 +25,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct ForkRequest {
     timeout: Option<i64>,
     count: Option<u32>,
 }
@@ -36,7 +36,7 @@ async fn fork(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
     headers: HeaderMap,
-    body: JsonBody<Wish>,
+    body: JsonBody<ForkRequest>,
 ) -> Result<(StatusCode, Json<Vec<Value>>), ApiError> {
     app.engine.settled().await;
     let parent = sandbox(&app, &caller, &id).await?;

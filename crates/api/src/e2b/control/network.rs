@@ -46,7 +46,7 @@ pub(super) struct Network {
 
 impl Network {
     /// The policy that is meant, unless it says what cannot be kept. `usual` is the one of a sandbox that says nothing.
-    pub(super) fn wish(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkSpec, ApiError> {
+    pub(super) fn spec(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkSpec, ApiError> {
         if let Some(host) = self.rules.iter().find(|(_, rules)| rules.iter().any(Rule::changes)).map(|(host, _)| host) {
             return Err(unsupported(&format!(
                 "headers cannot be put into requests to {host:?} by a rule: use a secret of Sandling's own API, which \
@@ -141,7 +141,7 @@ async fn update(
 ) -> Result<StatusCode, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
     // Here nothing said is nothing allowed: the whole is replaced, but for what these clients cannot say.
-    let policy = body.value.wish(|| Ok(Policy::default()))?.policy.unwrap_or_default();
+    let policy = body.value.spec(|| Ok(Policy::default()))?.policy.unwrap_or_default();
     let policy = PolicyChange { tls: None, ..policy.into() };
     found.change_network(NetworkChange { policy, ..NetworkChange::default() }).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -153,7 +153,7 @@ mod tests {
 
     fn policy(body: Value) -> Result<Option<Policy>, ApiError> {
         let usual = || Ok(Policy::allow(["pypi".parse().unwrap()]));
-        serde_json::from_value::<Network>(body).unwrap().wish(usual).map(|wish| wish.policy)
+        serde_json::from_value::<Network>(body).unwrap().spec(usual).map(|spec| spec.policy)
     }
 
     fn mode(body: Value) -> Mode {

@@ -27,7 +27,7 @@ use crate::e2b::refusal::{CONTROL, unsupported};
 use crate::e2b::settings::Settings;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::once::{Answer, Mark, Once};
+use crate::idempotency::{Answer, IdempotentRequest, Mark};
 
 const DEFAULT_TEMPLATE: &str = "base";
 /// How long a sandbox lives if nobody says otherwise.
@@ -83,19 +83,21 @@ async fn create(
 ) -> Result<Response, ApiError> {
     let workspace = caller.workspace();
     let route = "POST /v2/sandboxes";
-    let once = Once { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
-    once.answer(|mark| {
-        let (app, context, headers) = (&app, &context, &headers);
-        async move {
-            let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
-                // It may be kept as the answer to a retry, which must read as this one does.
-                error.shape = Some(CONTROL);
-                error
-            })?;
-            Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
-        }
-    })
-    .await
+    let idempotent =
+        IdempotentRequest { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
+    idempotent
+        .answer(|mark| {
+            let (app, context, headers) = (&app, &context, &headers);
+            async move {
+                let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
+                    // It may be kept as the answer to a retry, which must read as this one does.
+                    error.shape = Some(CONTROL);
+                    error
+                })?;
+                Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
+            }
+        })
+        .await
 }
 
 async fn made(
@@ -103,9 +105,9 @@ async fn made(
     workspace: &WorkspaceName,
     context: &RequestContext,
     mark: &Mark,
-    wish: NewSandbox,
+    request: NewSandbox,
 ) -> Result<SandboxInfo, ApiError> {
-    let spec = wish.into_spec(app, workspace.as_str())?;
+    let spec = request.into_spec(app, workspace.as_str())?;
     let created = app.service.sandboxes.create(workspace, spec).await;
     let info = created.map_err(|error| no_template(error.into()))?.info();
     context.made(info.id.as_str());
@@ -162,7 +164,7 @@ impl NewSandbox {
         if self.internet == Some(false) {
             network = network.without_internet();
         }
-        let network = network.wish(|| Ok(app.engine.networks().usual(workspace, &source.origin().0)?.policy))?;
+        let network = network.spec(|| Ok(app.engine.networks().usual(workspace, &source.origin().0)?.policy))?;
         let start = source.process_defaults();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;

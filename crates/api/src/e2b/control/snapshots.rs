@@ -31,7 +31,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct SnapshotRequest {
     name: Option<String>,
     memory: Option<bool>,
 }
@@ -40,7 +40,7 @@ async fn make(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Parts(id): Parts<String>,
-    body: JsonBody<Wish>,
+    body: JsonBody<SnapshotRequest>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
     if body.value.memory == Some(false) {

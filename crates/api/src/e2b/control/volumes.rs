@@ -26,7 +26,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct VolumeRequest {
     name: String,
 }
 
@@ -34,7 +34,7 @@ async fn create(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Extension(context): Extension<RequestContext>,
-    body: JsonBody<Wish>,
+    body: JsonBody<VolumeRequest>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let place = app.service.sandboxes.reserve_disk(caller.workspace(), SIZE_MIB.into())?;
     let made = app.engine.volumes().create(caller.workspace().as_str(), &body.value.name, SIZE_MIB).await?;

@@ -38,7 +38,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wish {
+struct WatchRequest {
     path: String,
     recursive: bool,
     #[serde(alias = "include_entry")]
@@ -54,12 +54,12 @@ struct Sight {
 }
 
 impl Sight {
-    async fn of(envd: &Envd, wish: Wish) -> Result<Self, ApiError> {
-        let top = resolve(&envd.sandbox, envd.user(), &wish.path).await?;
+    async fn of(envd: &Envd, request: WatchRequest) -> Result<Self, ApiError> {
+        let top = resolve(&envd.sandbox, envd.user(), &request.path).await?;
         if envd.sandbox.stat(&top).await?.kind != EntryKind::Directory {
             return Err(ApiError::bad_request(format!("{top} is not a directory")));
         }
-        Ok(Self { top, recursive: wish.recursive, include_entry: wish.include_entry })
+        Ok(Self { top, recursive: request.recursive, include_entry: request.include_entry })
     }
 
     /// The watch, once it stands.
@@ -100,15 +100,15 @@ async fn watch_dir(
     State(app): State<Arc<App>>,
     envd: Result<Envd, ApiError>,
     headers: HeaderMap,
-    wish: Result<Framed<Wish>, ApiError>,
+    request: Result<Framed<WatchRequest>, ApiError>,
 ) -> Response {
-    let (envd, Framed(wish)) = match both(envd, wish) {
+    let (envd, Framed(request)) = match both(envd, request) {
         Ok(both) => both,
         Err(error) => return refused(error),
     };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {
-        let sight = Sight::of(&envd, wish).await?;
+        let sight = Sight::of(&envd, request).await?;
         let mut watch = sight.open(&envd.sandbox).await?;
         out.send(&json!({ "start": {} })).await;
         let watching = async {
@@ -191,7 +191,11 @@ async fn gather(watcher: std::sync::Weak<Watcher>, sandbox: Arc<Sandbox>, mut wa
     }
 }
 
-async fn create(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Wish>) -> Result<Json<Value>, ApiError> {
+async fn create(
+    State(app): State<Arc<App>>,
+    envd: Envd,
+    body: JsonBody<WatchRequest>,
+) -> Result<Json<Value>, ApiError> {
     let id = envd.sandbox.id();
     if memory(&app).watchers(id) >= MOST_WATCHERS {
         let message = format!("the sandbox has {MOST_WATCHERS} watchers already; remove one");

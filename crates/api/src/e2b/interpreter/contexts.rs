@@ -107,12 +107,12 @@ pub(super) fn spec(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct ContextRequest {
     language: Option<String>,
     cwd: Option<String>,
 }
 
-async fn create(interpreter: Interpreter, body: JsonBody<Wish>) -> Result<Json<Value>, ApiError> {
+async fn create(interpreter: Interpreter, body: JsonBody<ContextRequest>) -> Result<Json<Value>, ApiError> {
     let tongue = Tongue::parse(body.value.language.as_deref().unwrap_or("python"))?;
     if tongue == Tongue::Bash {
         let message = "bash has no contexts: each run is a script of its own; give run_code the language alone";

@@ -36,7 +36,7 @@ pub(super) fn router(below: &str) -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct ExecuteRequest {
     code: String,
     context_id: Option<String>,
     language: Option<String>,
@@ -47,10 +47,10 @@ async fn execute(
     State(app): State<Arc<App>>,
     runner: Runner,
     Extension(request): Extension<RequestContext>,
-    body: JsonBody<Wish>,
+    body: JsonBody<ExecuteRequest>,
 ) -> Result<Response, ApiError> {
     let Runner(Interpreter { sandbox, settings }) = runner;
-    let Wish { code, context_id, language, env_vars } = body.value;
+    let ExecuteRequest { code, context_id, language, env_vars } = body.value;
     let env = env_vars.unwrap_or_default();
     check_env(&env)?;
     let language = language.filter(|language| !language.is_empty());

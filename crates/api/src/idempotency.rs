@@ -16,7 +16,7 @@ use crate::error::ApiError;
 const HEADER: &str = "idempotency-key";
 
 /// A request that may bring a key.
-pub(crate) struct Once<'a> {
+pub(crate) struct IdempotentRequest<'a> {
     pub(crate) app: &'a App,
     pub(crate) context: &'a RequestContext,
     pub(crate) workspace: &'a WorkspaceName,
@@ -75,7 +75,7 @@ impl Mark {
     }
 }
 
-impl Once<'_> {
+impl IdempotentRequest<'_> {
     /// Does the work, unless the key says that it was done.
     pub(crate) async fn answer<F>(self, work: impl FnOnce(Mark) -> F) -> Result<Response, ApiError>
     where
