@@ -1,4 +1,4 @@
-//! A create request, answered once for every idempotency key.
+//! Creates sandboxes. Requests with the same idempotency key create only one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What sandboxes may reach, as clients say it.
+//! Network policies in requests.
 
 use sandling_engine::network::{Before, GroupChange, Membership};
 use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkSpec};
@@ -51,7 +51,7 @@ impl IntoWire for Limits {
     }
 }
 
-/// Why a policy cannot be meant.
+/// Why a policy is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum BadNetwork {
     #[error(transparent)]
@@ -76,7 +76,7 @@ impl From<BadNetwork> for ApiError {
     }
 }
 
-/// What a new sandbox may reach.
+/// The network settings of a new sandbox.
 pub fn network_spec(request: NetworkRequest) -> Result<NetworkSpec, BadNetwork> {
     binds_nobody(&request)?;
     let group = membership(&request)?;
@@ -145,7 +145,7 @@ fn policy_change(request: NetworkRequest) -> Result<PolicyChange, BadNetwork> {
     Ok(PolicyChange { mode, allow, deny, tls })
 }
 
-/// One line of a deny list.
+/// Parses an entry of a deny list.
 pub(crate) fn denied(text: &str) -> Result<Entry, BadNetwork> {
     let entry: Entry = text.parse()?;
     match entry.target {

@@ -175,7 +175,7 @@ async fn parts(mut request: Request) -> Result<(BuildRequest, Files), ApiError> 
         let field = tokio::time::timeout(STILL_FOR, parts.next_field()).await.map_err(|_| too_slow())?;
         let Some(mut field) = field.map_err(wrong)? else { break };
         let (name, is_file) = (field.name().unwrap_or_default().to_owned(), field.file_name().is_some());
-        // A part without content takes room, too.
+        // A part without content also takes memory.
         left = left.checked_sub(name.len() + LEAST_PART).ok_or_else(too_large)?;
         let mut content = Vec::new();
         loop {
@@ -188,7 +188,7 @@ async fn parts(mut request: Request) -> Result<(BuildRequest, Files), ApiError> 
             files.push((checked_path(&name)?, content.into()));
         } else {
             let text = String::from_utf8(content).map_err(|_| ApiError::bad_request("a field is not UTF-8"))?;
-            // One of the clients sends lines as browsers do.
+            // One of the clients sends CRLF line ends, like browsers do.
             fields.push((name, text.replace("\r\n", "\n")));
         }
     }
@@ -308,7 +308,7 @@ async fn relay(build: Arc<Build>, follows: bool, events: Events) -> Result<(), G
             (lines, now.is_over())
         };
         for line in &lines {
-            // The public client takes a line that says just this for the end.
+            // The public client treats a line with just this text as the end.
             events.send_text(None, if line.trim() == "end" { "end." } else { line }).await?;
         }
         sent += lines.len();

@@ -1,4 +1,4 @@
-//! Building templates from code.
+//! Builds templates from code.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ struct BuildRequest {
     memory_mb: Option<u32>,
 }
 
-/// Each is saved by itself.
+/// Each tag is saved separately, so their number is limited.
 const MOST_TAGS: usize = 16;
 
 async fn request(
@@ -77,7 +77,7 @@ async fn request(
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
-/// Whether the files of a step are here, and where to send them if not.
+/// Tells whether the server has a step's files, and the upload URL if not.
 async fn link(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
@@ -87,7 +87,7 @@ async fn link(
     let workspace = caller.workspace().as_str();
     let present = app.service.builds.has_files(workspace, &hash)?;
     let token = token::upload(&app, workspace, &hash);
-    // The upload comes without a key, so its address must be enough.
+    // The client uploads without an API key, so the URL contains a token.
     let url =
         format!("http://{}/templates/upload/files/{hash}?workspace={workspace}&token={token}", host::of(&headers));
     Ok((StatusCode::CREATED, Json(json!({ "present": present, "url": url }))))
@@ -156,7 +156,7 @@ async fn status(
     Ok(Json(view(&found, from.logs_offset, from.limit.unwrap_or(MOST_LINES).min(MOST_LINES))))
 }
 
-/// How a build goes, with its lines from one on.
+/// The status of a build, with up to `limit` log lines from line `from` on.
 fn view(build: &Build, from: usize, limit: usize) -> Value {
     let progress = build.progress();
     let progress = progress.borrow();

@@ -1,4 +1,4 @@
-//! Forks.
+//! Forks of running sandboxes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct ForkRequest {
     count: Option<u32>,
 }
 
-/// Copies a running sandbox. All copies are made, or none.
+/// Forks a running sandbox. Either all forks are created, or none.
 async fn fork(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,

@@ -1,4 +1,4 @@
-//! Snapshots, from which sandboxes are made as from templates.
+//! Snapshots. Sandboxes can be created from them as from templates.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ async fn make(
     let saved = app.engine.snapshot(&found, name, None).await;
     drop(place);
     if slept {
-        // Nobody asked for it to run.
+        // The sandbox was hibernated before, and the caller did not ask to wake it.
         found.hibernate().await?;
     }
     Ok((StatusCode::CREATED, Json(view(&saved?.0))))

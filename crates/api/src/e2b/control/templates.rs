@@ -1,4 +1,4 @@
-//! The list of templates that sandboxes can be made of: ours, the workspace's own, and those that were built from code.
+//! Lists templates: built-in ones, those of the workspace, and those built from code.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ struct TemplateEntry {
 }
 
 impl TemplateEntry {
-    /// Nothing if it must be built first. A tag that was given afterwards stands for the template that it is of.
+    /// `None` if the template is not built yet. An alias tag is listed under the name of its template.
     fn of_template(template: TemplateSummary) -> Option<Self> {
         let tagged = Name::from_description(&template.description).map(|tagged| tagged.name);
         Some(Self {
@@ -71,7 +71,7 @@ impl TemplateEntry {
         std::iter::once(self.name.as_str()).chain(theirs).collect()
     }
 
-    /// Who made it and how often it is used is not counted.
+    /// Creator and usage counts are not tracked.
     fn view(&self) -> Value {
         let (names, at) = (self.names(), self.created_at.to_string());
         json!({
@@ -85,7 +85,7 @@ impl TemplateEntry {
     }
 }
 
-/// Each name once, as the newest build of it.
+/// The newest build of each name.
 fn listed(app: &App, workspace: &str) -> Result<Vec<TemplateEntry>, ApiError> {
     let templates = app.engine.list_templates(workspace)?.into_iter().filter_map(TemplateEntry::of_template);
     let snapshots = app.engine.snapshots().list(workspace)?;
