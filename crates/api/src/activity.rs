@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests under way, and when there last was one.
+/// The running requests, and when the last one ended.
 pub(crate) struct Activity {
     under_way: AtomicUsize,
     last: Mutex<Instant>,
 }
 
-/// A request under way.
+/// A running request.
 pub(crate) struct Busy<'a>(&'a Activity);
 
 impl Activity {

@@ -1,4 +1,4 @@
-//! Which requests act, and how the audit log names them.
+//! Which requests are audited, and how the audit log names them.
 
 use axum::http::{Method, StatusCode};
 use sandling_service::{AuditResult, NewAudit};
@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::context::RequestContext;
 use crate::error::ApiError;
 
-/// A request that was answered.
+/// An answered request.
 pub(crate) struct Done {
     pub(crate) method: Method,
     pub(crate) route: Option<String>,
@@ -16,11 +16,11 @@ pub(crate) struct Done {
     pub(crate) error: Option<ApiError>,
 }
 
-/// Sockets through which commands are run. Each command is written down by itself, and not the socket.
+/// WebSockets that run commands. The log has an entry for each command instead of one for the socket.
 pub(crate) const EXEC_SESSION: &str = "/v1/sandboxes/{id}/exec/session";
 pub(crate) const EXEC_WS: &str = "/v1/sandboxes/{id}/exec/ws";
 
-/// The action of each route that changes something, runs something, or takes much away at once.
+/// The action of each route that changes or runs something, or exports data in bulk.
 const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/v1/sandboxes", "sandbox.create"),
     ("DELETE", "/v1/sandboxes/{id}", "sandbox.delete"),
@@ -127,19 +127,19 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("POST", "/filesystem.Filesystem/Remove", "file.remove"),
 ];
 
-/// Whether a request acts, whatever its method says.
+/// Whether a request is audited, regardless of its method.
 pub(crate) fn acts(method: &Method, route: Option<&str>) -> bool {
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     !reads || ACTIONS.iter().any(|(known, path, _)| method.as_str() == *known && route == Some(*path))
 }
 
-/// Whether this opened a socket whose commands are written down one by one.
+/// Whether this opened a WebSocket whose commands are logged one by one.
 pub(crate) fn is_socket_of_commands(done: &Done) -> bool {
     let route = done.route.as_deref();
     done.status == StatusCode::SWITCHING_PROTOCOLS && (route == Some(EXEC_SESSION) || route == Some(EXEC_WS))
 }
 
-/// Writes down what was run through a socket of a sandbox, and what came of it.
+/// Logs a command that was run through a sandbox's WebSocket, and its result.
 pub(crate) fn record_command(
     app: &App,
     context: &RequestContext,
@@ -157,7 +157,7 @@ pub(crate) fn record_command(
     record(app, context, &done);
 }
 
-/// Writes an action to the audit log. What nobody with a token did, or what went to a sandbox's own server, is none.
+/// Writes an action to the audit log. Requests without a token, or to a sandbox's own server, are not logged.
 pub(crate) fn record(app: &App, context: &RequestContext, done: &Done) {
     let Some(principal) = context.principal() else { return };
     let Some((route, action)) = action(done) else { return };
@@ -176,7 +176,7 @@ pub(crate) fn record(app: &App, context: &RequestContext, done: &Done) {
 }
 
 fn action(done: &Done) -> Option<(&'static str, &'static str)> {
-    // Two slashes are one to E2B's interpreter.
+    // E2B's interpreter routes accept a double slash.
     let route =
         done.route.as_deref().map(|route| route.strip_prefix('/').filter(|r| r.starts_with('/')).unwrap_or(route))?;
     let known = ACTIONS.iter().find(|(method, path, _)| done.method.as_str() == *method && route == *path);
@@ -194,7 +194,7 @@ fn result(done: &Done) -> AuditResult {
     }
 }
 
-/// The variable parts of a path, joined: what the change was made to.
+/// The variable parts of a path, joined. They identify the changed object.
 fn named_in(route: &str, path: &str) -> Option<String> {
     let variable = route.split('/').zip(path.split('/')).filter(|(pattern, _)| pattern.starts_with('{'));
     let names: Vec<_> = variable.map(|(_, name)| name).collect();
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(named_in("/v1/sandboxes", "/v1/sandboxes"), None);
     }
 
-    /// A socket takes orders, and a file of everything is more than a look.
+    /// WebSockets run commands, and an export is more than a read.
     fn only_reads(path: &str, operation: &serde_json::Value) -> bool {
         operation["responses"].get("101").is_none() && !path.ends_with("/export")
     }
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// What is sent to E2B's agent by POST and only looks.
+    /// Procedure calls of E2B's agent that use POST but only read.
     const LOOKS: [&str; 8] = [
         "/process.Process/List",
         "/process.Process/Connect",
@@ -242,7 +242,8 @@ mod tests {
         "/filesystem.Filesystem/RemoveWatcher",
     ];
 
-    /// Methods and paths of E2B's dialect. No document has them and a router does not tell, so the sources are read.
+    /// Methods and paths of E2B's dialect. No OpenAPI document lists them and a router does not, so this reads the
+    /// sources.
     fn e2b_routes() -> Vec<(&'static str, String)> {
         let (mut found, mut folders) = (Vec::new(), vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/e2b")]);
         while let Some(folder) = folders.pop() {

@@ -1,7 +1,7 @@
-//! Who sends a request, and whether they may.
+//! Authenticates and authorizes requests.
 //!
-//! A handler says which scope it needs by the type it takes: [`Caller<Read>`], [`Caller<Run>`] and so on. Objects
-//! are found through the caller, so another workspace's are never seen.
+//! A handler declares the scope it needs by its argument's type: [`Caller<Read>`], [`Caller<Run>`] and so on. Objects
+//! are looked up through the caller, so objects of other workspaces are never visible.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Need for Operator {
     const SCOPE: Scope = Scope::Operator;
 }
 
-/// Whoever sent the request; they hold at least the scope `N`.
+/// The caller of the request, who has at least the scope `N`.
 pub(crate) struct Caller<N> {
     pub(crate) principal: Principal,
     need: PhantomData<N>,
@@ -51,7 +51,7 @@ impl<N> Caller<N> {
         &self.principal.workspace
     }
 
-    /// A sandbox of the caller's workspace. What is no id cannot be found either.
+    /// Finds a sandbox of the caller's workspace. An invalid id is also reported as not found.
     pub(crate) async fn sandbox(&self, app: &App, id: &str) -> Result<Arc<Sandbox>, ApiError> {
         let missing = || ApiError::not_found("sandbox");
         let id = SandboxId::parse(id).ok_or_else(missing)?;
@@ -90,7 +90,7 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
 #[derive(Clone)]
 pub(crate) struct UseObserver(pub(crate) Arc<dyn Fn(Arc<Sandbox>) -> BoxFuture<'static, ()> + Send + Sync>);
 
-/// What is asked of a sandbox's machine, and not only about the sandbox.
+/// Paths that need a sandbox's virtual machine, not only its record.
 const USES: [&str; 14] = [
     "exec",
     "execs",
@@ -115,7 +115,7 @@ fn used_sandbox(path: &str) -> Option<SandboxId> {
     if USES.contains(&first) { SandboxId::parse(id) } else { None }
 }
 
-/// Wakes a sandbox that hibernates, whoever else is doing so at this moment.
+/// Wakes a hibernated sandbox. Concurrent calls are safe.
 pub(crate) async fn awake(sandbox: &Sandbox) -> Result<(), ApiError> {
     if sandbox.hibernates() { Ok(sandbox.wake().await?) } else { Ok(()) }
 }
@@ -128,8 +128,8 @@ pub(crate) fn presented(parts: &Parts) -> String {
     if let Some(key) = parts.headers.get(API_KEY).and_then(|key| key.to_str().ok()) {
         return key.to_owned();
     }
-    // A browser can set no header on a WebSocket or an event stream. Elsewhere a token in a URL would only end up in
-    // logs, so it is not looked for.
+    // A browser cannot set headers on a WebSocket or an event stream. For other requests, a token in the URL is
+    // ignored, because URLs end up in logs.
     if cannot_set_headers(&parts.headers) { query_value(parts.uri.query(), "access_token") } else { String::new() }
 }
 
@@ -192,7 +192,7 @@ mod tests {
     fn what_is_said_to_need_a_machine_is_a_route() {
         let document = serde_json::to_value(crate::native::openapi()).unwrap();
         let paths: Vec<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
-        // Any path of a preview is its server's own, and in no document.
+        // Paths of previews belong to the servers in sandboxes, and no document lists them.
         for used in USES.iter().filter(|used| **used != "proxy") {
             let route = format!("/v1/sandboxes/{{id}}/{used}");
             let known = |path: &String| *path == route || path.starts_with(&format!("{route}/"));

@@ -12,7 +12,7 @@ impl Closing {
     }
 
     pub(crate) async fn reached(&mut self) {
-        // A sender that is gone means the same.
+        // A dropped sender also means that the server drains.
         let _ = self.0.wait_for(|closing| *closing).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a request outside its handler.
+//! Data about a request that its handler shares with the outer layers.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ pub(crate) const HEADER: &str = "x-request-id";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// What is known of a request from outside its handler. Cheap to clone; all clones are one.
+/// Data about a request that its handler shares with the outer layers. Clones are cheap and share it.
 #[derive(Clone)]
 pub(crate) struct RequestContext(Arc<Context>);
 
@@ -51,18 +51,18 @@ impl RequestContext {
         self.0.object.get().map(String::as_str)
     }
 
-    // The first to say it is right: later ones would say the same.
+    // The first value stays: later ones are the same.
     pub(crate) fn came_from(&self, principal: &Principal) {
         let _ = self.0.principal.set(principal.clone());
     }
 
-    /// Names what a request made, which its path cannot.
+    /// Records the object that a request created, which its path cannot name.
     pub(crate) fn made(&self, object: &str) {
         let _ = self.0.object.set(object.to_owned());
     }
 }
 
-/// The client's own id, if it is one that can be put into a log without harm.
+/// The client's own request id, if it is safe to log.
 fn requested_id(headers: &HeaderMap) -> Option<String> {
     let id = headers.get(HEADER)?.to_str().ok()?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';

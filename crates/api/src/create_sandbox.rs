@@ -1,4 +1,4 @@
-//! A create request, answered once for every idempotency key.
+//! Creates sandboxes. Requests with the same idempotency key create only one.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::convert::IntoWire;
 use crate::convert::sandbox::create_spec;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
-use crate::once::{Answer, Once};
+use crate::idempotency::{Answer, IdempotentRequest};
 
 pub(crate) async fn answer(
     app: &Arc<App>,
@@ -23,14 +23,15 @@ pub(crate) async fn answer(
     body: JsonBody<CreateSandbox>,
 ) -> Result<Response, ApiError> {
     let route = "POST /v1/sandboxes";
-    let once = Once { app, context, workspace, headers, route, body: &body.bytes };
-    once.answer(|mark| async move {
-        let mut spec = create_spec(body.value, workspace.as_str())?;
-        inherit_process_defaults(&app.engine, &mut spec)?;
-        let view = app.service.sandboxes.create(workspace, spec).await?.info().into_wire();
-        context.made(&view.id);
-        mark.made(&view.id);
-        Ok(Answer::json(StatusCode::CREATED, &view))
-    })
-    .await
+    let idempotent = IdempotentRequest { app, context, workspace, headers, route, body: &body.bytes };
+    idempotent
+        .answer(|mark| async move {
+            let mut spec = create_spec(body.value, workspace.as_str())?;
+            inherit_process_defaults(&app.engine, &mut spec)?;
+            let view = app.service.sandboxes.create(workspace, spec).await?.info().into_wire();
+            context.made(&view.id);
+            mark.made(&view.id);
+            Ok(Answer::json(StatusCode::CREATED, &view))
+        })
+        .await
 }

@@ -1,16 +1,16 @@
-//! What a client is told when something did not work: a status, a stable code, and one sentence.
+//! Errors of the API: a status, a stable code, and a message.
 //!
-//! The body is flat, `{"error": "...", "code": "...", "request_id": "..."}`. An error travels from a handler to the
-//! outermost layer as an extension of its response; there the request id is known and the body is written. Clients
-//! read meaning into words: a 5xx that speaks of a "timeout" is a command's deadline to them, and some phrases make
-//! them try again, so only [`ApiError::command_timeout`] may use the word.
+//! The body is flat, `{"error": "...", "code": "...", "request_id": "..."}`. A handler's error reaches the outermost
+//! layer as an extension of its response; that layer knows the request id and writes the body. The clients interpret
+//! some words: they read a 5xx with "timeout" as a command's timeout, and some phrases make them retry. So only
+//! [`ApiError::command_timeout`] may use that word.
 
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Longer sentences are cut: parts of some come from guests.
+/// Longer messages are cut, because parts of some come from guests.
 const MAX_MESSAGE: usize = 500;
 
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct ApiError {
     pub(crate) shape: Option<Shape>,
 }
 
-/// How a dialect writes an error, if not as our own API does.
+/// How a dialect formats an error, if not like our own API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) body: fn(&ApiError) -> Value,
@@ -50,16 +50,16 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
-    /// A command whose time was up. The word "timeout" is what the public clients look for.
+    /// A command that timed out. The public clients look for the word "timeout".
     pub(crate) fn command_timeout(seconds: f64) -> Self {
         let mut error = Self::new(StatusCode::GATEWAY_TIMEOUT, "command_timeout", "");
         error.message = command_timeout_text(seconds);
         error
     }
 
-    /// Something of ours broke. The client learns the request id; the cause is in the log.
+    /// An internal error. The client gets the request id; the log has the cause.
     pub(crate) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::error!(error, "a request failed inside");
+        tracing::error!(error, "a request failed with an internal error");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "something broke inside the server; its log says what")
     }
 
@@ -73,7 +73,7 @@ impl ApiError {
         self
     }
 
-    /// Adds all fields of a value, beside those that every error has.
+    /// Adds all fields of a value to the standard ones.
     pub(crate) fn with_fields(mut self, value: &impl Serialize) -> Self {
         if let Ok(Value::Object(fields)) = serde_json::to_value(value) {
             self.more.extend(fields);
@@ -89,12 +89,12 @@ impl ApiError {
         Value::Object(body)
     }
 
-    /// The body in the shape that the client reads.
+    /// The body in the client's format.
     pub(crate) fn written(&self, request_id: &str) -> Value {
         self.shape.map_or_else(|| self.body(request_id), |shape| (shape.body)(self))
     }
 
-    /// The answer as it goes over the wire.
+    /// The response as it is sent.
     pub(crate) fn render(&self, request_id: &str) -> Response {
         let mut response = match self.shape {
             None => (self.status, axum::Json(self.body(request_id))).into_response(),
@@ -135,7 +135,7 @@ fn cut(mut message: String) -> String {
     message
 }
 
-/// Takes the public clients' trigger words out of a sentence that does not mean them.
+/// Replaces words that the public clients would misinterpret.
 fn without_trigger_words(message: &str) -> String {
     let triggers = [
         ("i/o timeout", "no answer"),

@@ -1,4 +1,4 @@
-//! What handlers take out of a request, with refusals in our own words.
+//! Extractors for handlers, with error messages of our own.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::error::ApiError;
 const MAX_JSON: usize = 4 * 1024 * 1024;
 /// How long a whole JSON body may take to arrive.
 const JSON_WITHIN: Duration = Duration::from_secs(30);
-/// So much of a body that cannot be used is read all the same.
+/// How much of a rejected body is still read.
 const MAX_DISCARDED: u64 = 64 * 1024 * 1024;
 
 /// The variable parts of a path.
@@ -29,7 +29,7 @@ pub(crate) struct Parts<T>(pub(crate) T);
 #[from_request(via(Query), rejection(ApiError))]
 pub(crate) struct Params<T>(pub(crate) T);
 
-/// A JSON body, with its bytes for whoever must recognise it again.
+/// A JSON body, with its bytes for hashing.
 pub(crate) struct JsonBody<T> {
     pub(crate) value: T,
     pub(crate) bytes: Bytes,
@@ -59,10 +59,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
         }
         if bytes.is_empty() && replaces {
-            // Elsewhere nothing at all stands for an empty object. Here it would take everything away, by mistake.
+            // Other routes treat an empty body as an empty object. Here that would delete everything by mistake.
             return Err(ApiError::bad_request("the body is missing; `{}` stands for nothing set"));
         }
-        // An empty body, whatever its type, stands for an object without fields.
+        // An empty body of any type counts as an object without fields.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         if text.trim_ascii_start().first() != Some(&b'{') {
             return Err(ApiError::bad_request("the body must be a JSON object"));
@@ -72,7 +72,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// All of a small body.
+/// Reads a small body completely.
 pub(crate) async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > MAX_JSON as u64 {
         discard(&mut body).await;
@@ -90,14 +90,14 @@ pub(crate) async fn read(mut body: Body) -> Result<Bytes, ApiError> {
     }
 }
 
-/// Reads what cannot be used: most clients look at the answer only once they have sent everything. One that
-/// announces more than is worth reading is answered at once.
+/// Reads and discards a body, because most clients read the response only after they have sent everything. A client
+/// that announces too large a body is answered at once.
 pub(crate) async fn discard(body: &mut Body) {
     let mut left = MAX_DISCARDED;
     if body.size_hint().lower() > left {
         return;
     }
-    // Whether it comes to an end makes no difference to the answer.
+    // The response is the same whether or not the body ends.
     let _ = tokio::time::timeout(JSON_WITHIN, async {
         while let Some(Ok(frame)) = body.frame().await {
             left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
@@ -140,14 +140,14 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Wish {
+    struct CountBody {
         #[serde(default)]
         count: u32,
     }
 
     async fn take(kind: &str, body: impl Into<Body>) -> Result<u32, ApiError> {
         let request = Request::post("/").header("content-type", kind).body(body.into()).unwrap();
-        JsonBody::<Wish>::from_request(request, &()).await.map(|body| body.value.count)
+        JsonBody::<CountBody>::from_request(request, &()).await.map(|body| body.value.count)
     }
 
     #[tokio::test]

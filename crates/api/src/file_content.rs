@@ -43,7 +43,7 @@ pub(crate) async fn body(mut download: Download) -> Result<Response, ApiError> {
         match download.next().await {
             Ok(Some(bytes)) => Some((Ok::<_, UseError>(Bytes::from(bytes)), Some(download))),
             Ok(None) => None,
-            // Breaks the connection off, so that the client does not take a part for the whole.
+            // Aborts the connection, so that the client does not mistake a part for the whole file.
             Err(error) => Some((Err(error), None)),
         }
     });

@@ -1,4 +1,4 @@
-//! Commands from their start to their end: their input fed, their output gathered or passed on.
+//! Runs commands: feeds their input, and collects or streams their output.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::refusals::not_started;
 use crate::sse::{Events, Gone};
 use crate::text::{Decoder, lossy};
 
-/// Reads a command's output until it ends. If the guest dies, what it had printed is in the error.
+/// Collects a command's output until it ends. If the guest dies, the error includes the output so far.
 pub(crate) async fn gather(mut execution: Execution, mut recorder: Recorder) -> Result<Collected, ApiError> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut started = false;
@@ -38,7 +38,7 @@ pub(crate) async fn gather(mut execution: Execution, mut recorder: Recorder) -> 
     }
 }
 
-/// Starts a command that runs on by itself.
+/// Starts a command in the background.
 pub(crate) async fn detach(
     app: &App,
     sandbox: &Arc<Sandbox>,
@@ -48,7 +48,7 @@ pub(crate) async fn detach(
     let mut execution = start(app, sandbox, request).await?;
     let id = execution.id().to_owned();
     let (pid, existing) = first(&mut execution).await?;
-    // Followed all the same: so its sandbox is not idle, and its deadline holds even if the guest breaks it.
+    // Reading its output keeps the sandbox from becoming idle, and enforces the timeout even if the guest does not.
     tokio::spawn(drain(execution, recorder));
     Ok(Detached { id, pid, status: "running", existing })
 }
@@ -63,7 +63,7 @@ async fn drain(mut execution: Execution, mut recorder: Recorder) {
     }
 }
 
-/// Starts a command and gives it its input; before that comes a checkpoint, if the sandbox is to have one.
+/// Starts a command and feeds its input. If the sandbox has checkpoints enabled, one is created first.
 pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRequest) -> Result<Execution, ApiError> {
     let input = request.stdin.as_mut().map(std::mem::take);
     let text = request.text();
@@ -73,8 +73,8 @@ pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRe
     let execution = sandbox.run(spec)?;
     if let Some(input) = input {
         let sender = execution.stdin();
-        // Beside the reading of output, or a command that prints while it reads would block both. One that ends
-        // without reading it all is no error.
+        // Input and output run concurrently; otherwise a command that prints while it reads would deadlock. A command
+        // may end without reading all input.
         tokio::spawn(async move {
             if sender.send(input.as_bytes()).await.is_ok() {
                 let _ = sender.finish();
@@ -84,7 +84,7 @@ pub(crate) async fn start(app: &App, sandbox: &Arc<Sandbox>, mut request: ExecRe
     Ok(execution)
 }
 
-/// Waits until a command runs: its process id, and whether it ran before this request.
+/// Waits until a command runs. Returns its process id, and whether it was already running before this request.
 pub(crate) async fn first(execution: &mut Execution) -> Result<(u32, bool), ApiError> {
     loop {
         match execution.next().await.map_err(not_started)? {
@@ -97,7 +97,7 @@ pub(crate) async fn first(execution: &mut Execution) -> Result<(u32, bool), ApiE
     }
 }
 
-/// A command's output as events.
+/// Streams a command's output as events.
 pub(crate) struct Relay {
     events: Events,
     stdout: Decoder,
@@ -109,7 +109,7 @@ pub(crate) struct Relay {
 #[derive(Serialize)]
 struct Chunk<'a> {
     chunk: &'a str,
-    /// Where in the command's whole output these bytes begin.
+    /// The offset of these bytes in the command's whole output.
     offset: u64,
 }
 
@@ -118,7 +118,7 @@ impl Relay {
         Self { events, stdout: Decoder::default(), stderr: Decoder::default(), timeout_seconds, recorder }
     }
 
-    /// Passes on everything, and at the end always an `exit` or an `error`.
+    /// Streams everything, and always ends with an `exit` or an `error` event.
     pub(crate) async fn run(mut self, mut execution: Execution) -> Result<(), Gone> {
         let mut position = 0;
         loop {
@@ -154,7 +154,7 @@ impl Relay {
         self.events.send_with_id(position, name, &Chunk { chunk: &chunk, offset }).await
     }
 
-    /// Characters that were cut in the middle and never completed.
+    /// Sends the remaining bytes of incomplete characters.
     async fn flush(&mut self, offset: u64) -> Result<(), Gone> {
         for (name, rest) in [("stdout", self.stdout.finish()), ("stderr", self.stderr.finish())] {
             if !rest.is_empty() {
@@ -178,7 +178,7 @@ impl Relay {
         self.complain(&error.into()).await
     }
 
-    /// With the status that the answer would have had if nothing had been sent before.
+    /// Sends an error event with the status that the response would have had.
     async fn complain(&self, error: &ApiError) -> Result<(), Gone> {
         let ApiError { message, code, status, .. } = error;
         self.events

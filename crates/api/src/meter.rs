@@ -1,4 +1,4 @@
-//! The server's own figures, in the form that Prometheus reads.
+//! The server's metrics, in Prometheus' format.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use sandling_network::{Totals, Verdict};
 use crate::convert::network_events::code;
 use crate::convert::sandbox::status;
 
-/// From a quick answer to a long command, in seconds.
+/// Histogram buckets in seconds, from a quick response to a long command.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     method: String,
-    /// The pattern, not the path: there must not be a figure for every id.
+    /// The route's pattern instead of the path, which would create a time series for every id.
     route: String,
     status: u16,
 }
@@ -43,7 +43,7 @@ struct SandboxLabels {
 struct DecisionLabels {
     kind: String,
     verdict: &'static str,
-    /// The code that events have, too; empty for what was allowed.
+    /// The code that events have; empty for allowed traffic.
     reason: String,
 }
 
@@ -52,7 +52,7 @@ struct FallbackLabels {
     reason: &'static str,
 }
 
-/// What gateways did, counted by themselves.
+/// Metrics of the gateways, which count by themselves.
 #[derive(Default)]
 struct NetworkMeter {
     decisions: Family<DecisionLabels, Counter>,
@@ -72,7 +72,7 @@ pub(crate) struct Meter {
     volume_bytes: Gauge,
     process_cache_fallbacks: Family<FallbackLabels, Counter>,
     network: NetworkMeter,
-    /// Held by whoever reads: figures are cleared and counted anew.
+    /// Held while reading, because a read clears and recomputes the gauges.
     reading: Mutex<()>,
 }
 
@@ -110,14 +110,14 @@ impl Meter {
     pub(crate) fn request(&self, method: &Method, route: Option<&str>, status: StatusCode, took: Duration) {
         let route = route.unwrap_or("none").to_owned();
         self.durations.get_or_create(&RouteLabels { route: route.clone() }).observe(took.as_secs_f64());
-        // A method of the client's own invention must not become a figure of its own.
+        // An unknown method must not create a time series.
         let known =
             [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS];
         let method = if known.contains(method) { method.as_str() } else { "other" }.to_owned();
         self.requests.get_or_create(&RequestLabels { method, route, status: status.as_u16() }).inc();
     }
 
-    /// Everything as it is now.
+    /// Renders all metrics with their current values.
     pub(crate) fn read(&self, engine: &Engine) -> String {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let (volumes, volume_bytes) = engine.volumes().totals();

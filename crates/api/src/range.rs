@@ -1,4 +1,4 @@
-//! The `Range` header, as far as a file needs it: one range of bytes.
+//! The `Range` header, limited to a single byte range.
 
 use axum::http::{HeaderMap, header};
 
@@ -12,11 +12,11 @@ pub(crate) enum Wanted {
 pub(crate) enum Part {
     /// From the first to the last byte, both counted from 0.
     Between(u64, Option<u64>),
-    /// So many bytes at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
-/// What a request wants. A header that cannot be understood is ignored, as the standard says.
+/// Parses the header. As the standard requires, an invalid header is ignored.
 pub(crate) fn wanted(headers: &HeaderMap) -> Wanted {
     let text = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
     text.and_then(parse).map_or(Wanted::All, Wanted::Part)
@@ -36,7 +36,7 @@ fn parse(text: &str) -> Option<Part> {
 }
 
 impl Part {
-    /// The first byte and how many follow it, in a file of this size; nothing if none of it is there.
+    /// The first byte and the length, in a file of this size; `None` if the range is outside the file.
     pub(crate) fn within(&self, size: u64) -> Option<(u64, u64)> {
         let (first, end) = match *self {
             Part::Between(first, last) => (first, last.map_or(size, |last| size.min(last.saturating_add(1)))),

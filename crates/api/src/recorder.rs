@@ -1,4 +1,4 @@
-//! The code and output of runs, for workspaces that have them recorded.
+//! Records the code and output of runs, for workspaces that enable it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::app::App;
 use crate::context::RequestContext;
 
-/// Listens to one run and writes it to the audit log when it is dropped, however the run ended.
+/// Records one run, and writes it to the audit log when dropped, however the run ended.
 pub(crate) struct Recorder(Option<Tape>);
 
 struct Tape {
@@ -23,10 +23,10 @@ struct Tape {
 }
 
 impl Recorder {
-    /// One that listens if the caller's workspace wants it.
+    /// A recorder that is active if the caller's workspace records runs.
     pub(crate) fn new(app: &Arc<App>, context: &RequestContext, sandbox: &SandboxId, code: String) -> Self {
         let wanted = context.principal().is_some_and(|principal| {
-            // A workspace that is gone wants nothing.
+            // A deleted workspace records nothing.
             app.service.workspaces.find(&principal.workspace).is_ok_and(|workspace| workspace.record_runs)
         });
         Self(wanted.then(|| Tape {
@@ -39,19 +39,19 @@ impl Recorder {
         }))
     }
 
-    /// One that does not listen: what it would hear was recorded before.
+    /// An inactive recorder, for output that was recorded before.
     pub(crate) fn off() -> Self {
         Self(None)
     }
 
-    /// What a cell showed: its text, or what it was and how long, where it has none.
+    /// Records a cell's result: its text, or its type and length if it has no text.
     pub(crate) fn heard_result(&mut self, bundle: &Map<String, Value>) {
         if self.0.is_some() {
             self.heard(format!("{}\n", shown(bundle)).as_bytes());
         }
     }
 
-    /// How a cell ended, if not well.
+    /// Records a cell's error, if there is one.
     pub(crate) fn heard_end(&mut self, report: &CellReport) {
         if let Some(error) = &report.error {
             self.heard(format!("{}\n", error.text.trim_end()).as_bytes());

@@ -1,4 +1,4 @@
-//! Errors of the engine become statuses: here, in one place, each variant by name.
+//! Maps errors of the engine to statuses and codes, each variant by name.
 
 use axum::http::StatusCode;
 use sandling_engine::{
@@ -18,7 +18,7 @@ impl From<StoreError> for ApiError {
     }
 }
 
-/// The public clients try again, so nothing may have been made.
+/// The public clients retry after this error, so the request must not have had any effect.
 pub(crate) fn no_space(message: impl Into<String>) -> ApiError {
     ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "no_space", message)
 }
@@ -76,7 +76,7 @@ impl From<LinkError> for ApiError {
     }
 }
 
-/// What the guest could not do is the request's fault or the sandbox's, never the server's.
+/// A failure in the guest is caused by the request or the sandbox, never by the server.
 impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
         let (status, code) = match failure.kind {
@@ -107,7 +107,7 @@ impl From<RunError> for ApiError {
     }
 }
 
-/// A command that could not be started. "Not found" is then the program, and must not read as the sandbox.
+/// The error of a command that could not be started. "Not found" refers to the program here, not to the sandbox.
 pub(crate) fn not_started(error: RunError) -> ApiError {
     match error {
         RunError::Use(UseError::Link(LinkError::Failed(failure))) if failure.kind == FailureKind::NotFound => {
@@ -140,10 +140,10 @@ impl From<CreateError> for ApiError {
             }
             CreateError::Store(error) => error.into(),
             CreateError::Network(error) => error.into(),
-            // A guest that is too slow on a host that is too busy; it is gone again.
+            // The host is too busy for the guest to answer in time. The engine has removed the sandbox.
             CreateError::Make(MakeError::Guest(LinkError::NoAnswer))
             | CreateError::Identify(IdentifyError::Guest(LinkError::NoAnswer) | IdentifyError::Clock) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a sandbox could not be made in time");
+                tracing::warn!(error = &error as &dyn std::error::Error, "the sandbox was not ready in time");
                 Busy.into()
             }
             CreateError::Closing => Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", message).retry_after(5),
@@ -313,7 +313,7 @@ impl From<ForkError> for ApiError {
     }
 }
 
-/// The engine's names of sizes, as clients know them.
+/// The public names of the engine's size settings.
 fn wire_name(what: &str) -> &str {
     match what {
         "vcpus" => "cpu",

@@ -1,4 +1,5 @@
-//! The outermost layer around every request: its id, its errors' bodies, its line in the audit log, its figures.
+//! The outermost layer around every request: it sets the request id, formats errors, writes the audit log and counts
+//! metrics.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,10 +14,10 @@ use crate::audit;
 use crate::context::{self, RequestContext};
 use crate::error::ApiError;
 
-/// Runs the rest within a context of its own.
+/// Runs the inner layers with a new request context.
 ///
-/// What acts runs in a task of its own: a client that goes away in the middle neither leaves it half done nor keeps it
-/// out of the audit log.
+/// A request that changes something runs in its own task. If the client disconnects, the work still completes and still
+/// reaches the audit log.
 pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let context = RequestContext::new(&request);
     let acts = audit::acts(request.method(), matched(&request).as_deref());

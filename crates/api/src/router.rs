@@ -44,7 +44,7 @@ async fn dispatch(app: Arc<App>, own: Router, theirs: Router, request: Request) 
     }
 }
 
-/// Whether the client gives up on silence, and takes an interim response for a sign of life.
+/// Whether the client has a short read timeout that interim responses restart.
 pub(crate) fn wants_interim_responses(headers: &HeaderMap) -> bool {
     pandastack::wants_interim_responses(headers)
 }

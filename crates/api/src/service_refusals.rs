@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::extract::too_slow;
 use crate::refusals::{is_full, no_space};
 
-/// What clients are told about a build that failed.
+/// The message for clients about a failed build.
 pub(crate) fn explain(failure: BuildFailure) -> String {
     ApiError::from(failure).message
 }
@@ -36,7 +36,7 @@ impl From<Denied> for ApiError {
     }
 }
 
-/// A refusal with `Retry-After` is tried again by the public clients; one without is not.
+/// The public clients retry only if there is a `Retry-After`.
 impl From<AdmitError> for ApiError {
     fn from(error: AdmitError) -> Self {
         match error {
@@ -47,7 +47,7 @@ impl From<AdmitError> for ApiError {
                     None => error,
                 }
             }
-            // Deleted while the request was under way, and the token with it.
+            // The workspace and its token were deleted during the request.
             AdmitError::NoWorkspace(_) => Self::not_found("workspace"),
             AdmitError::Store(source) => source.into(),
         }

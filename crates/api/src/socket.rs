@@ -1,4 +1,4 @@
-//! What WebSocket routes share.
+//! Shared helpers of the WebSocket routes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::error::ApiError;
 
 /// The largest message a client may send.
 const MAX_MESSAGE: usize = 1024 * 1024;
-/// A client that has not closed by then, after we have, is not waited for.
+/// How long to wait for the client to close after the server has closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A request that can become a WebSocket.
@@ -30,12 +30,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
     }
 }
 
-/// A message as JSON.
+/// Formats a message as JSON.
 pub(crate) fn json(value: &impl Serialize) -> Message {
     Message::Text(crate::text::ascii_json(value).into())
 }
 
-/// Sends a message and closes. A client that is gone already needs neither.
+/// Sends a message and closes. Errors are ignored: the client may have disconnected.
 pub(crate) async fn last_words(socket: &mut WebSocket, value: &impl Serialize) {
     if socket.send(json(value)).await.is_ok() {
         let _ = socket.send(Message::Close(None)).await;
@@ -43,8 +43,8 @@ pub(crate) async fn last_words(socket: &mut WebSocket, value: &impl Serialize) {
     }
 }
 
-/// Takes what the client still sends until it has closed as well. A socket that is left with bytes unread is reset, and
-/// the client loses the last words that were on their way to it.
+/// Reads until the client has closed as well. A socket that is closed with unread bytes is reset, and the client would
+/// lose the last message.
 pub(crate) async fn hear_out(messages: &mut (impl Stream<Item = Result<Message, axum::Error>> + Unpin)) {
     let closed = async { while let Some(Ok(_)) = messages.next().await {} };
     let _ = tokio::time::timeout(CLOSED_WITHIN, closed).await;

@@ -1,7 +1,7 @@
-//! Event streams: one format for all of them, with a sign of life every ten seconds.
+//! Event streams (SSE), with a keep-alive every ten seconds.
 //!
-//! A handler gives a task that sends events; the stream ends when the task does. The task is dropped when the client
-//! goes and, if it would never end by itself, when the server drains.
+//! A handler passes a task that sends events; the stream ends with the task. The task is dropped when the client
+//! disconnects. An endless task is also dropped when the server drains.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::closing::Closing;
 use crate::text::ascii_json;
 
 const PING_EVERY: Duration = Duration::from_secs(10);
-/// Events that may wait for a slow client before the sender has to.
+/// The most events that are queued for a slow client before the sender waits.
 const WAITING: usize = 16;
 
 /// The sending end of an event stream.
@@ -27,7 +27,7 @@ pub(crate) struct Events {
     queue: mpsc::Sender<Bytes>,
 }
 
-/// The client no longer listens, or the server is about to end.
+/// The client has disconnected, or the server is shutting down.
 #[derive(Debug)]
 pub(crate) struct Gone;
 
@@ -37,17 +37,17 @@ impl Events {
         self.raw(format!("event: {name}\ndata: {}\n\n", ascii_json(data))).await
     }
 
-    /// Sends an event with an id, from which a client that was cut off can go on.
+    /// Sends an event with an id, from which a disconnected client can resume.
     pub(crate) async fn send_with_id(&self, id: u64, name: &str, data: &impl Serialize) -> Result<(), Gone> {
         self.raw(format!("id: {id}\nevent: {name}\ndata: {}\n\n", ascii_json(data))).await
     }
 
-    /// Sends data without a name, for clients that show every line they get.
+    /// Sends data without an event name, for clients that print every line.
     pub(crate) async fn send_unnamed(&self, data: &impl Serialize) -> Result<(), Gone> {
         self.raw(format!("data: {}\n\n", ascii_json(data))).await
     }
 
-    /// Sends text as it is. Line breaks within would be read as another field, so there must be none.
+    /// Sends text unchanged. It must not contain line breaks, which would begin another field.
     pub(crate) async fn send_text(&self, name: Option<&str>, text: &str) -> Result<(), Gone> {
         let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
         self.raw(format!("{name}data: {}\n\n", text.replace(['\r', '\n'], " "))).await
@@ -66,7 +66,7 @@ where
     respond(std::future::pending(), task)
 }
 
-/// A stream that would go on for ever; it ends with the server.
+/// A stream whose task does not end by itself. It ends with the server.
 pub(crate) fn endless<F>(mut closing: Closing, task: impl FnOnce(Events) -> F) -> Response
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
@@ -81,7 +81,7 @@ where
     let (queue, mut waiting) = mpsc::channel(WAITING);
     let listener = queue.clone();
     let task = task(Events { queue });
-    // In a task of its own, so that what it reads from is let go as soon as the client is.
+    // A separate task, so that its resources are released as soon as the client disconnects.
     tokio::spawn(async move {
         tokio::select! {
             _ = task => {}

@@ -1,7 +1,7 @@
 //! Text for JSON and event streams.
 //!
-//! JSON is sent in ASCII alone: the public Python client splits raw text at characters such as U+2028 and, without a
-//! charset, takes it for Latin-1.
+//! JSON is sent in ASCII only, because the public Python client splits raw text at characters such as U+2028 and,
+//! without a charset, decodes it as Latin-1.
 
 use std::fmt::Write;
 
@@ -27,7 +27,7 @@ pub(crate) fn ascii_json(value: &impl Serialize) -> String {
     ascii
 }
 
-/// All of it at once.
+/// Decodes everything at once.
 pub(crate) fn lossy(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

@@ -62,7 +62,7 @@ pub struct Found {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ForkWish {
+struct ForkRequest {
     #[serde(default = "one")]
     count: usize,
 }
@@ -75,7 +75,7 @@ struct ForkNamed {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PreviewWish {
+struct PreviewRequest {
     port: u16,
     ttl_seconds: Option<u64>,
 }
@@ -141,7 +141,7 @@ impl Session {
     }
 
     pub async fn fork(&self, parent: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
-        let ForkWish { count } = read_arguments(arguments)?;
+        let ForkRequest { count } = read_arguments(arguments)?;
         let mut machines = self.machines.lock().await;
         if count == 0 || count + machines.forks.len() > MOST_FORKS {
             let there = machines.forks.len();
@@ -185,7 +185,7 @@ impl Session {
     }
 
     pub async fn preview(&self, toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
-        let PreviewWish { port, ttl_seconds } = read_arguments(arguments)?;
+        let PreviewRequest { port, ttl_seconds } = read_arguments(arguments)?;
         let request = CreatePreview { port, ttl_seconds, paths: None };
         let made: Preview = toolbox.client().post(&toolbox.path("preview-token"), &request).await?;
         Ok(Observation::text(made.url))

@@ -1,4 +1,4 @@
-//! Who may do what: tokens, workspaces, quotas, the audit log.
+//! Access control: tokens, workspaces, quotas, the audit log.
 
 use jiff::{SignedDuration, Timestamp};
 use sandling_service::{
@@ -11,7 +11,7 @@ use sandling_wire::{
 use super::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 
-/// The longest that a token may be given, in days.
+/// The longest validity of a token, in days.
 const MAX_DAYS: u32 = 3660;
 
 impl IntoWire for Principal {
@@ -44,7 +44,7 @@ impl IntoEngine for ScopeName {
     }
 }
 
-/// When a token that a client asks for expires; `None` is never.
+/// When a new token expires; `None` means never.
 pub(crate) fn expires_at(request: &CreateToken) -> Result<Option<Timestamp>, ApiError> {
     match request.expires_in_days {
         None => Ok(None),

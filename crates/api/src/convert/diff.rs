@@ -1,4 +1,4 @@
-//! What changed between two moments.
+//! Differences between two points in time.
 
 use sandling_engine::{DiffChange, FileChange, FilePatch, FileState};
 use sandling_protocol::EntryKind;

@@ -1,4 +1,4 @@
-//! What happened.
+//! Events of sandboxes.
 
 use sandling_engine::Event;
 use sandling_wire::EventView;

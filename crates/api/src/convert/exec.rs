@@ -9,7 +9,7 @@ use super::{IntoEngine, IntoWire, seconds};
 use crate::error::ApiError;
 use crate::text::lossy;
 
-/// The most output one command may be allowed.
+/// The highest output limit of a command.
 const MAX_OUTPUT: u64 = 64 * 1024 * 1024;
 const MAX_ARGS: usize = 4096;
 

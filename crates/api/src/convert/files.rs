@@ -6,11 +6,11 @@ use sandling_wire::{ChangeView, DirParams, EntryView, WriteName};
 use super::{IntoEngine, IntoWire};
 use crate::error::ApiError;
 
-/// Linux takes no longer path.
+/// The longest path that Linux accepts.
 const MAX_PATH: usize = 4096;
 const MAX_DEPTH: u32 = 64;
 
-/// A path in a sandbox. It must be absolute; where it leads is the guest's affair, since nothing of the host is there.
+/// Checks that a path is absolute. The guest resolves it, so it cannot reach the host's files.
 pub(crate) fn checked(path: String) -> Result<String, ApiError> {
     if !path.starts_with('/') {
         return Err(ApiError::bad_request("a path must be absolute"));
@@ -21,12 +21,12 @@ pub(crate) fn checked(path: String) -> Result<String, ApiError> {
     Ok(path)
 }
 
-/// Permission bits as people write them: octal digits.
+/// Parses permission bits written as octal digits.
 pub(crate) fn permissions(text: &str) -> Result<u32, ApiError> {
     Ok(sandling_service::parse_mode(text)?)
 }
 
-/// The path and depth of a listing.
+/// Checks the path and depth of a listing.
 pub(crate) fn checked_dir(request: DirParams) -> Result<(String, u32), ApiError> {
     let depth = request.depth.unwrap_or(1);
     if !(1..=MAX_DEPTH).contains(&depth) {

@@ -1,4 +1,4 @@
-//! Forks, and what becomes of them.
+//! Forks and their receipts.
 
 use sandling_engine::{Fork, ForkSpec, Receipt};
 use sandling_protocol::ContextInfo;
@@ -8,9 +8,9 @@ use super::repl::session_view;
 use super::{IntoEngine, IntoWire, seconds};
 use crate::error::ApiError;
 
-/// What PandaStack's `explore` puts into the metadata of children that are to go by themselves.
+/// The metadata key in which PandaStack's `explore` sends the TTL of the children.
 const EXPLORE_TTL: &str = "explore_ttl";
-/// How many children a tree has if nobody says.
+/// The default number of children of a fork tree.
 const USUAL_CHILDREN: usize = 2;
 const MOST_CHILDREN: usize = 64;
 
@@ -60,7 +60,7 @@ pub(crate) fn context_fork_view(forks: &[Fork], contexts: Vec<ContextInfo>) -> C
     ContextForkView { fork: fork_view(forks), contexts: sessions.collect() }
 }
 
-/// What a request without a count asks for.
+/// The default number of forks.
 #[derive(Clone, Copy)]
 pub(crate) enum Usual {
     One,

@@ -1,4 +1,4 @@
-//! What a sandbox uses.
+//! Resource usage of sandboxes.
 
 use jiff::Timestamp;
 use sandling_engine::{SandboxInfo, SandboxUsage};

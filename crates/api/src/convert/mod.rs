@@ -1,7 +1,7 @@
-//! Conversions between the engine's types and those of `sandling_wire`, one file per resource, and the checks of what
-//! clients send.
+//! Conversions between the engine's types and those of `sandling_wire`, one file per resource, and the checks of
+//! requests.
 //!
-//! Both sides are other crates' types, so the conversions that cannot fail are traits of our own instead of `From`.
+//! Both sides are types of other crates, so infallible conversions use our own traits instead of `From`.
 
 pub(crate) mod access;
 pub(crate) mod diff;
@@ -23,14 +23,14 @@ pub(crate) mod template;
 pub(crate) mod timeline;
 pub(crate) mod volume;
 
-/// A value of the engine that goes into a response.
+/// Converts a value of the engine for a response.
 pub trait IntoWire {
     type Wire;
 
     fn into_wire(self) -> Self::Wire;
 }
 
-/// A value of a request that the engine takes as it is.
+/// Converts a value of a request for the engine.
 pub trait IntoEngine {
     type Engine;
 

@@ -1,4 +1,4 @@
-//! What sandboxes may reach, as clients say it.
+//! Network policies in requests.
 
 use sandling_engine::network::{Before, GroupChange, Membership};
 use sandling_engine::{NetworkChange, NetworkDefaultChange, NetworkSpec};
@@ -51,7 +51,7 @@ impl IntoWire for Limits {
     }
 }
 
-/// Why a policy cannot be meant.
+/// Why a policy is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum BadNetwork {
     #[error(transparent)]
@@ -76,7 +76,7 @@ impl From<BadNetwork> for ApiError {
     }
 }
 
-/// What a new sandbox may reach.
+/// The network settings of a new sandbox.
 pub fn network_spec(request: NetworkRequest) -> Result<NetworkSpec, BadNetwork> {
     binds_nobody(&request)?;
     let group = membership(&request)?;
@@ -145,7 +145,7 @@ fn policy_change(request: NetworkRequest) -> Result<PolicyChange, BadNetwork> {
     Ok(PolicyChange { mode, allow, deny, tls })
 }
 
-/// One line of a deny list.
+/// Parses an entry of a deny list.
 pub(crate) fn denied(text: &str) -> Result<Entry, BadNetwork> {
     let entry: Entry = text.parse()?;
     match entry.target {
@@ -164,23 +164,23 @@ mod tests {
         serde_json::from_value(body).unwrap()
     }
 
-    fn wish(body: Value) -> Result<NetworkSpec, BadNetwork> {
+    fn spec(body: Value) -> Result<NetworkSpec, BadNetwork> {
         network_spec(request(body))
     }
 
     #[test]
     fn a_plain_list_of_names_is_a_policy() {
-        let policy = wish(serde_json::json!({"allow": ["example.com", "pypi"]})).unwrap().policy.unwrap();
+        let policy = spec(serde_json::json!({"allow": ["example.com", "pypi"]})).unwrap().policy.unwrap();
         assert_eq!((policy.mode, policy.allow.len()), (Mode::Allow, 2));
-        assert_eq!(wish(serde_json::json!({"mode": "deny"})).unwrap().policy, Some(Policy::default()));
-        assert_eq!(wish(serde_json::json!({"allow": []})).unwrap().policy, Some(Policy::default()));
+        assert_eq!(spec(serde_json::json!({"mode": "deny"})).unwrap().policy, Some(Policy::default()));
+        assert_eq!(spec(serde_json::json!({"allow": []})).unwrap().policy, Some(Policy::default()));
     }
 
     #[test]
     fn who_says_nothing_leaves_it_to_the_defaults() {
         let body = serde_json::json!({"secrets": ["KEY"], "limits": {"connections": 3}});
-        let wish = wish(body.clone()).unwrap();
-        assert_eq!((wish.policy, wish.limits.connections), (None, Some(3)));
+        let spec = spec(body.clone()).unwrap();
+        assert_eq!((spec.policy, spec.limits.connections), (None, Some(3)));
         let default = network_default(request(body));
         assert!(matches!(default, Err(BadNetwork::DefaultWithSecrets)));
         assert!(serde_json::from_value::<NetworkRequest>(serde_json::json!({"limits": {"speed": 3}})).is_err());
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(network_default(request(body())).unwrap().binding, Some(true));
         assert_eq!(network_default(request(serde_json::json!({"allow": ["pypi"]}))).unwrap().binding, None);
         assert!(matches!(network_change(request(body())), Err(BadNetwork::SandboxBinds)));
-        assert!(matches!(wish(body()), Err(BadNetwork::SandboxBinds)));
+        assert!(matches!(spec(body()), Err(BadNetwork::SandboxBinds)));
     }
 
     #[test]
@@ -203,14 +203,14 @@ mod tests {
             serde_json::json!({"mode": "deny", "allow": ["example.com"]}),
             serde_json::json!({"mode": "open", "deny": ["example.com"]}),
         ] {
-            assert!(wish(body.clone()).is_err(), "{body}");
+            assert!(spec(body.clone()).is_err(), "{body}");
         }
     }
 
     #[test]
     fn parts_of_what_is_open_can_be_denied() {
         let body = serde_json::json!({"mode": "open", "deny": ["203.0.113.0/24", "198.51.100.1:22"]});
-        let policy = wish(body).unwrap().policy.unwrap();
+        let policy = spec(body).unwrap().policy.unwrap();
         assert_eq!((policy.mode, policy.deny.len()), (Mode::Open, 2));
     }
 

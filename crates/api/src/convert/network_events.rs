@@ -1,4 +1,4 @@
-//! What a gateway decided, as it is shown.
+//! Gateway decisions in responses.
 
 use sandling_engine::network::NetworkEvent;
 use sandling_network::{EventKind, Verdict};
@@ -47,7 +47,7 @@ impl IntoWire for NetworkEvent {
     }
 }
 
-/// The stable name of a reason: a refusal's is under `code`, a failure is nothing else.
+/// The stable name of a reason: a refusal has it under `code`, a failure is the name itself.
 pub(crate) fn code(reason: &impl Serialize) -> Option<String> {
     match serde_json::to_value(reason).ok()? {
         Value::String(code) => Some(code),

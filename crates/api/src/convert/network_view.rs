@@ -1,4 +1,4 @@
-//! What sandboxes may reach, and what went through their gateways, as it is shown.
+//! Responses about network policies and gateway traffic.
 
 use sandling_engine::network::{EffectivePolicy, NetworkCounts, NetworkSettings, PolicySource};
 use sandling_engine::{NetworkDefault, Sandbox, SandboxInfo};
@@ -42,7 +42,7 @@ impl IntoWire for PolicySource {
     }
 }
 
-/// Those of a sandbox's secrets that were not removed since.
+/// A sandbox's attached secrets, without those that were removed since.
 fn usable(settings: &NetworkSettings, effective: &EffectivePolicy) -> impl Iterator<Item = AttachedView> {
     let attached = settings.secrets.iter().filter(|secret| !effective.revoked.contains(&secret.name));
     attached.map(|secret| AttachedView { name: secret.name.clone(), placeholder: secret.placeholder.clone() })

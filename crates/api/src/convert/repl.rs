@@ -82,7 +82,7 @@ fn status(status: CellStatus) -> &'static str {
     }
 }
 
-/// What to tell a client that looks at `error` only, where there is no traceback.
+/// An error message for clients that read only `error`, if there is no traceback.
 fn ended_by_itself(status: CellStatus) -> Option<&'static str> {
     match status {
         CellStatus::Ok | CellStatus::Error | CellStatus::Timeout => None,
@@ -93,7 +93,7 @@ fn ended_by_itself(status: CellStatus) -> Option<&'static str> {
     }
 }
 
-/// The public clients want strings: JSON as its text.
+/// The public clients expect strings, so JSON is sent as text.
 fn stringified(bundle: Map<String, Value>) -> BTreeMap<String, String> {
     let text = |value: Value| match value {
         Value::String(text) => text,

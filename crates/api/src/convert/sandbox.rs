@@ -1,4 +1,4 @@
-//! Sandboxes and how long they live.
+//! Sandboxes and their lifetimes.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,9 @@ use super::network_view::network_summary;
 use super::{IntoEngine, IntoWire, seconds};
 use crate::error::ApiError;
 
-/// The template of a client that names none.
+/// The default template.
 const DEFAULT_TEMPLATE: &str = "code-interpreter";
-/// Bounds for what a client may hang on a sandbox.
-/// What clients were told is kept and not shown again.
+/// Metadata with this prefix is stored, but never shown again.
 const SECRET: &str = "secret.";
 
 impl IntoWire for SandboxInfo {

@@ -1,15 +1,15 @@
-//! Spans of time that clients name in seconds, checked once at the edge.
+//! Durations that clients send in seconds.
 
 use std::time::Duration;
 
 use crate::error::ApiError;
 
-/// The longest a sandbox may be told to live or to be idle.
+/// The longest TTL or idle timeout of a sandbox.
 const MAX_LIFETIME: u64 = 366 * 24 * 3600;
-/// The shortest and the longest deadline of a command.
+/// The shortest and the longest timeout of a command.
 const DEADLINES: std::ops::RangeInclusive<f64> = 0.001..=7.0 * 24.0 * 3600.0;
 
-/// A lifetime. 0, which the public clients cannot tell from absent, asks for the default.
+/// Checks a TTL. The public clients cannot tell 0 from absent, so 0 means the default.
 pub(crate) fn lifetime(field: &str, seconds: Option<u64>) -> Result<Option<Duration>, ApiError> {
     match seconds {
         None | Some(0) => Ok(None),
@@ -18,7 +18,7 @@ pub(crate) fn lifetime(field: &str, seconds: Option<u64>) -> Result<Option<Durat
     }
 }
 
-/// A command's deadline, fractions allowed.
+/// Checks a command's timeout, which may have a fraction.
 pub(crate) fn deadline(field: &str, seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
     match seconds {
         None => Ok(None),

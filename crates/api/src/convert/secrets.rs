@@ -1,4 +1,4 @@
-//! Secrets, which are never shown.
+//! Secrets. Responses never contain their values.
 
 use sandling_engine::network::SecretInfo;
 use sandling_network::policy::Entry;

@@ -1,4 +1,4 @@
-//! Templates and builds of them.
+//! Templates and their builds.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(crate) fn build_view(build: &Build) -> BuildView {
     }
 }
 
-/// Why a build failed, and in which of its steps.
+/// The error of a build, with the step that failed.
 fn told(why: String, step: &str) -> String {
     if step.parse::<usize>().is_ok() { format!("step {step}, {why}") } else { why }
 }

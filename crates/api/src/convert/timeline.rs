@@ -1,4 +1,4 @@
-//! Checkpoints, and the way back.
+//! Checkpoints and rollbacks.
 
 use sandling_engine::{Cause, Checkpoint, Timeline};
 use sandling_wire::{CheckpointView, TimelineView};

@@ -5,7 +5,7 @@ use sandling_wire::{MountedView, UserView, VolumeMount, VolumeView, VolumesName}
 
 use super::{IntoEngine, IntoWire};
 
-/// The size of a volume if nobody says.
+/// The default size of a volume.
 pub(crate) const USUAL_MB: u32 = 256;
 
 impl IntoWire for Volume {

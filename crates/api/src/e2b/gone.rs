@@ -1,4 +1,4 @@
-//! A sandbox that cannot be reached: the phrase that the clients look for, and behind it what happened.
+//! Errors for unreachable sandboxes. They begin with the phrase that the clients look for, then give the cause.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::e2b::refusal::CONTROL;
 use crate::error::ApiError;
 
 const PHRASE: &str = "The sandbox was not found";
-/// How long it may take until it is known why a sandbox was lost.
+/// How long to wait for the cause after a sandbox was lost.
 const SOON: Duration = Duration::from_secs(5);
 
-/// One of which nothing is known, or nothing is said.
+/// For a sandbox that does not exist, or must not be revealed.
 pub(super) fn gone(id: &str) -> ApiError {
     out_of_reach(id, PHRASE)
 }
@@ -30,13 +30,13 @@ fn out_of_reach(id: &str, message: &str) -> ApiError {
     error.with("sandboxId", id)
 }
 
-/// One that sleeps, and is woken by nothing but a connect.
+/// For a hibernated sandbox that only a connect request wakes.
 pub(super) fn asleep(id: &SandboxId) -> ApiError {
     gone_because(id, "it is paused, connect to it to resume")
 }
 
-/// One that is not there, and why, as long as that is remembered. Of one whose servers were closed, only those learn it
-/// who have one of its tokens.
+/// For a sandbox that has ended, with the cause while it is remembered. If its ports are not public, only a request
+/// with one of its tokens gets the cause.
 pub(super) fn ended(app: &App, headers: &HeaderMap, id: &SandboxId) -> ApiError {
     match app.engine.ended(id) {
         Ok(Some((info, why))) if opens(app, headers, id).unwrap_or(Settings::of(&info).public_ports) => {
@@ -47,7 +47,7 @@ pub(super) fn ended(app: &App, headers: &HeaderMap, id: &SandboxId) -> ApiError 
     }
 }
 
-/// One that was lost in the middle of something: why is known a moment later.
+/// For a sandbox that was lost during a request. The cause is known a moment later.
 pub(super) async fn lost(sandbox: &Sandbox, error: ApiError) -> ApiError {
     if !matches!(error.code, "guest_died" | "sandbox_ended") {
         return error;
@@ -61,7 +61,7 @@ pub(super) async fn lost(sandbox: &Sandbox, error: ApiError) -> ApiError {
     }
 }
 
-/// Why a sandbox ended, in the clients' word where they have one.
+/// Why a sandbox ended. It uses the clients' term if there is one.
 pub(super) fn cause(why: String) -> String {
     if why == EndReason::Requested.to_string() { "it was killed".to_owned() } else { why }
 }

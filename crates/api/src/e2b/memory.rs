@@ -1,5 +1,5 @@
-//! What is remembered between requests, and may be forgotten with the server: how a process was started, what a
-//! watcher saw, whose turn it is in a context, and which builds are yet to begin.
+//! State between requests that may be lost when the server restarts: how a process was started, what a watcher saw, the
+//! run queue of each context, and which builds have not started yet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,22 +11,22 @@ use super::envd::{Started, Watcher};
 use super::names::Name;
 use crate::app::App;
 
-/// More than these are looked through for what belongs to sandboxes that have ended.
+/// From this many entries on, those of ended sandboxes are removed.
 const MANY: usize = 1024;
 
-/// The turns in one context.
+/// Serializes the runs in one context.
 type Lane = Arc<tokio::sync::Mutex<()>>;
 
-/// What a client said about a build before it sent the steps.
+/// The options that a client sent for a build before its steps.
 pub(super) struct Asked {
     pub(super) workspace: String,
-    /// Once for every tag.
+    /// One name for every tag.
     pub(super) names: Vec<Name>,
     pub(super) vcpus: Option<u32>,
     pub(super) memory_mib: Option<u32>,
 }
 
-/// The memory of the server that a request came to.
+/// The state of the server that received the request.
 pub(super) fn memory(app: &App) -> Arc<Memory> {
     app.dialect_state()
 }
@@ -36,12 +36,12 @@ pub(super) struct Memory {
     processes: Mutex<HashMap<(SandboxId, String), Arc<Started>>>,
     watchers: Mutex<HashMap<(SandboxId, String), Arc<Watcher>>>,
     lanes: Mutex<HashMap<(SandboxId, String), Lane>>,
-    /// What a build was asked to become, until it begins.
+    /// The options of builds that have not started yet.
     asked: Mutex<HashMap<String, Asked>>,
 }
 
 impl Memory {
-    /// Keeps what a build is to become.
+    /// Stores a build's options.
     pub(super) fn ask(&self, app: &App, build: &Build, asked: Asked) {
         let mut all = lock(&self.asked);
         if all.len() >= MANY {
@@ -50,12 +50,12 @@ impl Memory {
         all.insert(build.id.clone(), asked);
     }
 
-    /// What a build is to become, for whoever begins it first.
+    /// Takes a build's options. Only the first caller gets them.
     pub(super) fn asked(&self, build: &Build) -> Option<Asked> {
         lock(&self.asked).remove(&build.id)
     }
 
-    /// How a command was started, by its id.
+    /// How a command was started.
     pub(super) fn process(&self, sandbox: &SandboxId, exec: &str) -> Option<Arc<Started>> {
         lock(&self.processes).get(&(sandbox.clone(), exec.to_owned())).cloned()
     }
@@ -76,7 +76,7 @@ impl Memory {
         lock(&self.watchers).get(&(sandbox.clone(), id.to_owned())).cloned()
     }
 
-    /// How many watchers a sandbox has.
+    /// The number of a sandbox's watchers.
     pub(super) fn watchers(&self, sandbox: &SandboxId) -> usize {
         lock(&self.watchers).keys().filter(|(owner, _)| owner == sandbox).count()
     }
@@ -91,10 +91,10 @@ impl Memory {
         lock(&self.watchers).remove(&(sandbox.clone(), id.to_owned()))
     }
 
-    /// Held by whoever runs code in a context: one at a time, in the order they came.
+    /// A run holds this lock while it uses the context, so that runs happen one at a time and in order.
     pub(super) fn lane(&self, sandbox: &SandboxId, context: &str) -> Lane {
         let mut lanes = lock(&self.lanes);
-        // A lane that nobody holds or waits for is known here alone.
+        // A lane that is not in use has no other reference.
         lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         lanes.entry((sandbox.clone(), context.to_owned())).or_default().clone()
     }

@@ -1,10 +1,9 @@
-//! E2B's dialect: its public clients, unmodified, on the same sandboxes as everybody else's.
+//! The E2B dialect: E2B's public clients work unmodified, on the same sandboxes as the other dialects.
 //!
-//! Three planes on one address: `control` (make, list, pause, fork), `envd` (processes and files of one sandbox) and
-//! `interpreter` (code in it). The last two are told apart from each other and from a user's own servers by the port
-//! that a request names, in its headers or its host: see [`place`]. What the clients set for a sandbox is in its
-//! settings ([`settings`]), its token is derived from its id ([`token`]), so nothing here outlives or contradicts the
-//! engine's own store.
+//! It has three planes on one address: `control` (create, list, pause, fork), `envd` (processes and files of one
+//! sandbox) and `interpreter` (code in it). The port in a request's headers or host tells `envd`, `interpreter` and a
+//! user's own servers apart: see [`place`]. The clients' options are stored in the sandbox's settings ([`settings`]),
+//! and its token is derived from its id ([`token`]). So the dialect needs no store of its own.
 
 mod control;
 mod envd;

@@ -1,4 +1,4 @@
-//! What a template's name stands for: one of ours, a snapshot, or what was built from a client's own steps.
+//! Resolves template names to built-in templates, snapshots, or templates built from a client's steps.
 
 use sandling_engine::{SnapshotId, SnapshotInfo};
 use sandling_service::TemplateSource;
@@ -7,21 +7,21 @@ use sha2::{Digest, Sha256};
 use crate::app::App;
 use crate::error::ApiError;
 
-/// E2B's names of templates, and ours.
+/// E2B's template names, and the built-in templates they stand for.
 const STANDS_FOR: [(&str, &str); 3] = [
     ("code-interpreter-v1", "code-interpreter"),
     ("e2bdev/code-interpreter", "code-interpreter"),
     ("e2bdev/base", "base"),
 ];
 
-/// Snapshots that were built as templates have this before their name.
+/// Prefix of the names of snapshots that were built as templates.
 const BUILT: &str = "e2b-template:";
-/// Templates that are tags given afterwards are described by this and the name.
+/// Prefix of the description of an alias: a template that stands for a tag added after the build.
 const TAG_OF: &str = "E2B's ";
-/// The tag of a name that has none.
+/// The default tag.
 const DEFAULT_TAG: &str = "default";
 
-/// A template's name in two parts.
+/// A template's name and tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) name: String,
@@ -29,7 +29,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Letters, digits and `.`, `-`, `_`, and slashes between; then perhaps a colon and a tag.
+    /// Parses a name of letters, digits, `.`, `-`, `_` and inner slashes, with an optional `:tag`.
     pub(super) fn parse(text: &str) -> Result<Self, ApiError> {
         let (name, tag) = text.split_once(':').unwrap_or((text, DEFAULT_TAG));
         let plain = |text: &str| {
@@ -44,19 +44,20 @@ impl Name {
         ))
     }
 
-    /// The name of the snapshot that holds it.
+    /// The name of the snapshot that has this name and tag.
     pub(super) fn of_snapshot(&self) -> String {
         format!("{BUILT}{}:{}", self.name, self.tag)
     }
 
-    /// The name of the template that stands for a tag which was given afterwards. Any name and tag fit into it.
+    /// The name of the alias template for a tag that was added after the build. It is short enough for any name and
+    /// tag.
     fn of_alias(&self) -> String {
         let digest = Sha256::digest(format!("{}:{}", self.name, self.tag));
         let hex: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
         format!("e2b-{hex}")
     }
 
-    /// How that template is described.
+    /// The description of the alias template.
     fn described(&self) -> String {
         format!("{TAG_OF}{}:{}", self.name, self.tag)
     }
@@ -66,19 +67,19 @@ impl Name {
         Some(Self { name: name.to_owned(), tag: tag.to_owned() })
     }
 
-    /// Of a snapshot that was built as a template.
+    /// The name of a snapshot that was built as a template.
     pub(super) fn from_snapshot(info: &SnapshotInfo) -> Option<Self> {
         let (name, tag) = info.name.as_deref()?.strip_prefix(BUILT)?.split_once(':')?;
         Some(Self { name: name.to_owned(), tag: tag.to_owned() })
     }
 }
 
-/// E2B's names of one of our templates.
+/// E2B's names of a built-in template.
 pub(super) fn theirs(ours: &str) -> impl Iterator<Item = &str> {
     STANDS_FOR.iter().filter(move |(_, name)| *name == ours).map(|(theirs, _)| *theirs)
 }
 
-/// Finds what a client means by a template's name: a snapshot's id or name, a template that was built, or one of ours.
+/// Resolves a template name: a snapshot's id or name, a built template, or a built-in one.
 pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<TemplateSource, ApiError> {
     if let Some(id) = SnapshotId::parse(text) {
         let found = app.engine.snapshots().find(workspace, &id)?;
@@ -103,7 +104,7 @@ pub(super) fn resolve(app: &App, workspace: &str, text: &str) -> Result<Template
     Ok(TemplateSource::Template(text.to_owned()))
 }
 
-/// The newest snapshot of this name.
+/// Finds the newest snapshot of this name.
 fn find_snapshot(app: &App, workspace: &str, text: &str) -> Result<Option<SnapshotInfo>, ApiError> {
     let Ok(wanted) = Name::parse(text) else { return Ok(None) };
     let mut newest_first = app.engine.snapshots().list(workspace)?;
@@ -114,7 +115,7 @@ fn find_snapshot(app: &App, workspace: &str, text: &str) -> Result<Option<Snapsh
     }))
 }
 
-/// What a tag stands for, whether it was built with it or given it afterwards.
+/// Finds the snapshot of a tag, whether the tag was set by the build or added later.
 pub(super) fn tagged(app: &App, workspace: &str, name: &Name) -> Result<Option<SnapshotInfo>, ApiError> {
     match built(app, workspace, name)? {
         Some(info) => Ok(Some(info)),
@@ -122,7 +123,7 @@ pub(super) fn tagged(app: &App, workspace: &str, name: &Name) -> Result<Option<S
     }
 }
 
-/// Makes a tag stand for a snapshot, whatever it stood for before.
+/// Points a tag to a snapshot, and replaces what it pointed to.
 pub(super) async fn tag(app: &App, workspace: &str, name: &Name, info: &SnapshotInfo) -> Result<(), ApiError> {
     let before = built(app, workspace, name)?;
     let alias = name.of_alias();
@@ -136,7 +137,7 @@ pub(super) async fn tag(app: &App, workspace: &str, name: &Name, info: &Snapshot
     Ok(())
 }
 
-/// Takes a tag away. False if there is none.
+/// Removes a tag. Returns false if it does not exist.
 pub(super) async fn untag(app: &App, workspace: &str, name: &Name) -> Result<bool, ApiError> {
     let mut was_there = false;
     if let Some(info) = built(app, workspace, name)? {
@@ -150,7 +151,7 @@ pub(super) async fn untag(app: &App, workspace: &str, name: &Name) -> Result<boo
     Ok(was_there)
 }
 
-/// The tags of a template that were given afterwards, with what they stand for.
+/// A template's tags that were added after the build, with their snapshots.
 pub(super) fn aliases(app: &App, workspace: &str, name: &str) -> Result<Vec<(String, SnapshotInfo)>, ApiError> {
     let mut found = Vec::new();
     for template in app.engine.list_templates(workspace)? {
@@ -162,7 +163,7 @@ pub(super) fn aliases(app: &App, workspace: &str, name: &str) -> Result<Vec<(Str
     Ok(found)
 }
 
-/// The newest template that was built under this name.
+/// Finds the newest build of this name.
 pub(super) fn built(app: &App, workspace: &str, name: &Name) -> Result<Option<SnapshotInfo>, ApiError> {
     let mut newest_first = app.engine.snapshots().list(workspace)?;
     newest_first.reverse();

@@ -1,11 +1,11 @@
-//! Pages of any origin may use a sandbox whose token they have: a browser asks first whether they may.
+//! CORS: a page of any origin may use a sandbox if it has the sandbox's token.
 //!
-//! Nothing here goes by cookies, so that a page can do no more than whoever wrote it.
+//! These routes do not use cookies, so a page gains no access beyond the token that its author gave it.
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-/// Where a sandbox's processes, files and interpreters are asked for.
+/// The routes of a sandbox's processes, files and interpreters.
 const SHARED: [&str; 9] = [
     "/files",
     "/health",
@@ -19,7 +19,7 @@ const SHARED: [&str; 9] = [
 ];
 const DAY: &str = "86400";
 
-/// The answer to a browser that asks whether a page may send something.
+/// The answer to a CORS preflight request.
 pub(super) fn preflight(method: &Method, headers: &HeaderMap, path: &str) -> Option<Response> {
     let path = path.strip_prefix('/').filter(|rest| rest.starts_with('/')).unwrap_or(path);
     let below = |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -32,7 +32,7 @@ pub(super) fn preflight(method: &Method, headers: &HeaderMap, path: &str) -> Opt
     let all = HeaderValue::from_static("*");
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE")),
-        // `*` does not stand for `Authorization`, so what is asked for is named.
+        // `*` does not cover `Authorization`, so the answer repeats the headers that the browser asks for.
         (header::ACCESS_CONTROL_ALLOW_HEADERS, named.unwrap_or_else(|| all.clone())),
         (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(DAY)),
     ] {
@@ -41,7 +41,7 @@ pub(super) fn preflight(method: &Method, headers: &HeaderMap, path: &str) -> Opt
     Some(share(response))
 }
 
-/// Lets pages of any origin read an answer.
+/// Lets pages of any origin read a response.
 pub(super) fn share(mut response: Response) -> Response {
     for name in [header::ACCESS_CONTROL_ALLOW_ORIGIN, header::ACCESS_CONTROL_EXPOSE_HEADERS] {
         response.headers_mut().insert(name, HeaderValue::from_static("*"));

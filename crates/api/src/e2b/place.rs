@@ -1,9 +1,8 @@
 //! Which sandbox, and which port of it, a request is for.
 //!
-//! E2B's clients reach everything through one address and say in two headers what they want: port 49983 for processes
-//! and files, 49999 for code, any other for a server of the user's. The same can be said by the host's first label,
-//! `{port}-{id}`. A path of the control plane is the control plane's whatever the headers say, because some clients
-//! send them there, too.
+//! E2B's clients send everything to one address. Two headers name the sandbox and the port: 49983 for processes and
+//! files, 49999 for code, any other for a server of the user. The host's first label, `{port}-{id}`, can name them
+//! instead. The control plane ignores these headers, because some clients also send them there.
 
 use std::sync::Arc;
 
@@ -51,7 +50,7 @@ const CONTROL: [&str; 11] = [
     "/default-templates",
 ];
 
-/// Where a request goes.
+/// The sandbox and the port that a request goes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     id: SandboxId,
@@ -59,14 +58,14 @@ pub(super) struct Place {
     by_host: bool,
 }
 
-/// Finds out where a request goes, and brings those there that go to a user's own server.
+/// Finds the destination of a request, and forwards requests for the user's own servers.
 pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let place = match place_of(request.headers(), request.uri().path()) {
         Ok(Some(place)) => Some(place),
         Ok(None) => None,
         Err(error) => return error.into_response(),
     };
-    // Such a question names no sandbox in its headers, and one for a user's own server is that server's.
+    // A preflight request has no sandbox headers. A user's own server answers its preflight requests itself.
     if place.as_ref().is_none_or(|place| matches!(place.port, ENVD | INTERPRETER))
         && let Some(answer) = preflight(request.method(), request.headers(), request.uri().path())
     {
@@ -83,7 +82,7 @@ pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, 
         }
         _ => match to_port(&app, &place, request).await {
             Ok(Passed::Answered(response)) => Ok(response),
-            // A preview's own tokens may open it.
+            // The preview routes check preview tokens.
             Ok(Passed::NotOurs(request)) => return next.run(request).await,
             Err(error) => Err(error),
         },
@@ -111,13 +110,13 @@ fn place_of(headers: &HeaderMap, path: &str) -> Result<Option<Place>, ApiError> 
     Ok(Some(Place { id, port, by_host: false }))
 }
 
-/// A sandbox's id as E2B's clients spell it: without dashes, and in old ones with a client's id behind one.
+/// Parses a sandbox's id as E2B's clients write it: without dashes. Old clients append a dash and a client id.
 pub(super) fn parse_id(text: &str) -> Option<SandboxId> {
     SandboxId::parse(text).or_else(|| SandboxId::parse(text.split_once('-')?.0))
 }
 
-/// Whether a sandbox runs. Asking wakes none, and of one whose servers are closed only those learn it who have one of
-/// its tokens; to all others it is not there.
+/// Tells whether a sandbox runs, without waking it. If its ports are not public, a request without one of its tokens
+/// gets the same answer as for a sandbox that does not exist.
 async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Response, ApiError> {
     app.engine.settled().await;
     let sandbox = app.engine.get(&place.id).ok_or_else(|| ended(app, headers, &place.id))?;
@@ -135,7 +134,7 @@ async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Respons
     }
 }
 
-/// The sandbox, running. One that sleeps is woken if it was made to be.
+/// Returns the running sandbox. It wakes a hibernated one if its settings allow that.
 async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<Sandbox>, ApiError> {
     app.engine.settled().await;
     let sandbox = app.engine.get(id).ok_or_else(|| ended(app, headers, id))?;
@@ -181,25 +180,25 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passe
     })
 }
 
-/// The sandbox whose processes and files a request is for, and whose name it is made in.
+/// The sandbox whose processes and files a request uses, and the user it acts as.
 pub(super) struct Envd {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) settings: Settings,
     user: Option<String>,
 }
 
-/// The sandbox whose contexts a request is for. The clients send no token with these, so the id, which cannot be
-/// guessed, is what opens them. Code is only run for those who have the token: [`Runner`].
+/// The sandbox whose contexts a request uses. The clients send no token for contexts, so the unguessable id is the
+/// credential. Running code requires the access token: see [`Runner`].
 pub(super) struct Interpreter {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) settings: Settings,
 }
 
-/// The sandbox that a request runs code in, which it has the access token of.
+/// The sandbox that a request runs code in, after a check of its access token.
 pub(super) struct Runner(pub(super) Interpreter);
 
 impl Envd {
-    /// Who runs it: whom the request names, else the template's own.
+    /// The user that the request names, or the template's default.
     pub(super) fn user(&self) -> &str {
         self.user.as_deref().unwrap_or_else(|| self.settings.user())
     }
@@ -211,7 +210,7 @@ impl Envd {
         Ok(Self { sandbox, settings, user })
     }
 
-    /// For a file's address, which may be signed instead of sent with a token; it then names no sandbox.
+    /// For a file's URL. A signed URL needs no token and names no sandbox.
     pub(super) async fn of_file(app: &App, parts: &Parts, operation: &'static str) -> Result<Self, ApiError> {
         let query = |name| query_value(parts.uri.query(), name);
         let (user, path, signature) = (query("username"), query("path"), query("signature"));
@@ -289,13 +288,13 @@ fn interpreters_of(parts: &Parts) -> Result<SandboxId, ApiError> {
     place.map(|place| place.id.clone()).ok_or_else(no_place)
 }
 
-/// Whether one of a sandbox's tokens is given; nothing if none is.
+/// Whether the given token is one of the sandbox's; `None` if the request has no token.
 pub(super) fn opens(app: &App, headers: &HeaderMap, id: &SandboxId) -> Option<bool> {
     let given = headers.get(TRAFFIC_TOKEN).or(headers.get(ACCESS_TOKEN))?.to_str().unwrap_or_default();
     Some([token::traffic(app, id), token::access(app, id)].iter().any(|known| token::same(given, known)))
 }
 
-/// The sandbox that a request names. Some clients forget to; then their token is that of one sandbox and no other.
+/// The sandbox that a request names. Some clients omit it; then their token identifies the sandbox.
 async fn named(app: &App, parts: &Parts) -> Option<SandboxId> {
     if let Some(place) = parts.extensions.get::<Place>() {
         return Some(place.id.clone());
@@ -310,21 +309,21 @@ fn no_place() -> ApiError {
     ApiError::bad_request("the headers E2b-Sandbox-Id and E2b-Sandbox-Port must say which sandbox this is for")
 }
 
-/// Whether the request brings the token of this sandbox.
+/// Checks that the request has this sandbox's access token.
 pub(super) fn check_token(app: &App, parts: &Parts, id: &SandboxId) -> Result<(), ApiError> {
     check_headers(app, &parts.headers, id)
 }
 
 fn check_headers(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<(), ApiError> {
     let given = headers.get(ACCESS_TOKEN).and_then(|token| token.to_str().ok()).unwrap_or_default();
-    // Of a sandbox that is not there any more, its end is what the client must learn.
+    // This works for ended sandboxes, too: a client with the right token then learns why the sandbox ended.
     if token::same(given, &token::access(app, id)) {
         return Ok(());
     }
     Err(ApiError::new(StatusCode::UNAUTHORIZED, "access_token", "the sandbox's access token is missing or wrong"))
 }
 
-/// The sandbox of a request that is answered before routing.
+/// The sandbox of a request that is answered before routing, running and with its token checked.
 pub(super) async fn entered(app: &App, place: &Place, headers: &HeaderMap) -> Result<Arc<Sandbox>, ApiError> {
     check_headers(app, headers, &place.id)?;
     awake(app, headers, &place.id).await
@@ -338,7 +337,7 @@ fn basic_user(headers: &HeaderMap) -> Option<String> {
     kind.eq_ignore_ascii_case("basic").then(|| user.to_owned())
 }
 
-/// Whoever has a sandbox's token acts for its workspace, within that sandbox; the audit log names the sandbox.
+/// Records that a sandbox's token acts for the sandbox's workspace. The audit log names the sandbox.
 pub(super) fn came_from(parts: &Parts, sandbox: &Sandbox) {
     let info = sandbox.info();
     let (Some(context), Some(workspace)) =

@@ -1,4 +1,4 @@
-//! What a client asks to be built, as E2B's clients say it.
+//! Template build steps in E2B's format.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use crate::convert::sandbox::check_env;
 use crate::error::ApiError;
 use sandling_service::{Action, Plan, PlanDefaults, check_hash};
 
-/// Who runs everything in E2B's sandboxes, in their home.
+/// The user that runs everything in E2B's sandboxes, in its home directory.
 const DEFAULTS: PlanDefaults = PlanDefaults { user: super::settings::USER, workdir: None };
 
 #[derive(Debug, Default, Deserialize)]
@@ -28,7 +28,7 @@ struct Step {
     files_hash: Option<String>,
 }
 
-/// What the steps stand on.
+/// The base of a build.
 pub(super) enum From<'a> {
     Template(&'a str),
     Image(&'a str),
@@ -42,7 +42,7 @@ impl Recipe {
         }
     }
 
-    /// All steps, or what is wrong with the first that cannot be done.
+    /// Translates all steps, or returns the error of the first one that is not supported.
     pub(super) fn plan(&self) -> Result<Plan, ApiError> {
         let command = |line: &Option<String>| line.as_deref().filter(|line| !line.is_empty()).map(shell);
         Ok(Plan {

@@ -1,4 +1,4 @@
-//! Errors in E2B's words. Its clients read the status, the number in the body, and some phrases.
+//! Errors in E2B's format. Its clients read the status, the code in the body, and some phrases.
 
 use axum::Json;
 use axum::extract::Request;
@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 use super::origins::share;
 use crate::error::{ApiError, Shape};
 
-/// Errors of the control plane and of files: the status again, and a sentence.
+/// Errors of the control plane and of files: the status code and a message.
 pub(super) const CONTROL: Shape = Shape { body: error_body, render: |error| share(control(error)) };
-/// Errors of procedure calls: a code of the Connect protocol, which determines the status.
+/// Errors of procedure calls: a Connect code, which determines the status.
 pub(super) const CONNECT: Shape = Shape { body: connect_body, render: |error| share(call(error)) };
-/// Errors of the interpreter: the sentence alone.
+/// Errors of the interpreter: only the message.
 pub(super) const PLAIN: Shape = Shape {
     body: |error| error.message.clone().into(),
     render: |error| share((error.status, error.message.clone()).into_response()),
 };
 
-// A page that may read the answer may also read the error: every shape is shared with other origins.
+// Every shape is shared with other origins, so that a page can also read errors.
 fn control(error: &ApiError) -> Response {
     let mut response = (error.status, Json(error_body(error))).into_response();
     let is_tried_again = error.status.is_server_error() || error.status == StatusCode::TOO_MANY_REQUESTS;
     if is_tried_again && error.retry_after.is_none() {
-        // The Python client repeats a create by itself, which helps only if the refusal says when to come back.
+        // The Python client retries a create by itself, which helps only if there is a `Retry-After`.
         response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
     }
     response
@@ -43,20 +43,20 @@ fn connect_body(error: &ApiError) -> Value {
 /// The body of an error of the control plane.
 fn error_body(error: &ApiError) -> Value {
     let mut body = error.more.clone();
-    // The JavaScript client goes by this number, the Python client by the status.
+    // The JavaScript client reads this number, the Python client reads the status.
     body.insert("code".to_owned(), error.status.as_u16().into());
     body.insert("message".to_owned(), error.message.clone().into());
     Value::Object(body)
 }
 
-/// The Connect protocol's code for an error, and the status that belongs to it.
+/// The Connect code for an error, and its HTTP status.
 pub(super) fn connect(error: &ApiError) -> (&'static str, StatusCode) {
     match (error.status.as_u16(), error.code) {
         (_, "already_exists") => ("already_exists", StatusCode::CONFLICT),
         (400 | 415, _) => ("invalid_argument", StatusCode::BAD_REQUEST),
         (401, _) => ("unauthenticated", StatusCode::UNAUTHORIZED),
         (403, _) => ("permission_denied", StatusCode::FORBIDDEN),
-        // The process or the file would be what was not found.
+        // With 404, the clients would report that the process or the file does not exist.
         (_, "sandbox_ended") => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
         (404, _) => ("not_found", StatusCode::NOT_FOUND),
         (408 | 504, _) => ("deadline_exceeded", StatusCode::GATEWAY_TIMEOUT),
@@ -67,7 +67,7 @@ pub(super) fn connect(error: &ApiError) -> (&'static str, StatusCode) {
     }
 }
 
-/// Nothing listens on a port, in the phrase that the clients look for.
+/// Nothing listens on the port. The clients look for this phrase.
 pub(super) fn closed_port(id: &SandboxId, port: u16) -> ApiError {
     let message = "The sandbox is running but port is not open";
     let mut error = ApiError::new(StatusCode::BAD_GATEWAY, "nothing_listens", message);
@@ -79,7 +79,7 @@ pub(super) fn unsupported(message: &str) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "unsupported", message)
 }
 
-/// Gives the errors of the routes behind it a shape, unless they have one.
+/// Gives errors of the inner routes a shape, unless they have one.
 pub(super) async fn shaped(shape: Shape, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().get_mut::<ApiError>()

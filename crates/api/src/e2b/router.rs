@@ -1,4 +1,4 @@
-//! All routes of the dialect.
+//! All routes of the E2B dialect.
 
 use std::sync::Arc;
 

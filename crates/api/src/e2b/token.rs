@@ -1,5 +1,5 @@
-//! A sandbox's own tokens. They are derived from its id with the home's secret: they last as long as the sandbox does,
-//! across pauses and servers, and a fork has others.
+//! A sandbox's tokens. They are derived from its id and the server's secret, so they stay valid as long as the sandbox
+//! exists, across pauses and server restarts. A fork has other tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -8,33 +8,33 @@ use sha2::{Digest, Sha256};
 
 use crate::app::App;
 
-/// Opens a sandbox's processes and files.
+/// The token for a sandbox's processes and files.
 pub(super) fn access(app: &App, id: &SandboxId) -> String {
     app.service.previews.derive(&format!("e2b:access:{id}"))
 }
 
-/// Opens the servers in a sandbox, where those are not open to everybody.
+/// The token for the servers in a sandbox whose ports are not public.
 pub(super) fn traffic(app: &App, id: &SandboxId) -> String {
     app.service.previews.derive(&format!("e2b:traffic:{id}"))
 }
 
-/// Opens one upload of a template's files.
+/// The token for one upload of a template's files.
 pub(super) fn upload(app: &App, workspace: &str, hash: &str) -> String {
     app.service.previews.derive(&format!("e2b:upload:{workspace}:{hash}"))
 }
 
-/// Opens a volume's files. It says whose the volume is, because their addresses do not.
+/// The token for a volume's files. It contains the workspace, because the files' URLs do not.
 pub(super) fn volume(app: &App, workspace: &str, id: &str) -> String {
     format!("{workspace}.{}", app.service.previews.derive(&format!("e2b:volume:{workspace}:{id}")))
 }
 
-/// Whether two secrets are the same, in a time that does not tell how much of them is.
+/// Compares two secrets in constant time.
 pub(super) fn same(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b));
     one.len() == other.len() && differs == 0
 }
 
-/// What a signed address of a file is about.
+/// The signed parts of a file's URL.
 pub(super) struct Signed<'a> {
     pub(super) path: &'a str,
     /// `read` or `write`.
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_the_clients() {
-        // Made by the Python client's `get_signature("/a b", "read", "user", "tok", …)`.
+        // Created by the Python client's `get_signature("/a b", "read", "user", "tok", …)`.
         let mut signed = Signed { path: "/a b", operation: "read", user: "user", expires: None };
         assert_eq!(signed.signature("tok"), PLAIN);
         signed.expires = Some(1_700_000_000);

@@ -74,7 +74,7 @@ async fn make(
         Ok(contexts) => Ok((StatusCode::CREATED, Json(context_fork_view(&forks, contexts)))),
         Err(error) => {
             for fork in &forks {
-                // It was promised to nobody; one that does not end says so in the log.
+                // The client does not know these forks. If one cannot be ended, the log says so.
                 let _ = fork.sandbox.end(EndReason::Requested).await;
             }
             Err(error)
@@ -87,7 +87,7 @@ async fn contexts(forks: &[Fork], context: &str) -> Result<Vec<ContextInfo>, Api
     let mut found = Vec::with_capacity(forks.len());
     for fork in forks {
         let own = fork.sandbox.list_contexts().await?;
-        // Closed between the look and the fork.
+        // The context was closed before the fork.
         found.push(own.into_iter().find(|own| own.id == context).ok_or_else(|| ApiError::not_found("session"))?);
     }
     Ok(found)

@@ -49,8 +49,8 @@ async fn of_sandbox(
         app.engine.point(workspace, Some(&own), &params.from).await?,
         app.engine.point(workspace, Some(&own), &to).await?,
     ];
-    let wish = Wish { names: [params.from, to], path: params.path, format: params.format.unwrap_or_default() };
-    answer(&app, points, wish).await
+    let query = DiffQuery { names: [params.from, to], path: params.path, format: params.format.unwrap_or_default() };
+    answer(&app, points, query).await
 }
 
 /// Compare two sandboxes or snapshots
@@ -72,24 +72,25 @@ async fn of_any(
     let workspace = caller.workspace().as_str();
     let points =
         [app.engine.point(workspace, None, &params.from).await?, app.engine.point(workspace, None, &params.to).await?];
-    let wish = Wish { names: [params.from, params.to], path: params.path, format: params.format.unwrap_or_default() };
-    answer(&app, points, wish).await
+    let query =
+        DiffQuery { names: [params.from, params.to], path: params.path, format: params.format.unwrap_or_default() };
+    answer(&app, points, query).await
 }
 
-struct Wish {
+struct DiffQuery {
     names: [String; 2],
     path: Option<String>,
     format: DiffFormat,
 }
 
-async fn answer(app: &Arc<App>, [from, to]: [Point; 2], wish: Wish) -> Result<Response, ApiError> {
-    let path = wish.path.unwrap_or_else(|| "/".to_owned());
+async fn answer(app: &Arc<App>, [from, to]: [Point; 2], query: DiffQuery) -> Result<Response, ApiError> {
+    let path = query.path.unwrap_or_else(|| "/".to_owned());
     let turn = app.service.create_limiter.acquire().await?;
     let diff = app.engine.diff(&from, &to, &path).await?;
     drop(turn);
     let kind = |kind| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
-    Ok(match wish.format {
-        DiffFormat::Json => Json(view(&diff, wish.names, path).await?).into_response(),
+    Ok(match query.format {
+        DiffFormat::Json => Json(view(&diff, query.names, path).await?).into_response(),
         DiffFormat::Patch => (kind("text/x-patch; charset=utf-8"), diff.patch().await?).into_response(),
         DiffFormat::Tar => (kind("application/x-tar"), body(diff.into_tar())).into_response(),
     })

@@ -43,7 +43,7 @@ async fn of_sandbox(
     let missing = || ApiError::not_found("sandbox");
     let id = SandboxId::parse(&id).ok_or_else(missing)?;
     let scope = Scope { workspace: caller.workspace().to_string(), sandbox: Some(id) };
-    // One that has ended is known by its events alone.
+    // An ended sandbox has only its events left.
     if scope.newest(&app, 1)?.is_empty() {
         return Err(missing());
     }
@@ -87,7 +87,7 @@ impl Scope {
 }
 
 fn answer(app: &Arc<App>, scope: Scope, params: &EventParams, headers: &HeaderMap) -> Result<Response, ApiError> {
-    // Before the old ones are read, so that none falls between.
+    // Subscribe before reading the stored events, so that none is missed.
     let live = app.engine.events().subscribe();
     let seen: Option<i64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let old = match seen {
@@ -117,7 +117,7 @@ async fn follow(
                 send(&events, event).await?;
             }
             Ok(_) => {}
-            // The client reads too slowly. It is cut off and comes back with its last id, so that it misses nothing.
+            // The client reads too slowly. It is disconnected, and resumes from its last id without missing an event.
             Err(_) => return Ok(()),
         }
     }

@@ -18,7 +18,7 @@ use crate::convert::exec::exec_result;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::follow;
-use crate::once::{Answer, Once};
+use crate::idempotency::{Answer, IdempotentRequest};
 use crate::recorder::Recorder;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -49,7 +49,7 @@ async fn run(
 ) -> Result<Response, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let route = format!("POST /v1/sandboxes/{}/exec", sandbox.id());
-    let once = Once {
+    let idempotent = IdempotentRequest {
         app: &app,
         context: &context,
         workspace: caller.workspace(),
@@ -58,16 +58,17 @@ async fn run(
         body: &body.bytes,
     };
     let (app, context) = (&app, &context);
-    once.answer(|mark| async move {
-        let recorder = Recorder::new(app, context, sandbox.id(), body.value.text());
-        if body.value.detached.unwrap_or_default() {
-            let detached = follow::detach(app, &sandbox, body.value, recorder).await?;
-            mark.made(&detached.id);
-            return Ok(Answer::json(StatusCode::ACCEPTED, &detached));
-        }
-        wait(app, &sandbox, body.value, recorder).await
-    })
-    .await
+    idempotent
+        .answer(|mark| async move {
+            let recorder = Recorder::new(app, context, sandbox.id(), body.value.text());
+            if body.value.detached.unwrap_or_default() {
+                let detached = follow::detach(app, &sandbox, body.value, recorder).await?;
+                mark.made(&detached.id);
+                return Ok(Answer::json(StatusCode::ACCEPTED, &detached));
+            }
+            wait(app, &sandbox, body.value, recorder).await
+        })
+        .await
 }
 
 async fn wait(app: &App, sandbox: &Arc<Sandbox>, request: ExecRequest, recorder: Recorder) -> Result<Answer, ApiError> {

@@ -95,7 +95,7 @@ impl Session {
         let text = start.run.text();
         let recorder = Recorder::new(&self.app, &self.context, self.sandbox.id(), text.clone());
         let terminal = start.terminal.map(IntoEngine::into_engine);
-        // Nothing is gathered here, so no output is too much.
+        // Output is streamed and not collected, so it needs no limit.
         let (mut request, advise) = (start.run, start.scan.unwrap_or_default());
         let (output_limit, stdin) = (request.output_limit.take(), request.stdin.take());
         let mut spec = run_spec(request)?;
@@ -169,14 +169,14 @@ impl Running {
             exec: self.execution.id().to_owned(),
             stdin: self.execution.stdin(),
         };
-        // Side by side: a command that does not read its stdin must not hold up what it prints.
+        // Concurrently: a command that does not read its stdin must not block its output.
         let ended = tokio::select! {
             ended = relay(&mut self.execution, self.greeting, &mut self.recorder, sink, closing) => ended,
             () = input.take_all(self.stdin, &mut stream) => Over::Cut,
         };
         if self.hang_up && matches!(ended, Over::Cut) {
-            // A shell that has ended minds neither. One that is about to wait for a key may only notice the signal when
-            // a key comes.
+            // Both are harmless for a shell that has ended. One that is about to wait for a key may notice the signal
+            // only when a key comes.
             let _ = self.execution.signal(HANGUP).await;
             let _ = self.execution.stdin().finish();
         }
@@ -206,7 +206,7 @@ async fn relay(
                 return Over::Cut;
             }
             if let Some(over) = over {
-                // A client that is gone already needs no goodbye.
+                // Errors are ignored: the client may have disconnected.
                 let _ = sink.close().await;
                 return over;
             }
@@ -246,7 +246,7 @@ struct Input {
 impl Input {
     /// Takes what the client sends until it is gone.
     async fn take_all(&self, before: Option<String>, stream: &mut SplitStream<WebSocket>) {
-        // A command that has ended, or has closed its stdin, takes no more; its exit is on its way.
+        // A command that has ended or closed its stdin accepts no more input; its exit message follows.
         if let Some(before) = before {
             let _ = self.stdin.send(before.as_bytes()).await;
         }
@@ -261,7 +261,7 @@ impl Input {
     }
 
     async fn obey(&self, text: &str) {
-        // What cannot be understood is left alone: other clients know other words.
+        // Unknown messages are ignored, because other clients may send them.
         let Ok(input) = serde_json::from_str::<SessionInput>(text) else { return };
         if let Some(size) = input.resize {
             let _ = self.sandbox.resize(&self.exec, size.into_engine()).await;

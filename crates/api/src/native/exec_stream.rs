@@ -17,7 +17,7 @@ use crate::context::RequestContext;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::follow::{self, Relay};
-use crate::once::{Begun, Once, replayed};
+use crate::idempotency::{Begun, IdempotentRequest, replayed};
 use crate::recorder::Recorder;
 use crate::sse;
 
@@ -47,10 +47,10 @@ async fn run(
     let JsonBody { value: mut request, bytes } = body;
     let route = format!("POST /v1/sandboxes/{}/exec/stream", sandbox.id());
     let (app, context, workspace) = (&app, &context, caller.workspace());
-    let once = Once { app, context, workspace, headers: &headers, route: &route, body: &bytes };
+    let idempotent = IdempotentRequest { app, context, workspace, headers: &headers, route: &route, body: &bytes };
     let timeout_seconds = request.timeout_seconds;
     let exec = request.id.get_or_insert_with(sandling_service::random::hex::<16>).clone();
-    let begun = once.begin(&exec, || async move {
+    let begun = idempotent.begin(&exec, || async move {
         let recorder = Recorder::new(app, context, sandbox.id(), request.text());
         let running = Running::of(follow::start(app, sandbox, request).await?).await?;
         Ok((running, recorder))

@@ -66,7 +66,7 @@ async fn watch(
 ) -> Result<Response, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let path = checked(params.path)?;
-    // A path that is not there is refused with a status, not with an event.
+    // A missing path is refused with a status, before the stream begins.
     sandbox.stat(&path).await?;
     let mut watch = sandbox.watch(&path, params.recursive)?;
     Ok(sse::endless(app.closing(), move |events| async move {

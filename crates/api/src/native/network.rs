@@ -97,7 +97,7 @@ async fn events(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    // Before the old ones are read, so that none falls between.
+    // Subscribe before reading the stored events, so that none is missed.
     let live = sandbox.subscribe_network();
     let seen: Option<u64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let most = if seen.is_some() { usize::MAX } else { params.tail() as usize };

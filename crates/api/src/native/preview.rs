@@ -55,15 +55,15 @@ async fn create(
     body: JsonBody<CreatePreview>,
 ) -> Result<(StatusCode, Json<PreviewView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
-    let wish = checked(body.value)?;
-    let ttl = wish.ttl_seconds.unwrap_or(DEFAULT_TTL);
+    let request = checked(body.value)?;
+    let ttl = request.ttl_seconds.unwrap_or(DEFAULT_TTL);
     let expires = Timestamp::now() + SignedDuration::from_secs(ttl as i64);
     let token = PreviewToken {
         id: sandling_service::random::hex::<8>(),
         workspace: caller.workspace().to_string(),
         sandbox: sandbox.id().to_string(),
-        port: wish.port,
-        paths: wish.paths.unwrap_or_default(),
+        port: request.port,
+        paths: request.paths.unwrap_or_default(),
         expires_unix: expires.as_second(),
     };
     context.made(&token.id);
@@ -71,19 +71,19 @@ async fn create(
     Ok((StatusCode::CREATED, Json(view(&headers, token, signed))))
 }
 
-fn checked(wish: CreatePreview) -> Result<CreatePreview, ApiError> {
-    let paths = wish.paths.as_deref().unwrap_or_default();
-    if wish.port == 0 {
+fn checked(request: CreatePreview) -> Result<CreatePreview, ApiError> {
+    let paths = request.paths.as_deref().unwrap_or_default();
+    if request.port == 0 {
         return Err(ApiError::bad_request("port must be between 1 and 65535"));
     }
-    if wish.ttl_seconds.is_some_and(|ttl| !(1..=MAX_TTL).contains(&ttl)) {
+    if request.ttl_seconds.is_some_and(|ttl| !(1..=MAX_TTL).contains(&ttl)) {
         return Err(ApiError::bad_request(format!("ttl_seconds must be between 1 and {MAX_TTL}")));
     }
     if paths.len() > MAX_PATHS || paths.iter().any(|path| !path.starts_with('/') || path.len() > 256) {
         let message = format!("paths may have {MAX_PATHS} entries that begin with a slash and have up to 256 bytes");
         return Err(ApiError::bad_request(message));
     }
-    Ok(wish)
+    Ok(request)
 }
 
 fn view(headers: &HeaderMap, token: PreviewToken, signed: String) -> PreviewView {

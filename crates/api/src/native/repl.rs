@@ -265,7 +265,7 @@ async fn run_once(
     let session = sandbox.create_context(spec).await?.id;
     let recorder = Recorder::new(&app, &context, sandbox.id(), code.clone());
     let result = cell(&app, &sandbox, &session, RunCell { code, timeout_ms, output_limit: None }, recorder).await;
-    // The answer is known; an interpreter that would not close ends with its sandbox.
+    // The result is complete. An interpreter that fails to close ends with its sandbox.
     let _ = sandbox.close_context(&session).await;
     Ok(Json(OnceResult { language: language_name(language), result: result?.0 }))
 }
@@ -291,7 +291,7 @@ impl FromRequestParts<Arc<App>> for Session {
         let caller = Caller::<Run>::from_request_parts(parts, app).await?;
         let Parts((sandbox, id)) = Parts::<(String, String)>::from_request_parts(parts, app).await?;
         let sandbox = caller.sandbox(app, &sandbox).await?;
-        // An id that no session can have is the id of none.
+        // No session has an invalid id, so the answer is 404.
         let id = checked_id(id).map_err(|_| ApiError::not_found("session"))?;
         Ok(Self { sandbox, id })
     }

@@ -55,11 +55,11 @@ async fn export(
         let written = written.map_err(io::Error::other).and_then(|()| out.flush());
         if let Err(error) = written {
             tracing::warn!(%error, "a snapshot was not exported");
-            // Breaks the connection off, so that nobody takes a part for the whole.
+            // Aborts the connection, so that the client does not mistake a part for the whole.
             let _ = parts.blocking_send(Err(error));
         }
     });
-    // The first part is waited for, so that what cannot be exported at all gets a status.
+    // Wait for the first part, so that a failing export gets an error status.
     let first = match receiving.recv().await {
         Some(Ok(first)) => first,
         _ => {
@@ -92,7 +92,7 @@ async fn import(
     request: Request,
 ) -> Result<(StatusCode, Json<SnapshotView>), ApiError> {
     let name = check_name(params.name)?;
-    // What it holds is compressed, so it is this at least.
+    // The content is compressed, so this is a lower bound.
     let place = app
         .service
         .sandboxes
@@ -109,7 +109,7 @@ async fn import(
     Ok((StatusCode::CREATED, Json(imported.into_wire())))
 }
 
-/// Hands a body on for as long as somebody takes it. One that breaks off has no end mark, which is noticed.
+/// Forwards a body while the receiver accepts it. An aborted body has no end mark, which the receiver detects.
 async fn feed(mut body: Body, parts: mpsc::Sender<Option<Bytes>>) {
     while let Ok(frame) = tokio::time::timeout(STILL_FOR, body.frame()).await {
         match frame {
@@ -118,7 +118,7 @@ async fn feed(mut body: Body, parts: mpsc::Sender<Option<Bytes>>) {
             Some(Ok(frame)) => {
                 let Ok(bytes) = frame.into_data() else { continue };
                 if parts.send(Some(bytes)).await.is_err() {
-                    // It was refused; the rest is read so that the client hears why, but not without end.
+                    // The import was refused. The rest is read, up to a limit, so that the client gets the response.
                     return crate::extract::discard(&mut body).await;
                 }
             }

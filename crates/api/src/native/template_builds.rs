@@ -78,13 +78,13 @@ async fn start(
     Extension(context): Extension<RequestContext>,
     request: Request,
 ) -> Result<(StatusCode, Json<BuildView>), ApiError> {
-    let (wish, files) = read(request).await?;
+    let (request, files) = read(request).await?;
     let workspace = caller.workspace().as_str();
-    let build = match text_of(&wish)? {
-        Some(text) => from_dockerfile(&app, workspace, &wish, &text, files).await?,
+    let build = match text_of(&request)? {
+        Some(text) => from_dockerfile(&app, workspace, &request, &text, files).await?,
         None => {
-            let name = wish.name.clone();
-            app.service.builds.start_packages(workspace, &name, recipe(workspace, wish)?, explain)?
+            let name = request.name.clone();
+            app.service.builds.start_packages(workspace, &name, recipe(workspace, request)?, explain)?
         }
     };
     context.made(&build.id);
@@ -92,11 +92,11 @@ async fn start(
 }
 
 /// The Dockerfile that is meant, if one is.
-fn text_of(wish: &BuildRequest) -> Result<Option<String>, ApiError> {
-    match (&wish.dockerfile, &wish.image_ref) {
+fn text_of(request: &BuildRequest) -> Result<Option<String>, ApiError> {
+    match (&request.dockerfile, &request.image_ref) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(ApiError::bad_request("a template is built from a dockerfile or an image_ref")),
-        _ if wish.from.is_some() || !wish.packages.is_empty() || !wish.npm.is_empty() => {
+        _ if request.from.is_some() || !request.packages.is_empty() || !request.npm.is_empty() => {
             let message = "a Dockerfile says itself what it is made from; leave from, packages and npm out";
             Err(ApiError::bad_request(message))
         }
@@ -108,20 +108,20 @@ fn text_of(wish: &BuildRequest) -> Result<Option<String>, ApiError> {
 async fn from_dockerfile(
     app: &Arc<App>,
     workspace: &str,
-    wish: &BuildRequest,
+    request: &BuildRequest,
     text: &str,
     files: Files,
 ) -> Result<Arc<Build>, ApiError> {
-    let replaces = wish.replace.unwrap_or_default();
-    free_name(app, workspace, &wish.name, replaces)?;
+    let replaces = request.replace.unwrap_or_default();
+    free_name(app, workspace, &request.name, replaces)?;
     let file = parse_dockerfile(text)?;
     let (base, note) = app.service.builds.find_base(workspace, &file.from)?;
     let env = base.process_defaults().env;
     let context = if files.is_empty() { None } else { Some(app.service.builds.store_files(workspace, files).await?) };
     let begun = file.plan(&env, context.as_deref()).map_err(ApiError::from).and_then(|plan| {
-        let build = app.service.builds.register(workspace, &wish.name)?;
-        let save_as = SaveAs::Template { name: wish.name.clone(), replace: replaces };
-        let (vcpus, memory_mib, disk_mib) = (wish.cpu, wish.memory_mb, wish.disk_mb);
+        let build = app.service.builds.register(workspace, &request.name)?;
+        let save_as = SaveAs::Template { name: request.name.clone(), replace: replaces };
+        let (vcpus, memory_mib, disk_mib) = (request.cpu, request.memory_mb, request.disk_mb);
         let spec = BuildSpec { base, note, plan, vcpus, memory_mib, disk_mib, save_as };
         app.service.builds.start(build.clone(), spec, explain)?;
         Ok(build)
@@ -144,7 +144,7 @@ fn free_name(app: &App, workspace: &str, name: &str, replaces: bool) -> Result<(
     if taken && !replaces { Err(TemplateError::Exists(name.to_string()).into()) } else { Ok(()) }
 }
 
-/// A wish in any of the encodings that the public clients use.
+/// Reads a build request in any of the encodings that the public clients use.
 async fn read(request: Request) -> Result<(BuildRequest, Files), ApiError> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.starts_with("multipart/form-data") {
@@ -160,8 +160,8 @@ async fn read(request: Request) -> Result<(BuildRequest, Files), ApiError> {
         let message = "the body must be JSON, with the content type application/json";
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
     }
-    let wish = serde_json::from_slice(&bytes);
-    Ok((wish.map_err(|error| ApiError::bad_request(format!("the body does not fit: {error}")))?, Files::new()))
+    let spec = serde_json::from_slice(&bytes);
+    Ok((spec.map_err(|error| ApiError::bad_request(format!("the body does not fit: {error}")))?, Files::new()))
 }
 
 /// A form of parts: fields, and files whose names are their paths.
@@ -175,7 +175,7 @@ async fn parts(mut request: Request) -> Result<(BuildRequest, Files), ApiError> 
         let field = tokio::time::timeout(STILL_FOR, parts.next_field()).await.map_err(|_| too_slow())?;
         let Some(mut field) = field.map_err(wrong)? else { break };
         let (name, is_file) = (field.name().unwrap_or_default().to_owned(), field.file_name().is_some());
-        // A part without content takes room, too.
+        // A part without content also takes memory.
         left = left.checked_sub(name.len() + LEAST_PART).ok_or_else(too_large)?;
         let mut content = Vec::new();
         loop {
@@ -188,16 +188,16 @@ async fn parts(mut request: Request) -> Result<(BuildRequest, Files), ApiError> 
             files.push((checked_path(&name)?, content.into()));
         } else {
             let text = String::from_utf8(content).map_err(|_| ApiError::bad_request("a field is not UTF-8"))?;
-            // One of the clients sends lines as browsers do.
+            // One of the clients sends CRLF line ends, like browsers do.
             fields.push((name, text.replace("\r\n", "\n")));
         }
     }
-    let wish = form(&serde_urlencoded::to_string(fields).unwrap_or_default().into_bytes())?;
-    if wish.dockerfile.is_none() && !files.is_empty() {
+    let spec = form(&serde_urlencoded::to_string(fields).unwrap_or_default().into_bytes())?;
+    if spec.dockerfile.is_none() && !files.is_empty() {
         let message = "root file systems are not taken: a template is built from Debian packages or a Dockerfile";
         return Err(ApiError::new(StatusCode::BAD_REQUEST, "unsupported", message));
     }
-    Ok((wish, files))
+    Ok((spec, files))
 }
 
 /// A path below the directory of the build.
@@ -233,15 +233,15 @@ fn form(bytes: &[u8]) -> Result<BuildRequest, ApiError> {
     })
 }
 
-fn recipe(workspace: &str, wish: BuildRequest) -> Result<Recipe, ApiError> {
-    let from = sandling_image::resolve(wish.from.as_deref().unwrap_or("base"))?.recipe;
-    let name: TemplateName = wish.name.parse().map_err(RecipeError::from)?;
+fn recipe(workspace: &str, request: BuildRequest) -> Result<Recipe, ApiError> {
+    let from = sandling_image::resolve(request.from.as_deref().unwrap_or("base"))?.recipe;
+    let name: TemplateName = request.name.parse().map_err(RecipeError::from)?;
     let stored = stored_name(workspace, name.as_str())?;
-    let recipe = Recipe::custom(stored.as_str(), &from, wish.packages.iter().map(String::as_str))?;
-    let mut recipe = recipe.with_npm(wish.npm.iter().map(String::as_str))?;
-    recipe.vcpus = wish.cpu.unwrap_or(recipe.vcpus);
-    recipe.memory_mib = wish.memory_mb.unwrap_or(recipe.memory_mib);
-    recipe.disk_mib = wish.disk_mb.unwrap_or(recipe.disk_mib);
+    let recipe = Recipe::custom(stored.as_str(), &from, request.packages.iter().map(String::as_str))?;
+    let mut recipe = recipe.with_npm(request.npm.iter().map(String::as_str))?;
+    recipe.vcpus = request.cpu.unwrap_or(recipe.vcpus);
+    recipe.memory_mib = request.memory_mb.unwrap_or(recipe.memory_mib);
+    recipe.disk_mib = request.disk_mb.unwrap_or(recipe.disk_mib);
     recipe.check()?;
     Ok(recipe)
 }
@@ -308,7 +308,7 @@ async fn relay(build: Arc<Build>, follows: bool, events: Events) -> Result<(), G
             (lines, now.is_over())
         };
         for line in &lines {
-            // The public client takes a line that says just this for the end.
+            // The public client treats a line with just this text as the end.
             events.send_text(None, if line.trim() == "end" { "end." } else { line }).await?;
         }
         sent += lines.len();
@@ -329,20 +329,21 @@ mod tests {
     fn a_name_that_cannot_be_one_is_refused_in_every_workspace() {
         for workspace in ["default", "team"] {
             for name in ["", ".", "a/b", "-x", "base"] {
-                let wish = BuildRequest { name: name.to_owned(), ..Default::default() };
-                assert!(recipe(workspace, wish).is_err(), "{workspace} {name:?}");
+                let request = BuildRequest { name: name.to_owned(), ..Default::default() };
+                assert!(recipe(workspace, request).is_err(), "{workspace} {name:?}");
             }
-            let wish = BuildRequest { name: "mine".to_owned(), packages: vec!["jq".to_owned()], ..Default::default() };
-            assert!(recipe(workspace, wish).unwrap().packages.contains("jq"));
+            let request =
+                BuildRequest { name: "mine".to_owned(), packages: vec!["jq".to_owned()], ..Default::default() };
+            assert!(recipe(workspace, request).unwrap().packages.contains("jq"));
         }
     }
 
     #[test]
     fn a_form_is_a_wish_like_any_other() {
-        let wish = form(b"name=x&packages=jq,curl+git").unwrap();
-        assert_eq!((wish.packages.join(" ").as_str(), text_of(&wish).unwrap()), ("jq curl git", None));
-        let wish = form(b"name=x&image_ref=debian%3A12&size_mb=100").unwrap();
-        assert_eq!((text_of(&wish).unwrap().as_deref(), wish.disk_mb), (Some("FROM debian:12"), Some(100)));
+        let request = form(b"name=x&packages=jq,curl+git").unwrap();
+        assert_eq!((request.packages.join(" ").as_str(), text_of(&request).unwrap()), ("jq curl git", None));
+        let request = form(b"name=x&image_ref=debian%3A12&size_mb=100").unwrap();
+        assert_eq!((text_of(&request).unwrap().as_deref(), request.disk_mb), (Some("FROM debian:12"), Some(100)));
         assert!(text_of(&form(b"name=x&image_ref=a&packages=jq").unwrap()).is_err());
     }
 

@@ -29,7 +29,7 @@ use crate::socket::{self, Upgrade};
 
 const PING_EVERY: Duration = Duration::from_secs(20);
 const HANGUP: i32 = 1;
-/// What is kept of a terminal's output for whoever attaches to it again.
+/// How much of a terminal's output is stored for clients that reattach.
 const KEPT: u64 = 1024 * 1024;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
@@ -150,7 +150,7 @@ impl Terminal {
                 () = closing.reached() => false,
             };
             if !alive {
-                // A shell that has ended does not mind.
+                // This is harmless for a shell that has ended.
                 let _ = self.execution.signal(HANGUP).await;
                 return;
             }
@@ -179,7 +179,7 @@ impl Terminal {
     /// Does what the client wants. False when it is gone.
     async fn take(&mut self, message: Option<Result<Message, axum::Error>>) -> bool {
         match message {
-            // A shell that has ended takes nothing; its exit is on its way.
+            // A shell that has ended accepts no input; its exit message follows.
             Some(Ok(Message::Binary(bytes))) => drop(self.input.send(&bytes).await),
             Some(Ok(Message::Text(text))) => self.obey(&text).await,
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -189,7 +189,7 @@ impl Terminal {
     }
 
     async fn obey(&mut self, text: &str) {
-        // What cannot be understood is left alone: other clients know other words.
+        // Unknown messages are ignored, because other clients may send them.
         let Ok(control) = serde_json::from_str::<Control>(text) else { return };
         if let Some(Size { rows, cols }) = control.resize {
             let size = TerminalSize { rows: rows.max(1), cols: cols.max(1) };

@@ -117,13 +117,13 @@ fn make(
     app: &App,
     maker: &Principal,
     workspace: WorkspaceName,
-    wish: CreateToken,
+    request: CreateToken,
     context: &RequestContext,
 ) -> Result<(StatusCode, Json<NewTokenView>), ApiError> {
-    let scope = wish.scope.map_or(maker.scope, IntoEngine::into_engine);
+    let scope = request.scope.map_or(maker.scope, IntoEngine::into_engine);
     maker.require_grant(&workspace, scope)?;
-    let expires_at = expires_at(&wish)?;
-    let new = NewToken { workspace, name: wish.into_name(), scope, expires_at };
+    let expires_at = expires_at(&request)?;
+    let new = NewToken { workspace, name: request.into_name(), scope, expires_at };
     let created = app.service.tokens.create(&new)?;
     context.made(&created.info.prefix);
     Ok((StatusCode::CREATED, Json(created.into_wire())))

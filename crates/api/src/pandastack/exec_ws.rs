@@ -33,7 +33,7 @@ use crate::{audit, follow};
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// Commands under way on one socket.
 const MAX_AT_ONCE: usize = 64;
-/// Answers that may wait for a slow client before the commands have to.
+/// The most answers that are queued for a slow client before the commands wait.
 const WAITING: usize = 64;
 const KILL: i32 = 9;
 
@@ -154,7 +154,7 @@ struct Command {
 }
 
 impl Command {
-    /// Passes output on until the command ends or nobody listens.
+    /// Forwards output until the command ends or the client disconnects.
     async fn relay(self, mut execution: Execution, mut recorder: Recorder) {
         let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
         let end = loop {
@@ -176,8 +176,8 @@ impl Command {
                 Err(error) => break json!({ "id": self.id, "error": ApiError::from(error).message }),
             }
         };
-        // Characters that were cut in the middle and never completed go before the end. A client that is gone hears
-        // neither.
+        // The remaining bytes of incomplete characters are sent before the exit. If the client has disconnected,
+        // neither is sent.
         let _ = self.say("stdout", stdout.finish()).await;
         let _ = self.say("stderr", stderr.finish()).await;
         let _ = self.answers.send(end).await;

@@ -1,8 +1,8 @@
-//! Who may see a preview, and what of their request must not reach the sandbox.
+//! Authorizes preview requests, and removes credentials before they reach the sandbox.
 //!
-//! A preview token comes in the query, in a header, or in the cookie that a first visit leaves. An API token with the
-//! scope `run` opens everything of its workspace. Neither is passed on, whichever of them opened the door: whoever runs
-//! in the sandbox must not be able to take them. What a page has of its own, e.g. an `Authorization`, is.
+//! A preview token is in the query, in a header, or in the cookie that the first visit sets. An API token with the
+//! scope `run` opens all previews of its workspace. Neither is forwarded, because code in the sandbox could steal it.
+//! The page's own credentials, e.g. an `Authorization` header, are forwarded.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ const QUERY: &str = "sandling_token";
 const COOKIE: &str = "sandling_preview";
 const HEADER: HeaderName = HeaderName::from_static("x-sandling-preview-token");
 
-/// A request that may pass.
+/// An authorized request.
 pub(crate) struct Passed {
     pub(crate) sandbox: Arc<Sandbox>,
-    /// Left with a browser, so that what the page loads next passes, too.
+    /// Set in the browser, so that the page's further requests are authorized.
     pub(crate) cookie: Option<HeaderValue>,
 }
 
-/// Lets a request to a port of a sandbox pass, and takes the token out of it.
+/// Authorizes a request to a port of a sandbox, and removes the token from it.
 pub(crate) async fn pass(
     app: &App,
     parts: &mut Parts,
@@ -60,7 +60,7 @@ fn by_api_token(app: &App, parts: &Parts) -> Result<String, ApiError> {
     Ok(principal.workspace.to_string())
 }
 
-/// A WebSocket that a page of another site opens brings this site's cookie along.
+/// Whether a page of another site opens a WebSocket. The browser would send this site's cookie with it.
 fn is_foreign_socket(headers: &HeaderMap) -> bool {
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
     let authority = |origin: &str| origin.split_once("://").map(|(_, host)| host.to_owned());
@@ -86,9 +86,9 @@ fn cookie(signed: &str, token: &PreviewToken) -> Option<HeaderValue> {
     format!("{COOKIE}={signed}; Path=/; HttpOnly; SameSite=Lax; Max-Age={left}").parse().ok()
 }
 
-/// Removes everything of ours from a request before it goes to the sandbox.
+/// Removes Sandling's credentials from a request before it goes to the sandbox.
 pub(crate) fn take_out_ours(app: &App, parts: &mut Parts) {
-    // Also one that was revoked or has expired, which says whose it was.
+    // This includes revoked and expired tokens, which still reveal their owner.
     take_out(parts, |token| {
         !matches!(app.service.tokens.authenticate(token), Err(AuthError::Missing | AuthError::Malformed))
     });
@@ -102,7 +102,7 @@ fn take_out(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
     let bearer = |value: &HeaderValue| token_in(value, |text| bearer_of(text).map(str::to_owned));
     keep_others(&mut parts.headers, &header::AUTHORIZATION, bearer);
     keep_others(&mut parts.headers, &API_KEY, |value| token_in(value, |text| Some(text.to_owned())));
-    // Of the page that a first visit loaded, or of one that is reached by its token alone.
+    // The referring URL can contain a token in its query or path.
     keep_others(&mut parts.headers, &header::REFERER, |value| {
         [QUERY, "access_token", "/v1/p/"]
             .iter()
@@ -129,7 +129,7 @@ fn take_out(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
     }
 }
 
-/// Removes the values of a header that are ours.
+/// Removes a header's values that contain Sandling's credentials.
 fn keep_others(headers: &mut HeaderMap, name: &HeaderName, is_ours: impl Fn(&HeaderValue) -> bool) {
     let values: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
     headers.remove(name);

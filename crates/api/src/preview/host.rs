@@ -3,14 +3,14 @@
 use axum::http::{HeaderMap, header};
 use sandling_engine::SandboxId;
 
-/// Marks a request whose host a dialect reads in its own way, so that it is no preview.
+/// Marks a request whose host a dialect handles itself, so that it is not treated as a preview.
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed;
 
-/// A suffix that every system resolves to itself, for an API that is reached by an address.
+/// The suffix for an API that is reached by IP address. Every system resolves it to itself.
 const LOCAL: &str = "localhost";
 
-/// The port and sandbox that a host name stands for; nothing if it is the API's own.
+/// The port and sandbox of a preview's host name; `None` for the API's own host.
 pub(crate) fn parse(host: &str) -> Option<(u16, SandboxId)> {
     let (label, _) = host.split_once('.')?;
     let (port, id) = label.split_once('-')?;
@@ -18,7 +18,7 @@ pub(crate) fn parse(host: &str) -> Option<(u16, SandboxId)> {
     Some((port, SandboxId::parse(id)?))
 }
 
-/// The same of a name whose id has no dashes, as E2B's clients write it.
+/// The same for an id without dashes, as E2B's clients write it.
 pub(crate) fn parse_compact(host: &str) -> Option<(u16, SandboxId)> {
     let (_, id) = host.split_once('.')?.0.split_once('-')?;
     if id.contains('-') { None } else { parse(host) }
@@ -29,12 +29,12 @@ pub(crate) fn of(headers: &HeaderMap) -> &str {
     headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
 }
 
-/// Where a port can be seen, for a client that reached the API by this request's host.
+/// A port's preview URL, for a client that reached the API through this request's host.
 pub(crate) fn url(headers: &HeaderMap, port: u16, sandbox: &str) -> String {
     format!("http://{port}-{sandbox}.{}/", domain(headers))
 }
 
-/// What follows the first label of such a host: a name, and the API's own port.
+/// The domain after the first label of a preview's host: a name, and the API's port.
 pub(crate) fn domain(headers: &HeaderMap) -> String {
     let host = of(headers);
     let (name, own_port) = match host.rsplit_once(':') {

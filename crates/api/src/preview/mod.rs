@@ -1,4 +1,4 @@
-//! Previews: HTTP and WebSocket servers in sandboxes, seen from outside. Never without a token.
+//! Previews: HTTP and WebSocket servers in sandboxes, reachable from outside with a token.
 
 pub(crate) mod authorize;
 pub(crate) mod host;

@@ -1,4 +1,4 @@
-//! Passes a request on to a port of a sandbox, through its control channel, and the answer back.
+//! Forwards a request to a port of a sandbox through its control channel, and returns the response.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use sandling_protocol::FailureKind;
 use crate::closing::Closing;
 use crate::error::ApiError;
 
-/// Headers that speak of one connection and mean nothing to the next (RFC 9110, 7.6.1).
+/// Headers that apply to a single connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
@@ -26,7 +26,7 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-/// Sends a request whose path and query are already the sandbox's own.
+/// Forwards a request whose path and query are already those for the sandbox.
 pub(crate) async fn forward(
     sandbox: &Arc<Sandbox>,
     port: u16,
@@ -67,7 +67,7 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(header::UPGRADE) && connection.to_ascii_lowercase().contains("upgrade")
 }
 
-/// Makes a request's headers those of the next connection.
+/// Prepares a request's headers for the connection to the sandbox.
 fn prepare(headers: &mut HeaderMap, port: u16, wants_upgrade: bool) {
     let host = headers.get(header::HOST).cloned();
     strip(headers);
@@ -98,12 +98,12 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-/// Carries bytes both ways until one side ends or the server does.
+/// Copies bytes in both directions until one side or the server ends.
 async fn join(client: OnUpgrade, guest: OnUpgrade, mut closing: Closing) {
     let (Ok(client), Ok(guest)) = tokio::join!(client, guest) else { return };
     let (mut client, mut guest) = (TokioIo::new(client), TokioIo::new(guest));
     tokio::select! {
-        // Either side may simply be gone; there is nobody left to tell.
+        // An error means that one side has disconnected; there is no one to report it to.
         _ = tokio::io::copy_bidirectional(&mut client, &mut guest) => {}
         () = closing.reached() => {}
     }

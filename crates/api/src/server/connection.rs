@@ -1,8 +1,8 @@
-//! A client's connection as hyper sees it, with two things that hyper does not do.
+//! A client's connection as hyper sees it, with two additions.
 //!
-//! An interim response can be written into it while a request is being worked on ([`Pulse`]), and a client that no
-//! longer reads is given up ([`STALLED_AFTER`]). The socket is shared: hyper reads and writes it, and the pulse
-//! writes only while hyper has nothing of its own under way.
+//! [`Pulse`] can write an interim response while a request is being handled. A client that stops reading is
+//! disconnected after [`STALLED_AFTER`]. The socket is shared: hyper reads and writes it, and the pulse writes only
+//! when hyper has nothing in flight.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 /// How long a client may leave its receive window full before the connection is dropped.
 const STALLED_AFTER: Duration = Duration::from_secs(120);
 
-/// Skipped by Python's `http.client` however often it comes, and each one restarts its read timer.
+/// Python's `http.client` skips any number of these, and each one restarts its read timer.
 const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 pub(super) struct Connection {
@@ -35,9 +35,9 @@ struct Shared {
 }
 
 struct Outgoing {
-    /// Hyper has flushed all it had: the next byte begins a message.
+    /// Hyper has flushed everything, so the next byte begins a message.
     settled: bool,
-    /// The rest of an interim response that did not fit into the socket; it goes before anything else.
+    /// The unsent rest of an interim response. It must be written before anything else.
     owed: &'static [u8],
 }
 
@@ -48,7 +48,7 @@ impl Connection {
         (Self { shared: shared.clone(), stalled: None }, Pulse(shared))
     }
 
-    /// Writes by `attempt` once the socket takes more, what is owed first.
+    /// Writes any owed bytes, then calls `attempt` when the socket is writable.
     fn poll_out(
         &mut self,
         context: &mut Context<'_>,
@@ -87,7 +87,7 @@ impl Connection {
 }
 
 impl Pulse {
-    /// Sends one interim response, unless something else is on its way; then none is needed.
+    /// Sends one interim response, unless hyper has data in flight; then none is needed.
     pub(super) fn beat(&self) {
         let mut outgoing = self.0.outgoing();
         if outgoing.settled
@@ -138,7 +138,7 @@ impl AsyncWrite for Connection {
         true
     }
 
-    /// Hyper asks for this when its own buffer is empty, so a message has ended here or has not begun.
+    /// Hyper flushes when its own buffer is empty, so a message has ended or not yet begun.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.shared.outgoing().settled = true;
         Poll::Ready(Ok(()))
@@ -147,7 +147,7 @@ impl AsyncWrite for Connection {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = rustix::net::shutdown(&self.shared.stream, rustix::net::Shutdown::Write);
         match socket {
-            // The client was faster.
+            // The client has already disconnected.
             Ok(()) | Err(rustix::io::Errno::NOTCONN) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(error.into())),
         }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::connection::Pulse;
 
-/// Signs of life on one connection.
+/// Sends interim responses on one connection.
 #[derive(Clone)]
 pub(super) struct Heartbeat {
     pulse: Pulse,
@@ -22,7 +22,7 @@ impl Heartbeat {
         Self { pulse, every }
     }
 
-    /// Does the work, with a beat of the pulse now and then.
+    /// Runs `work`, and sends interim responses at intervals until it is done.
     pub(super) async fn beside<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut ticks = interval_at(Instant::now() + self.every, self.every);

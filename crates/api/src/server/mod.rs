@@ -1,4 +1,4 @@
-//! From a listening socket to requests: connections, their limits, signs of life, and the drain at the end.
+//! The server: connections, their limits, interim responses, and draining at shutdown.
 
 mod connection;
 mod heartbeat;

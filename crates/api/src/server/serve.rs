@@ -1,4 +1,4 @@
-//! Accepts connections, hands their requests to the router, and drains them when told to end.
+//! Accepts connections, passes their requests to the router, and drains them at shutdown.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,16 +26,16 @@ use crate::app::App;
 use crate::context::Peer;
 use crate::router;
 
-/// What clients may take of the server.
+/// Limits for clients of the server.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// More connections than these are told to come back.
+    /// The most connections. Further clients get 503 with `Retry-After`.
     pub connections: usize,
-    /// A request's head must be complete so long after the connection was last of use; so idle ones end, too.
+    /// How long a client may take to send a request's head. It also is the idle timeout of a connection.
     pub head_within: Duration,
-    /// Requests under way at the end are given so long.
+    /// How long running requests may take to finish at shutdown.
     pub drain_within: Duration,
-    /// How often a client that gives up on silence gets a sign of life.
+    /// The interval of interim responses, for clients with a short read timeout.
     pub heartbeat: Duration,
 }
 
@@ -50,14 +50,14 @@ impl Default for ServerLimits {
     }
 }
 
-/// How often uploads that no build came for are looked for.
+/// How often abandoned uploads are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
-/// Sent without reading the request: whoever is one too many costs nothing.
+/// Sent without reading the request, so that a connection over the limit costs almost nothing.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 63\r\n\r\n{\"error\":\"too many connections\",\"code\":\"too_many_connections\"}\n";
 
-/// Serves until `shutdown` is over, then lets requests under way finish.
+/// Serves until `shutdown` completes, then waits for running requests.
 pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, shutdown: impl Future<Output = ()>) {
     let server = Server {
         router: router::build(app.clone()),
@@ -85,13 +85,13 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
     server.app.close_streams();
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(server.limits.drain_within, drained).await.is_err() {
-        tracing::warn!("requests that were still under way are cut off");
+        tracing::warn!("shutdown: unfinished requests are aborted");
     }
     connections.shutdown().await;
 }
 
-/// How many descriptors this process may have, after it has asked for all it can get. Only half of them are for
-/// connections: machines need some, too.
+/// Raises the limit of file descriptors and returns it. The caller uses only half for connections, because virtual
+/// machines need descriptors, too.
 fn descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -121,7 +121,7 @@ impl Server {
         place: OwnedSemaphorePermit,
         connections: &mut JoinSet<()>,
     ) {
-        // Small answers must not wait for more; where the system refuses this they are only slower.
+        // Without Nagle's algorithm, small responses are sent at once. Failing to set this is harmless.
         let _ = stream.set_nodelay(true);
         let (connection, pulse) = Connection::new(stream);
         let router = self.router.clone();
@@ -144,7 +144,7 @@ impl Server {
                 }
             };
             if let Err(error) = ended {
-                tracing::debug!(%peer, %error, "a connection broke");
+                tracing::debug!(%peer, %error, "a connection failed");
             }
             drop(place);
         });
@@ -165,7 +165,7 @@ async fn answer(
 }
 
 async fn turn_away(mut stream: TcpStream) {
-    // A client that does not even take this is not waited for.
+    // Give up on a client that does not read this.
     let _ = tokio::time::timeout(Duration::from_secs(1), async {
         stream.write_all(FULL).await?;
         stream.shutdown().await
@@ -173,7 +173,7 @@ async fn turn_away(mut stream: TcpStream) {
     .await;
 }
 
-/// Out of descriptors, most likely: other connections must end before this one can begin.
+/// The process is probably out of descriptors: wait until other connections end.
 async fn wait_out(error: &std::io::Error) {
     tracing::warn!(%error, "a connection could not be accepted");
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,4 @@
-//! What is not there: said in one sentence, where a client would otherwise guess from a missing route.
+//! Routes for unsupported features. They answer with an explanation, which a missing route would not give.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Building templates from code.
+//! Builds templates from code.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wish {
+struct BuildRequest {
     name: Option<String>,
     alias: Option<String>,
     tags: Vec<String>,
@@ -44,22 +44,22 @@ struct Wish {
     memory_mb: Option<u32>,
 }
 
-/// Each is saved by itself.
+/// Each tag is saved separately, so their number is limited.
 const MOST_TAGS: usize = 16;
 
 async fn request(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
-    body: JsonBody<Wish>,
+    body: JsonBody<BuildRequest>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let wish = body.value;
-    let text = wish.name.or(wish.alias).ok_or_else(|| ApiError::bad_request("name is missing"))?;
+    let request = body.value;
+    let text = request.name.or(request.alias).ok_or_else(|| ApiError::bad_request("name is missing"))?;
     let name = Name::parse(&text)?;
     let mut names: Vec<Name> = Vec::new();
-    if wish.tags.len() > MOST_TAGS {
+    if request.tags.len() > MOST_TAGS {
         return Err(ApiError::bad_request(format!("a template may have {MOST_TAGS} tags")));
     }
-    for tag in &wish.tags {
+    for tag in &request.tags {
         names.push(Name::parse(&format!("{}:{tag}", name.name))?);
     }
     if names.is_empty() || text.contains(':') {
@@ -68,7 +68,7 @@ async fn request(
     let workspace = caller.workspace().as_str();
     let build = app.service.builds.register(workspace, &name.name)?;
     let tags: Vec<_> = names.iter().map(|name| name.tag.clone()).collect();
-    let (workspace, vcpus, memory_mib) = (workspace.to_owned(), wish.cpu_count, wish.memory_mb);
+    let (workspace, vcpus, memory_mib) = (workspace.to_owned(), request.cpu_count, request.memory_mb);
     memory(&app).ask(&app, &build, Asked { workspace, names, vcpus, memory_mib });
     let view = json!({
         "templateID": name.name, "buildID": build.id, "public": false,
@@ -77,7 +77,7 @@ async fn request(
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
-/// Whether the files of a step are here, and where to send them if not.
+/// Tells whether the server has a step's files, and the upload URL if not.
 async fn link(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
@@ -87,7 +87,7 @@ async fn link(
     let workspace = caller.workspace().as_str();
     let present = app.service.builds.has_files(workspace, &hash)?;
     let token = token::upload(&app, workspace, &hash);
-    // The upload comes without a key, so its address must be enough.
+    // The client uploads without an API key, so the URL contains a token.
     let url =
         format!("http://{}/templates/upload/files/{hash}?workspace={workspace}&token={token}", host::of(&headers));
     Ok((StatusCode::CREATED, Json(json!({ "present": present, "url": url }))))
@@ -156,7 +156,7 @@ async fn status(
     Ok(Json(view(&found, from.logs_offset, from.limit.unwrap_or(MOST_LINES).min(MOST_LINES))))
 }
 
-/// How a build goes, with its lines from one on.
+/// The status of a build, with up to `limit` log lines from line `from` on.
 fn view(build: &Build, from: usize, limit: usize) -> Value {
     let progress = build.progress();
     let progress = progress.borrow();

@@ -1,4 +1,4 @@
-//! The sandbox that a path names, for whoever sent the request.
+//! The sandbox that a path names, checked against the caller's workspace.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The files of a volume, for whoever has its token.
+//! The files of a volume, for clients that have its token.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use crate::extract::{JsonBody, Params, Parts};
 use crate::file_content::{body, send};
 
 const DEEPEST: u32 = 64;
-/// One line of `find` has ten fields, each ended by a NUL.
+/// The `find` format: ten fields per entry, each ended by a NUL.
 const FIELDS: &str = r"%p\0%y\0%s\0%m\0%U\0%G\0%A@\0%T@\0%C@\0%l\0";
 
-/// Gives a path its owner and mode, as far as they are named.
+/// A script that sets a path's owner and mode, if they are given.
 const DRESS: &str = r#"set -e
 [ -z "$2" ] || chown -h -- "$2" "$1"
 [ -z "$3" ] || chmod -- "$3" "$1""#;
@@ -63,7 +63,7 @@ impl Query {
     }
 }
 
-/// An owner and a mode, as far as they are named.
+/// An optional owner and mode.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Dress {
@@ -87,7 +87,7 @@ impl Dress {
     }
 }
 
-/// The volume that a path names, for whoever has its token.
+/// The volume that a path names. Extracting it checks the volume's token.
 struct Named {
     volume: OpenVolume,
 }
@@ -175,7 +175,7 @@ async fn read(Named { volume }: Named, Params(query): Params<Query>) -> Result<R
     let place = volume.inside(&path).await?;
     let mut response = body(volume.sandbox.read_file(&place, 0, None)?).await?;
     if found["type"] == "file" && found["size"] == 0 {
-        // The JavaScript client knows an empty file by this.
+        // The JavaScript client detects an empty file by this header.
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(0));
     }
     Ok(response)
@@ -199,7 +199,7 @@ async fn write(
     Ok((StatusCode::CREATED, Json(entry(&volume, &path).await?)))
 }
 
-/// A command that must do well.
+/// Runs a command and fails unless it exits with 0.
 async fn command(volume: &OpenVolume, argv: &[&str]) -> Result<(), ApiError> {
     let said = volume.run(argv).await?;
     match said.code {
@@ -210,12 +210,12 @@ async fn command(volume: &OpenVolume, argv: &[&str]) -> Result<(), ApiError> {
     }
 }
 
-/// What is at a path.
+/// The entry at a path.
 async fn entry(volume: &OpenVolume, path: &str) -> Result<Value, ApiError> {
     entries(volume, path, 0, 0).await?.pop().ok_or_else(|| ApiError::not_found("path"))
 }
 
-/// What is below a path, so many levels deep; what is at it is level 0.
+/// The entries at depths `from` to `to` below a path; the path itself has depth 0.
 async fn entries(volume: &OpenVolume, path: &str, from: u32, to: u32) -> Result<Vec<Value>, ApiError> {
     let (place, from, to) = (volume.place(path), from.to_string(), to.to_string());
     let said = volume.run(&["find", &place, "-mindepth", &from, "-maxdepth", &to, "-printf", FIELDS]).await?;
@@ -253,7 +253,7 @@ fn stat(root: &str, fields: &[&str]) -> Value {
     stat
 }
 
-/// Seconds with a fraction, as a date.
+/// Formats fractional seconds since 1970 as a date.
 fn time(seconds: &str) -> String {
     let whole = seconds.split('.').next().and_then(|whole| whole.parse().ok()).unwrap_or_default();
     Timestamp::from_second(whole).unwrap_or_default().to_string()

@@ -1,4 +1,4 @@
-//! Forks.
+//! Forks of running sandboxes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,18 +25,18 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct ForkRequest {
     timeout: Option<i64>,
     count: Option<u32>,
 }
 
-/// Copies a running sandbox. All copies are made, or none.
+/// Forks a running sandbox. Either all forks are created, or none.
 async fn fork(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Parts(id): Parts<String>,
     headers: HeaderMap,
-    body: JsonBody<Wish>,
+    body: JsonBody<ForkRequest>,
 ) -> Result<(StatusCode, Json<Vec<Value>>), ApiError> {
     app.engine.settled().await;
     let parent = sandbox(&app, &caller, &id).await?;

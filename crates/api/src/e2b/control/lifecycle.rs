@@ -1,4 +1,4 @@
-//! How long a sandbox lives, and its sleep.
+//! Timeouts, pausing and resuming.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ struct Span {
     memory: Option<bool>,
 }
 
-/// Wakes a sandbox if it sleeps; its time is extended, never shortened.
+/// Wakes a hibernated sandbox. Its timeout is extended, never shortened.
 async fn connect(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
@@ -59,7 +59,7 @@ async fn connect(
     Ok((status, Json(SandboxView::new(&app, &headers, &found.info()))))
 }
 
-/// What clients before 2.6 call.
+/// Used by clients before version 2.6.
 async fn resume(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
@@ -90,7 +90,7 @@ async fn set(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {
     Ok(sandbox.set_lifetime(change).await?)
 }
 
-/// From now on so long, be that more or less than before.
+/// Sets the timeout, counted from now. It may be shorter than before.
 async fn set_timeout(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
@@ -114,7 +114,7 @@ async fn refresh(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Puts a sandbox to sleep: memory, disk and processes are saved, and none of it is held until it is wanted.
+/// Hibernates a sandbox: memory, disk and processes are saved, and the host's memory is freed.
 async fn pause(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,

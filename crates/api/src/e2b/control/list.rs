@@ -1,4 +1,4 @@
-//! Lists of sandboxes, page by page.
+//! Lists of sandboxes, with pagination.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 const MOST: usize = 100;
 const STATES: [&str; 2] = ["running", "paused"];
 
-/// The routes are with those of making, whose paths they share.
+/// `sandboxes` has the routes of the sandbox lists, because they share paths with creating.
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
 }
@@ -40,7 +40,7 @@ pub(super) struct Wanted {
     limit: Option<usize>,
 }
 
-/// The old list, in one piece: those that run.
+/// The first version of the list: running sandboxes, without pagination.
 pub(super) async fn first(
     State(app): State<Arc<App>>,
     caller: Caller<Read>,
@@ -75,7 +75,7 @@ async fn select(app: &App, caller: &Caller<Read>, wanted: &Wanted) -> Result<Vec
     all.retain(|info| {
         let own = metadata_of(info);
         let template = Settings::of(info).template;
-        // E2B has no state for one whose row cannot be read.
+        // E2B has no state for a sandbox whose row in the database cannot be read.
         info.state != SandboxState::Unreadable
             && metadata.iter().all(|(key, value)| own.get(key) == Some(value))
             && states.as_ref().is_none_or(|states| states.contains(&state_of(info)))
@@ -85,10 +85,11 @@ async fn select(app: &App, caller: &Caller<Read>, wanted: &Wanted) -> Result<Vec
     Ok(all)
 }
 
-/// The clients encode each key and value twice, and the whole once more, which is undone before this.
+/// Parses a metadata filter. The clients encode each key and value twice and the whole text again; the query parser has
+/// undone that last encoding.
 fn metadata_filter(text: &str) -> Result<BTreeMap<String, String>, ApiError> {
     let wrong = || ApiError::bad_request("metadata must be pairs of a key, `=` and a value, with `&` between");
-    // A key alone would be read as one with an empty value, and a list that is not filtered shows what nobody asked for.
+    // A key without `=` would parse as a key with an empty value; the list would be filtered wrongly.
     if text.split('&').any(|pair| !pair.contains('=')) {
         return Err(wrong());
     }
@@ -97,7 +98,7 @@ fn metadata_filter(text: &str) -> Result<BTreeMap<String, String>, ApiError> {
     pairs.into_iter().map(|(key, value)| Ok((decode(key)?, decode(value)?))).collect()
 }
 
-/// In which direction a list goes.
+/// The sort order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     OldestFirst,
@@ -114,7 +115,7 @@ impl Wanted {
     }
 }
 
-/// Where a thing stands in a list, whether or not it is still there.
+/// An item's position in a list. It stays valid after the item is gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key(i128, String);
 
@@ -129,8 +130,8 @@ impl Key {
     }
 }
 
-/// One page of things, and the token of the next in a header. The token says behind what the next page begins, so that
-/// it does whatever has ended in between.
+/// Returns one page, and the next page's token in a header. The token is the position of the last item, so pagination
+/// still works after items have ended.
 pub(super) fn paged<T, V: Serialize>(
     mut all: Vec<T>,
     order: Order,
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_filter_is_decoded_as_often_as_the_clients_encode_it() {
-        // As it is after the query's own decoding: `{"a": "b c", "k&": "é"}`.
+        // The text after the query parser has decoded it: `{"a": "b c", "k&": "é"}`.
         let filter = metadata_filter("a=b%2520c&k%2526=%25C3%25A9").unwrap();
         assert_eq!(filter, BTreeMap::from([("a".into(), "b c".into()), ("k&".into(), "é".into())]));
     }

@@ -1,4 +1,4 @@
-//! What a sandbox uses at this moment.
+//! The current resource usage of a sandbox.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/sandboxes/{id}/metrics", get(metrics))
 }
 
-/// Between which seconds since 1970 figures are wanted.
+/// The requested time range, in seconds since 1970.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Span {
@@ -35,7 +35,8 @@ impl Span {
     }
 }
 
-/// One figure, of now: no history is kept, so a span that has passed has none. Neither has a sandbox that sleeps.
+/// Returns one sample, taken now. No history is stored, so a range in the past has no samples. Neither has a hibernated
+/// sandbox.
 async fn metrics(
     State(app): State<Arc<App>>,
     caller: Caller<Read>,

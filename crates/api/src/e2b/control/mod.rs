@@ -1,4 +1,4 @@
-//! The control plane: sandboxes, snapshots, templates and volumes, with an API key.
+//! The control plane: sandboxes, snapshots, templates and volumes. Clients authenticate with an API key.
 
 mod absent;
 mod builds;

@@ -1,8 +1,7 @@
-//! What may leave a sandbox, in E2B's words: the same policies as everybody's.
+//! Network policies in E2B's format, translated to the engine's.
 //!
-//! With E2B everything leaves unless it is forbidden; here nothing does unless it is allowed. So what is listed under
-//! `allowOut` is allowed and nothing else, and only `0.0.0.0/0` in that list opens the internet. `denyOut` takes parts
-//! of it away again. What is listed under `allowOut` by itself is reached whatever `denyOut` says, as with E2B.
+//! E2B allows all traffic by default, Sandling none. So `allowOut` is an allow-list, and only `0.0.0.0/0` in it opens
+//! the internet. `denyOut` removes parts of an open internet. As with E2B, an entry of `allowOut` wins over `denyOut`.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -45,8 +44,9 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// The policy that is meant, unless it says what cannot be kept. `usual` is the one of a sandbox that says nothing.
-    pub(super) fn wish(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkSpec, ApiError> {
+    /// The policy of this request, or an error for unsupported options. `usual` returns the default policy, for
+    /// requests that set none.
+    pub(super) fn spec(self, usual: impl FnOnce() -> Result<Policy, ApiError>) -> Result<NetworkSpec, ApiError> {
         if let Some(host) = self.rules.iter().find(|(_, rules)| rules.iter().any(Rule::changes)).map(|(host, _)| host) {
             return Err(unsupported(&format!(
                 "headers cannot be put into requests to {host:?} by a rule: use a secret of Sandling's own API, which \
@@ -62,7 +62,7 @@ impl Network {
             return Err(unsupported("a server in a sandbox sees `localhost` as its host; leave mask_request_host out"));
         }
         let parts: Vec<&String> = self.deny_out.iter().filter(|entry| !is_all(entry)).collect();
-        // The gateway carries no IPv6 at all.
+        // IPv6 is always blocked by the gateway, so denying it needs no entry.
         let parts = parts.into_iter().filter(|entry| entry.parse::<Ipv6Addr>().is_err() && !is_network_of_ipv6(entry));
         let deny = parts.map(|entry| denied(entry)).collect::<Result<Vec<_>, _>>()?;
         let (all, listed): (Vec<_>, Vec<_>) = self.allow_out.into_iter().partition(|entry| is_all(entry));
@@ -84,7 +84,7 @@ impl Network {
         Ok(network_spec(NetworkRequest { allow, ..NetworkRequest::default() })?)
     }
 
-    /// The same with nothing but what is listed.
+    /// The same, restricted to the allow-list.
     pub(super) fn without_internet(mut self) -> Self {
         self.deny_out.push(ALL.to_owned());
         self
@@ -114,13 +114,13 @@ struct Transform {
 }
 
 impl Rule {
-    /// Whether requests would be other ones by it.
+    /// Whether the rule modifies requests.
     fn changes(&self) -> bool {
         self.transform.as_ref().is_some_and(|transform| !transform.headers.is_empty())
     }
 }
 
-/// What a sandbox may reach, as these clients read it.
+/// A policy in E2B's format.
 pub(super) fn view(policy: &Policy, public_ports: bool) -> Value {
     let mut allow: Vec<String> = policy.allow.iter().map(ToString::to_string).collect();
     if matches!(policy.mode, Mode::Open | Mode::Learn) {
@@ -140,8 +140,8 @@ async fn update(
     body: JsonBody<Network>,
 ) -> Result<StatusCode, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
-    // Here nothing said is nothing allowed: the whole is replaced, but for what these clients cannot say.
-    let policy = body.value.wish(|| Ok(Policy::default()))?.policy.unwrap_or_default();
+    // An empty update allows nothing. It replaces the policy, but keeps the parts that E2B's format cannot express.
+    let policy = body.value.spec(|| Ok(Policy::default()))?.policy.unwrap_or_default();
     let policy = PolicyChange { tls: None, ..policy.into() };
     found.change_network(NetworkChange { policy, ..NetworkChange::default() }).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -153,7 +153,7 @@ mod tests {
 
     fn policy(body: Value) -> Result<Option<Policy>, ApiError> {
         let usual = || Ok(Policy::allow(["pypi".parse().unwrap()]));
-        serde_json::from_value::<Network>(body).unwrap().wish(usual).map(|wish| wish.policy)
+        serde_json::from_value::<Network>(body).unwrap().spec(usual).map(|spec| spec.policy)
     }
 
     fn mode(body: Value) -> Mode {
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(denied(json!({ "allowOut": [ALL], "denyOut": ["1.2.3.4/32", "::/0"] })), (Mode::Open, part()));
         assert_eq!(denied(json!({ "denyOut": ["1.2.3.4/32"] })), (Mode::Allow, part()));
         assert_eq!(denied(json!({ "denyOut": ["1.2.3.4/32", ALL] })), (Mode::Deny, Vec::new()));
-        // As with E2B, what is listed is reached all the same.
+        // As with E2B, the allow-list wins.
         assert_eq!(denied(json!({ "allowOut": ["1.2.3.4"], "denyOut": ["1.2.3.0/24"] })), (Mode::Allow, Vec::new()));
     }
 

@@ -1,4 +1,4 @@
-//! Making, looking at and ending a sandbox.
+//! Creates, reads and ends sandboxes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::e2b::refusal::{CONTROL, unsupported};
 use crate::e2b::settings::Settings;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::once::{Answer, Mark, Once};
+use crate::idempotency::{Answer, IdempotentRequest, Mark};
 
 const DEFAULT_TEMPLATE: &str = "base";
-/// How long a sandbox lives if nobody says otherwise.
+/// The default timeout of a sandbox, in seconds.
 pub(super) const DEFAULT_TIMEOUT: u64 = 300;
 const LONGEST_TIMEOUT: u64 = 366 * 24 * 3600;
 
@@ -42,7 +42,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/health", get(async || StatusCode::NO_CONTENT))
 }
 
-/// What the clients send. What they may send one day is not a mistake.
+/// The body of a create request. Unknown fields are ignored, so that newer clients keep working.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NewSandbox {
@@ -62,7 +62,7 @@ struct NewSandbox {
     volume_mounts: Option<Vec<Mount>>,
 }
 
-/// Where a volume is to be.
+/// A volume and its mount point.
 #[derive(Debug, Deserialize)]
 struct Mount {
     name: String,
@@ -83,19 +83,21 @@ async fn create(
 ) -> Result<Response, ApiError> {
     let workspace = caller.workspace();
     let route = "POST /v2/sandboxes";
-    let once = Once { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
-    once.answer(|mark| {
-        let (app, context, headers) = (&app, &context, &headers);
-        async move {
-            let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
-                // It may be kept as the answer to a retry, which must read as this one does.
-                error.shape = Some(CONTROL);
-                error
-            })?;
-            Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
-        }
-    })
-    .await
+    let idempotent =
+        IdempotentRequest { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
+    idempotent
+        .answer(|mark| {
+            let (app, context, headers) = (&app, &context, &headers);
+            async move {
+                let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
+                    // The error may be stored as the answer to a retry, which must have the same format.
+                    error.shape = Some(CONTROL);
+                    error
+                })?;
+                Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
+            }
+        })
+        .await
 }
 
 async fn made(
@@ -103,15 +105,15 @@ async fn made(
     workspace: &WorkspaceName,
     context: &RequestContext,
     mark: &Mark,
-    wish: NewSandbox,
+    request: NewSandbox,
 ) -> Result<SandboxInfo, ApiError> {
-    let spec = wish.into_spec(app, workspace.as_str())?;
+    let spec = request.into_spec(app, workspace.as_str())?;
     let created = app.service.sandboxes.create(workspace, spec).await;
     let info = created.map_err(|error| no_template(error.into()))?.info();
     context.made(info.id.as_str());
     mark.made(info.id.as_str());
     if let Err(error) = give_volumes(app, &info).await {
-        // Nobody was told of it.
+        // The client never learns this sandbox's id, so it must not stay running.
         if let Some(sandbox) = app.engine.get(&info.id) {
             let _ = sandbox.end(EndReason::Requested).await;
         }
@@ -120,7 +122,7 @@ async fn made(
     Ok(info)
 }
 
-/// To these clients, a template that is not there is missing.
+/// E2B's clients expect 404 for an unknown template.
 fn no_template(mut error: ApiError) -> ApiError {
     if error.code == "template_unknown" {
         error.status = StatusCode::NOT_FOUND;
@@ -128,7 +130,7 @@ fn no_template(mut error: ApiError) -> ApiError {
     error
 }
 
-/// A volume that is new belongs to root; here it is for whoever runs commands.
+/// Makes the sandbox's user the owner of its new volumes, which root owns at first.
 async fn give_volumes(app: &App, info: &SandboxInfo) -> Result<(), ApiError> {
     let (Some(sandbox), false) = (app.engine.get(&info.id), info.volumes.is_empty()) else { return Ok(()) };
     let script = r#"for at in "$@"; do [ "$(stat -c %u "$at")" != 0 ] || chown "$0": "$at"; done"#;
@@ -162,7 +164,7 @@ impl NewSandbox {
         if self.internet == Some(false) {
             network = network.without_internet();
         }
-        let network = network.wish(|| Ok(app.engine.networks().usual(workspace, &source.origin().0)?.policy))?;
+        let network = network.spec(|| Ok(app.engine.networks().usual(workspace, &source.origin().0)?.policy))?;
         let start = source.process_defaults();
         let (metadata, own_env) = (self.metadata.unwrap_or_default(), self.env_vars.unwrap_or_default());
         check_map("metadata", &metadata)?;
@@ -196,7 +198,7 @@ impl NewSandbox {
     }
 }
 
-/// A span in seconds, if one is given.
+/// Checks an optional timeout in seconds.
 pub(super) fn timeout(seconds: Option<i64>) -> Result<Option<u64>, ApiError> {
     let Some(seconds) = seconds else { return Ok(None) };
     let fits = u64::try_from(seconds).ok().filter(|seconds| (1..=LONGEST_TIMEOUT).contains(seconds));

@@ -1,4 +1,4 @@
-//! Snapshots, from which sandboxes are made as from templates.
+//! Snapshots. Sandboxes can be created from them as from templates.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct SnapshotRequest {
     name: Option<String>,
     memory: Option<bool>,
 }
@@ -40,7 +40,7 @@ async fn make(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Parts(id): Parts<String>,
-    body: JsonBody<Wish>,
+    body: JsonBody<SnapshotRequest>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
     if body.value.memory == Some(false) {
@@ -58,7 +58,7 @@ async fn make(
     let saved = app.engine.snapshot(&found, name, None).await;
     drop(place);
     if slept {
-        // Nobody asked for it to run.
+        // The sandbox was hibernated before, and the caller did not ask to wake it.
         found.hibernate().await?;
     }
     Ok((StatusCode::CREATED, Json(view(&saved?.0))))

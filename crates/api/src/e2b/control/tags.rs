@@ -1,4 +1,4 @@
-//! Names and tags of templates that were built.
+//! Names and tags of built templates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/templates/{id}/tags", get(list))
 }
 
-/// Whether there is a template of this name.
+/// Tells whether a template of this name exists.
 async fn alias(
     State(app): State<Arc<App>>,
     caller: Caller<Read>,
@@ -49,7 +49,7 @@ struct Assigned {
     tags: Vec<String>,
 }
 
-/// Gives more tags to a template that was built. One that another build has is taken from it.
+/// Adds tags to a built template. A tag that another build has moves to this one.
 async fn add(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,

@@ -1,4 +1,4 @@
-//! The list of templates that sandboxes can be made of: ours, the workspace's own, and those that were built from code.
+//! Lists templates: built-in ones, those of the workspace, and those built from code.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 }
 
 #[derive(Debug)]
-struct Listed {
+struct TemplateEntry {
     name: String,
     build_id: String,
     vcpus: u32,
@@ -36,8 +36,8 @@ struct Listed {
     description: String,
 }
 
-impl Listed {
-    /// Nothing if it must be built first. A tag that was given afterwards stands for the template that it is of.
+impl TemplateEntry {
+    /// `None` if the template is not built yet. An alias tag is listed under the name of its template.
     fn of_template(template: TemplateSummary) -> Option<Self> {
         let tagged = Name::from_description(&template.description).map(|tagged| tagged.name);
         Some(Self {
@@ -71,7 +71,7 @@ impl Listed {
         std::iter::once(self.name.as_str()).chain(theirs).collect()
     }
 
-    /// Who made it and how often it is used is not counted.
+    /// Creator and usage counts are not tracked.
     fn view(&self) -> Value {
         let (names, at) = (self.names(), self.created_at.to_string());
         json!({
@@ -85,17 +85,18 @@ impl Listed {
     }
 }
 
-/// Each name once, as the newest build of it.
-fn listed(app: &App, workspace: &str) -> Result<Vec<Listed>, ApiError> {
-    let templates = app.engine.list_templates(workspace)?.into_iter().filter_map(Listed::of_template);
+/// The newest build of each name.
+fn listed(app: &App, workspace: &str) -> Result<Vec<TemplateEntry>, ApiError> {
+    let templates = app.engine.list_templates(workspace)?.into_iter().filter_map(TemplateEntry::of_template);
     let snapshots = app.engine.snapshots().list(workspace)?;
-    let built = snapshots.iter().filter_map(Listed::of_snapshot);
-    let by_name: BTreeMap<String, Listed> = templates.chain(built).map(|found| (found.name.clone(), found)).collect();
+    let built = snapshots.iter().filter_map(TemplateEntry::of_snapshot);
+    let by_name: BTreeMap<String, TemplateEntry> =
+        templates.chain(built).map(|found| (found.name.clone(), found)).collect();
     Ok(by_name.into_values().collect())
 }
 
 async fn all(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<Value>>, ApiError> {
-    Ok(Json(listed(&app, caller.workspace().as_str())?.iter().map(Listed::view).collect()))
+    Ok(Json(listed(&app, caller.workspace().as_str())?.iter().map(TemplateEntry::view).collect()))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -111,6 +112,6 @@ async fn page(
     Params(wanted): Params<Wanted>,
 ) -> Result<Response, ApiError> {
     let all = listed(&app, caller.workspace().as_str())?;
-    let key = |template: &Listed| Key::new(template.created_at, &template.name);
-    paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, Listed::view)
+    let key = |template: &TemplateEntry| Key::new(template.created_at, &template.name);
+    paged(all, Order::NewestFirst, wanted.next_token.as_deref(), wanted.limit, key, TemplateEntry::view)
 }

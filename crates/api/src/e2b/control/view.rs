@@ -1,4 +1,4 @@
-//! Sandboxes as E2B's clients know them.
+//! Sandboxes in E2B's format.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::e2b::settings::Settings;
 use crate::e2b::token;
 use crate::preview::host;
 
-/// What the clients take for the version of the agent in the sandbox: the one whose ways are kept to here.
+/// The version of E2B's agent whose behaviour this dialect follows.
 pub(in crate::e2b) const ENVD_VERSION: &str = "0.6.13";
-/// A field that must be there and means nothing on one host.
+/// A required field that has no meaning on a single host.
 const CLIENT_ID: &str = "sandling";
-/// When a sandbox without an end ends, for clients that want a date.
+/// The end date reported for a sandbox without a timeout, because the clients require one.
 const FAR_AWAY: SignedDuration = SignedDuration::from_hours(24 * 365);
 
-/// A sandbox that can be used from now on.
+/// A sandbox that is ready to use.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SandboxView {
@@ -36,7 +36,7 @@ pub(super) struct SandboxView {
     alias: String,
     envd_access_token: String,
     traffic_access_token: Option<String>,
-    /// Behind `{port}-{id}.`, where its servers are.
+    /// The domain of its servers' host names, `{port}-{id}.{domain}`.
     domain: String,
 }
 
@@ -60,7 +60,7 @@ fn template_of(info: &SandboxInfo, settings: &Settings) -> String {
     settings.template.clone().unwrap_or_else(|| info.template.clone())
 }
 
-/// What is told of a sandbox in a list.
+/// A sandbox in a list.
 pub(super) fn listed(info: &SandboxInfo) -> Value {
     json!({
         "templateID": template_of(info, &Settings::of(info)),
@@ -83,7 +83,7 @@ fn mount(volume: &Attachment) -> Value {
     json!({ "name": volume.name, "path": volume.mount })
 }
 
-/// What is told of one sandbox. Its token is only for those who may run something in it.
+/// The details of one sandbox. The token is included only for callers that may run code in it.
 pub(super) fn detail(app: &App, principal: &Principal, headers: &HeaderMap, info: &SandboxInfo) -> Value {
     let settings = Settings::of(info);
     let mut view = listed(info);
@@ -114,7 +114,7 @@ pub(super) fn end_of(lifetime: &Lifetime) -> Timestamp {
     end.or_else(|| Timestamp::now().checked_add(FAR_AWAY).ok()).unwrap_or(lifetime.from)
 }
 
-/// What the client itself hung on it; where a fork comes from is the engine's own note.
+/// The client's own metadata, without the engine's fork entries.
 pub(super) fn metadata_of(info: &SandboxInfo) -> BTreeMap<String, String> {
     let mut metadata = info.metadata.clone();
     for own in [FORK_TREE, FORK_PARENT, FORK_INDEX] {

@@ -1,4 +1,4 @@
-//! Volumes: made, listed, looked at, deleted. Their files are in [`content`](super::content).
+//! Creates, lists, reads and deletes volumes. [`content`](super::content) handles their files.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 
-/// E2B's clients name no size. What is not written takes nothing, but counts against the quota.
+/// E2B's clients do not send a size. Unused space takes no disk space, but counts against the quota.
 const SIZE_MIB: u32 = 1024;
 
 pub(super) fn router() -> Router<Arc<App>> {
@@ -26,7 +26,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct VolumeRequest {
     name: String,
 }
 
@@ -34,7 +34,7 @@ async fn create(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Extension(context): Extension<RequestContext>,
-    body: JsonBody<Wish>,
+    body: JsonBody<VolumeRequest>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let place = app.service.sandboxes.reserve_disk(caller.workspace(), SIZE_MIB.into())?;
     let made = app.engine.volumes().create(caller.workspace().as_str(), &body.value.name, SIZE_MIB).await?;
@@ -48,7 +48,7 @@ async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<
     Ok(Json(own.iter().map(view).collect()))
 }
 
-/// Its token opens its files, so it is for those who may change something.
+/// The response has the token for the volume's files, so reading it needs more than the scope `read`.
 async fn look(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
@@ -69,7 +69,7 @@ async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A volume by its id or its name.
+/// Finds a volume by id or name.
 pub(super) fn find(app: &App, workspace: &str, id: &str) -> Result<VolumeView, ApiError> {
     let mut own = app.engine.volumes().list(workspace)?.into_iter();
     let found = own.find(|volume| volume.info.id.as_str() == id || volume.info.name == id);

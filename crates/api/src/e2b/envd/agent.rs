@@ -1,4 +1,4 @@
-//! What E2B's agent in a sandbox is told and asked about itself.
+//! Routes for the configuration of E2B's in-sandbox agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/envs", get(envs)).route("/init", post(init))
 }
 
-/// The variables that a process of the sandbox begins with.
+/// The environment variables that a process starts with.
 async fn envs(_: State<Arc<App>>, envd: Envd) -> Result<Json<BTreeMap<String, String>>, ApiError> {
     let argv = ["env", "-0"].map(str::to_owned).to_vec();
     let user = Some(envd.user().to_owned());
@@ -39,7 +39,7 @@ fn read(said: &[u8]) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// What E2B's own host would set in a sandbox.
+/// The settings that E2B's own host sends to a sandbox.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Init {
@@ -48,7 +48,7 @@ struct Init {
     default_workdir: Option<String>,
 }
 
-/// A sandbox is what it was made as from its first moment on, so there is nothing to set; what would change it is
+/// A sandbox is fully configured when it is created, so there is nothing to set. A request that would change it is
 /// refused.
 async fn init(_: State<Arc<App>>, envd: Envd, body: JsonBody<Init>) -> Result<StatusCode, ApiError> {
     let Init { env_vars, default_user, default_workdir } = body.value;

@@ -1,7 +1,7 @@
-//! The Connect protocol with JSON, as far as E2B's clients speak it: streams of framed messages.
+//! The part of the Connect protocol that E2B's clients use: streams of framed JSON messages.
 //!
-//! A frame is a byte of flags, four of length, and JSON. Errors of a stream travel in its last frame, within an answer
-//! of 200: one of the clients reads any other status as something else. Nothing is compressed or buffered.
+//! A frame is a byte of flags, four bytes of length, and JSON. A stream's error is in its last frame, and the status is
+//! 200, because one of the clients misreads any other status. Nothing is compressed or buffered.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -26,12 +26,12 @@ const LAST: u8 = 2;
 const COMPRESSED: u8 = 1;
 const HEAD: usize = 5;
 const LARGEST: usize = 4 * 1024 * 1024;
-/// Frames that may wait for a slow client before the sender has to.
+/// The most frames that are queued for a slow client before the sender waits.
 const WAITING: usize = 16;
-/// A sign of life in a silent stream if the client names no interval.
+/// The default keep-alive interval of a silent stream, in seconds.
 const USUAL_PING: u64 = 90;
 
-/// The one message of a stream's request.
+/// The single message of a streaming request.
 pub(super) struct Framed<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Framed<T> {
@@ -50,7 +50,7 @@ pub(super) fn parse<T: DeserializeOwned>(message: &[u8]) -> Result<T, ApiError> 
     serde_json::from_slice(message).map_err(|error| ApiError::bad_request(format!("the message does not fit: {error}")))
 }
 
-/// Messages out of bytes that come in pieces.
+/// Assembles messages from chunks of bytes.
 #[derive(Default)]
 pub(super) struct Frames {
     partial: Vec<u8>,
@@ -65,7 +65,7 @@ impl Frames {
         Ok(())
     }
 
-    /// The next whole message; a client's last frame, which is empty, is none.
+    /// The next complete message. A client's empty last frame is not a message.
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         loop {
             let Some(head) = self.partial.first_chunk::<HEAD>() else { return Ok(None) };
@@ -88,7 +88,7 @@ impl Frames {
     }
 }
 
-/// The messages of a client that goes on sending.
+/// The messages of a client stream.
 pub(super) struct Stream {
     body: Body,
     frames: Frames,
@@ -122,7 +122,7 @@ impl Stream {
 pub(super) struct Out(mpsc::Sender<Bytes>);
 
 impl Out {
-    /// Sends a message. Nobody may be listening any more; whoever sends learns it by being dropped.
+    /// Sends a message. If the client has disconnected, nothing is sent, and the sending task is dropped.
     pub(super) async fn send(&self, message: &Value) {
         let _ = self.0.send(frame(0, message)).await;
     }
@@ -145,8 +145,8 @@ fn last(result: Result<(), ApiError>) -> Bytes {
     frame(LAST, &message)
 }
 
-/// A stream that ends when its task does, with how that went. The task is dropped when the client goes or the server
-/// drains.
+/// A stream that ends with its task and reports the task's result. The task is dropped when the client disconnects or
+/// the server drains.
 pub(super) fn respond<F>(mut closing: Closing, task: impl FnOnce(Out) -> F) -> Response
 where
     F: Future<Output = Result<(), ApiError>> + Send + 'static,
@@ -171,18 +171,18 @@ where
     response
 }
 
-/// What a stream's handler needs, if both could be had.
+/// Both values that a stream's handler needs, or the first error.
 pub(super) fn both<A, B>(one: Result<A, ApiError>, other: Result<B, ApiError>) -> Result<(A, B), ApiError> {
     Ok((one?, other?))
 }
 
-/// A refusal before a stream begins: in the stream itself, unless the sandbox is gone, which the clients know by the
-/// status.
+/// An error before a stream begins. It is sent in the stream, unless the sandbox is gone: the clients detect that by
+/// the status.
 pub(super) fn refused(error: ApiError) -> Response {
     if error.status == StatusCode::BAD_GATEWAY { error.into_response() } else { answer(Err(error)) }
 }
 
-/// The answer to a client that went on sending: one message and the last frame.
+/// The response to a client stream: one message and the last frame.
 pub(super) fn answer(result: Result<Value, ApiError>) -> Response {
     let mut bytes = Vec::new();
     let result = result.map(|message| bytes.extend_from_slice(&frame(0, &message)));
@@ -190,13 +190,13 @@ pub(super) fn answer(result: Result<Value, ApiError>) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/connect+json"))], bytes).into_response()
 }
 
-/// How long a stream may be silent, as the client asks for it.
+/// The keep-alive interval that the client asks for.
 pub(super) fn ping_every(headers: &HeaderMap) -> Duration {
     let seconds = number(headers, "keepalive-ping-interval").unwrap_or(USUAL_PING);
     Duration::from_secs(seconds.clamp(1, 3600))
 }
 
-/// What the client gives a call; nothing if it has no end.
+/// The client's timeout for a call, if there is one.
 pub(super) fn patience(headers: &HeaderMap) -> Option<Duration> {
     number(headers, "connect-timeout-ms").filter(|ms| *ms > 0).map(Duration::from_millis)
 }

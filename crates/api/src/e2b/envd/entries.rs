@@ -1,4 +1,4 @@
-//! Files and directories as E2B's clients know them.
+//! Files and directories in E2B's format.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 use super::paths::lines;
 use crate::error::ApiError;
 
-/// Names of a sandbox's users and groups.
+/// The names of a sandbox's users and groups.
 pub(super) struct Names {
     users: HashMap<u32, String>,
     groups: HashMap<u32, String>,
 }
 
 impl Names {
-    /// Those that these entries need; root is known without looking.
+    /// Reads the names that these entries need. For root there is nothing to read.
     pub(super) async fn for_entries(sandbox: &Arc<Sandbox>, entries: &[Entry]) -> Self {
         let mut names = Self { users: HashMap::new(), groups: HashMap::new() };
         if entries.iter().any(|entry| entry.uid != 0 || entry.gid != 0) {
-            // Without a list, numbers are as good.
+            // If the file cannot be read, the entries have numeric ids.
             names.users = numbered(lines(sandbox, "/etc/passwd").await.unwrap_or_default());
             names.groups = numbered(lines(sandbox, "/etc/group").await.unwrap_or_default());
         }
@@ -39,7 +39,7 @@ fn numbered(lines: Vec<String>) -> HashMap<u32, String> {
     lines.iter().filter_map(entry).collect()
 }
 
-/// One entry, with the names of those it belongs to.
+/// One entry, with the names of its owner and group.
 pub(super) async fn looked_at(sandbox: &Arc<Sandbox>, path: &str) -> Result<Value, ApiError> {
     let entry = sandbox.stat(path).await?;
     let names = Names::for_entries(sandbox, std::slice::from_ref(&entry)).await;
@@ -56,7 +56,7 @@ pub(super) fn view(entry: &Entry, names: &Names) -> Value {
         "name": entry.name,
         "type": kind(entry.kind),
         "path": entry.path,
-        // 64 bits are a string in this encoding.
+        // This encoding writes 64-bit integers as strings.
         "size": entry.size.to_string(),
         "mode": entry.mode & 0o777,
         "permissions": permissions(entry),
@@ -71,7 +71,7 @@ pub(super) fn view(entry: &Entry, names: &Names) -> Value {
     view
 }
 
-/// The clients leave out what has no type, so a device counts as a file.
+/// The clients drop entries without a type, so a device counts as a file.
 fn kind(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::File | EntryKind::Other => "FILE_TYPE_FILE",
@@ -80,7 +80,7 @@ fn kind(kind: EntryKind) -> &'static str {
     }
 }
 
-/// As Go writes a mode: letters for what it is, then three times three.
+/// A mode as Go prints it: letters for the type, then three times `rwx`.
 fn permissions(entry: &Entry) -> String {
     let mut text = String::new();
     if entry.kind == EntryKind::Directory {

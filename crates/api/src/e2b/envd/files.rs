@@ -1,4 +1,4 @@
-//! What is in a file, by plain HTTP: with the sandbox's token, or by a signed address.
+//! File contents over plain HTTP, with the sandbox's token or a signed URL.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn read(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     if let Wanted::Part(part) = range::wanted(&parts.headers) {
         return read_part(&envd.sandbox, &path, part).await;
     }
-    // A file of the kernel's says that it has no bytes; then only reading tells.
+    // Kernel files report a size of 0, so their length is unknown before reading.
     let length = (entry.size > 0).then_some(entry.size);
     let mut response = body(envd.sandbox.read_file(&path, 0, length)?).await?;
     if let Some(length) = length {
@@ -45,7 +45,7 @@ async fn read(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     Ok(response)
 }
 
-/// A browser that opens the address shows the file under its name.
+/// A browser that opens the URL shows the file under its name.
 fn inline(name: &str) -> HeaderValue {
     let plain: String = name.chars().filter(|c| c.is_ascii_graphic() && !"\"\\".contains(*c)).collect();
     format!("inline; filename=\"{plain}\"").parse().unwrap_or(HeaderValue::from_static("inline"))

@@ -1,4 +1,4 @@
-//! Directories: looked at, made, moved, removed.
+//! Lists, creates, moves and removes files and directories.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ async fn list_dir(_: State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Resu
     }
     let mut entries = envd.sandbox.list_dir(&path, body.value.depth.clamp(1, DEEPEST)).await?;
     for entry in entries.iter_mut().filter(|entry| entry.kind == EntryKind::Symlink) {
-        // A link is shown as what it leads to; one that leads nowhere, or is gone by now, stays what it is.
+        // A symbolic link is shown as its target. If the target does not exist, the link itself is shown.
         if let Ok(followed) = envd.sandbox.stat(&entry.path).await {
             *entry = followed;
         }
@@ -82,7 +82,7 @@ async fn rename(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<About>) 
     Ok(Json(json!({ "entry": looked_at(&envd.sandbox, &to).await? })))
 }
 
-/// What is not there is as good as removed.
+/// Removing a path that does not exist succeeds.
 async fn remove(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<About>) -> Result<Json<Value>, ApiError> {
     let path = resolve(&envd.sandbox, envd.user(), &body.value.path).await?;
     app.engine.before(&envd.sandbox, Cause::Files, &format!("remove {path}")).await?;

@@ -1,4 +1,4 @@
-//! Processes and files of one sandbox, as E2B's agent in a sandbox offers them; here the host does.
+//! Processes and files of one sandbox, with the API of E2B's in-sandbox agent. Here, the host implements it.
 
 mod agent;
 mod connect;
@@ -23,7 +23,7 @@ use axum::Router;
 
 use crate::app::App;
 
-/// What is asked for by plain HTTP.
+/// The routes over plain HTTP.
 pub(super) fn plain() -> Router<Arc<App>> {
     Router::new().merge(files::router()).merge(agent::router())
 }

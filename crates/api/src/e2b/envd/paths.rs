@@ -1,4 +1,4 @@
-//! Paths as E2B's clients write them: absolute, or below the user's home.
+//! Paths in E2B's format: absolute, or relative to the user's home directory.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::error::ApiError;
 
 const LARGEST_PASSWD: usize = 1024 * 1024;
 
-/// The home of a user, as the sandbox's own list of users has it.
+/// A user's home directory, from the sandbox's `/etc/passwd`.
 pub(super) async fn home_of(sandbox: &Arc<Sandbox>, user: &str) -> Result<String, ApiError> {
     if user == "root" {
         return Ok("/root".to_owned());
@@ -22,13 +22,13 @@ pub(super) async fn home_of(sandbox: &Arc<Sandbox>, user: &str) -> Result<String
     })
 }
 
-/// The lines of a small file that every system has.
+/// The lines of a small system file.
 pub(super) async fn lines(sandbox: &Arc<Sandbox>, path: &str) -> Result<Vec<String>, ApiError> {
     let bytes = sandbox.read_file(path, 0, None)?.collect(LARGEST_PASSWD).await?;
     Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }
 
-/// The path that a client means.
+/// Resolves a client's path.
 pub(super) async fn resolve(sandbox: &Arc<Sandbox>, user: &str, path: &str) -> Result<String, ApiError> {
     if path.starts_with('/') {
         return checked(cleaned(path));
@@ -42,7 +42,7 @@ pub(super) async fn resolve(sandbox: &Arc<Sandbox>, user: &str, path: &str) -> R
     checked(cleaned(&format!("{}/{below}", home_of(sandbox, user).await?)))
 }
 
-/// Without dots, double slashes and a slash at the end.
+/// Removes dots, double slashes and a final slash.
 pub(in crate::e2b) fn cleaned(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

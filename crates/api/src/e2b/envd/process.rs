@@ -1,4 +1,4 @@
-//! Processes that run: their list, their input, signals, their terminals.
+//! Running processes: their list, input, signals and terminals.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/process.Process/SendSignal", post(send_signal))
 }
 
-/// Which process is meant.
+/// Selects a process.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Selector {
@@ -39,7 +39,7 @@ pub(super) struct Selector {
     tag: Option<String>,
 }
 
-/// The process that is meant. One that runs comes before one that has ended and had the same number.
+/// Finds the selected process. A running process wins over an ended one with the same process id.
 pub(super) async fn find(app: &App, sandbox: &Sandbox, selector: &Selector) -> Result<ExecInfo, ApiError> {
     let tag_of = |exec: &ExecInfo| memory(&app).process(sandbox.id(), &exec.id).and_then(|started| started.tag.clone());
     let is_meant = |exec: &ExecInfo| match (&selector.pid, &selector.tag) {
@@ -52,7 +52,7 @@ pub(super) async fn find(app: &App, sandbox: &Sandbox, selector: &Selector) -> R
     meant.pop().ok_or_else(|| ApiError::not_found("process"))
 }
 
-/// A process that runs.
+/// Finds the selected process, if it is running.
 async fn running(app: &App, sandbox: &Sandbox, selector: &Selector) -> Result<ExecInfo, ApiError> {
     let found = find(app, sandbox, selector).await?;
     if matches!(found.state, ExecState::Running) { Ok(found) } else { Err(ApiError::not_found("process")) }
@@ -70,7 +70,7 @@ async fn list(State(app): State<Arc<App>>, envd: Envd) -> Result<Json<Value>, Ap
                 });
                 json!({ "config": config, "tag": started.tag })
             }
-            // Started through another dialect, or before this server was.
+            // It was started through another dialect, or before this server started.
             None => json!({ "config": { "cmd": exec.command, "args": [], "envs": {} } }),
         };
         view["pid"] = exec.pid.into();
@@ -176,10 +176,10 @@ async fn close_stdin(
     Ok(Json(json!({})))
 }
 
-/// A process that takes input.
+/// A process that accepts input.
 struct Receiver {
     execution: Execution,
-    /// Not known of one that was started before this server was.
+    /// Unknown if the process was started before this server started.
     input: Option<Input>,
 }
 
@@ -225,7 +225,7 @@ async fn send_signal(
     };
     let exec = running(&app, &envd.sandbox, &body.value.process).await?;
     let sent = envd.sandbox.signal(&exec.id, signal).await.map_err(ApiError::from);
-    // It ended since it was found.
+    // The process has ended in the meantime.
     sent.map_err(|error| if error.code == "invalid" { ApiError::not_found("process") } else { error })?;
     Ok(Json(json!({})))
 }

@@ -1,4 +1,4 @@
-//! What a sandbox uses at this moment, seen from within.
+//! The current resource usage of a sandbox, measured inside it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::e2b::place::{Place, entered};
 use crate::error::ApiError;
 
-/// The CPU's share is what it did in between.
+/// The interval over which CPU usage is measured.
 const BETWEEN: Duration = Duration::from_millis(100);
 
 pub(in crate::e2b) struct Sample {
@@ -40,7 +40,7 @@ impl Sample {
         Ok(Self { at: Timestamp::now(), vcpus, cpu_used_percent: percent, usage, cache_bytes })
     }
 
-    /// As the control plane tells it.
+    /// In the control plane's format.
     pub(in crate::e2b) fn of_sandbox(&self) -> Value {
         json!({
             "timestamp": self.at.to_string(),
@@ -55,7 +55,7 @@ impl Sample {
         })
     }
 
-    /// As the agent in the sandbox would.
+    /// In the format of E2B's agent.
     fn of_agent(&self) -> Value {
         json!({
             "ts": self.at.as_second(),
@@ -90,7 +90,7 @@ fn cached(meminfo: &[String]) -> u64 {
     kib.unwrap_or_default().saturating_mul(1024)
 }
 
-/// The answer to the agent's own route.
+/// Handles the agent's metrics route.
 pub(in crate::e2b) async fn metrics(app: &App, place: &Place, headers: &HeaderMap) -> Result<Response, ApiError> {
     let sandbox = entered(app, place, headers).await?;
     Ok(Json(Sample::take(&sandbox).await?.of_agent()).into_response())

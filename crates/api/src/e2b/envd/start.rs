@@ -1,8 +1,8 @@
-//! Starting a process, or looking at one again: a stream of its output until it ends.
+//! Starts a process or connects to one, and streams its output until it ends.
 //!
-//! A client that goes away leaves its process running; it can be connected to by its number. A deadline that somebody
-//! chose ends the process and all of its group. The deadline that the clients send when nobody chose one ends the
-//! call alone, so that what was started in the background stays there.
+//! If the client disconnects, the process keeps running, and a client can connect to it by its process id. A timeout
+//! that the user sets ends the process and its whole group. The clients' default timeout ends only the call, so that
+//! background processes keep running.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ use crate::error::ApiError;
 use crate::recorder::Recorder;
 use crate::refusals::not_started;
 
-/// What the clients send if nobody gave a command a timeout.
+/// The clients' default timeout of a command.
 const UNASKED: Duration = Duration::from_secs(60);
-/// The most that is sent at once of a process's output.
+/// The largest chunk of output in one message.
 const CHUNK: usize = 32 * 1024;
 
 pub(super) fn router() -> Router<Arc<App>> {
@@ -65,7 +65,7 @@ pub(super) struct Size {
 }
 
 impl Pty {
-    /// The terminal's size; where none is said, the usual one.
+    /// The terminal's size, or the default.
     pub(super) fn size(self) -> TerminalSize {
         let fit = |n: u32, usual: u16| if n == 0 { usual } else { u16::try_from(n).unwrap_or(u16::MAX) };
         let Size { cols, rows } = self.size.unwrap_or_default();
@@ -82,7 +82,7 @@ struct StartRequest {
     stdin: Option<bool>,
 }
 
-/// How a process was started, for those who ask later.
+/// How a process was started, for later requests.
 pub(in crate::e2b) struct Started {
     pub(super) config: Config,
     pub(super) tag: Option<String>,
@@ -112,7 +112,7 @@ async fn start(
         let code = format!("{} {}", request.process.cmd, request.process.args.join(" "));
         let recorder = Recorder::new(&app, &context, envd.sandbox.id(), code);
         let execution = begin(&app, &envd, request, patience).await?;
-        // One that was given a deadline is ended by it and says so itself.
+        // If the user sets a timeout, it ends the process, and the process's end event reports it.
         let patience = patience.filter(|patience| *patience == UNASKED);
         follow(&app, &envd, execution, recorder, out, ping, patience).await
     })
@@ -149,7 +149,7 @@ async fn begin(
         cwd: Some(cwd),
         user: Some(envd.user().to_owned()),
         timeout: patience.filter(|patience| *patience != UNASKED),
-        // Whoever reads slowly slows the process down; nothing is dropped.
+        // A slow reader slows the process down; no output is dropped.
         output_limit: u64::MAX,
         on_limit: OnLimit::Kill,
         stdin: if input == Input::Pipe { Stdin::Open } else { Stdin::Closed },
@@ -167,7 +167,7 @@ struct ConnectRequest {
     process: Selector,
 }
 
-/// Looks at a process again. What it printed before is not repeated.
+/// Connects to a running process. Earlier output is not repeated.
 async fn connect(
     State(app): State<Arc<App>>,
     envd: Result<Envd, ApiError>,
@@ -186,7 +186,7 @@ async fn connect(
     })
 }
 
-/// Passes on what a process prints until it ends, or the client's patience does.
+/// Streams a process's output until it ends or the call times out.
 async fn follow(
     app: &App,
     envd: &Envd,
@@ -280,7 +280,7 @@ fn end(exit: &Exit) -> Value {
     end
 }
 
-/// As Go names them.
+/// Signal names as Go prints them.
 fn signal_name(signal: i32) -> String {
     let known = [
         (1, "hangup"),

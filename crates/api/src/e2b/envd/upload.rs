@@ -1,4 +1,4 @@
-//! Files that come in: as one body, perhaps compressed, or as the parts of a form. Never as a whole in memory.
+//! Uploads, as a single body (perhaps compressed) or as a form. A file is never held in memory as a whole.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -18,12 +18,12 @@ use crate::e2b::place::Envd;
 use crate::error::ApiError;
 use crate::extract::too_slow;
 
-/// An upload that stands still for so long is dropped, and leaves no trace.
+/// An upload that stalls for this long is dropped, and leaves no file.
 const STILL_FOR: Duration = Duration::from_secs(60);
-/// Compressed bytes become a thousand times as many at most, so they are taken in small portions.
+/// Compressed data can expand a thousandfold, so it is read in small portions.
 const PORTION: usize = 4096;
 
-/// One file, whose content is the whole body.
+/// Writes one file, whose content is the whole body.
 pub(super) async fn plain(envd: &Envd, path: &str, headers: &HeaderMap, mut body: Body) -> Result<Value, ApiError> {
     let path = resolve(&envd.sandbox, envd.user(), path).await?;
     let mut sink = Sink::new(open(envd, &path)?, headers)?;
@@ -43,7 +43,7 @@ pub(super) async fn plain(envd: &Envd, path: &str, headers: &HeaderMap, mut body
     Ok(view(&path))
 }
 
-/// The files of a form. One alone may be named by the address, several name themselves.
+/// Writes the files of a form. The URL may name a single file; several files have their own names.
 pub(super) async fn forms(envd: &Envd, path: Option<String>, mut request: Request) -> Result<Vec<Value>, ApiError> {
     let wrong = |_| ApiError::bad_request("the form cannot be read");
     DefaultBodyLimit::disable().apply(&mut request);
@@ -55,7 +55,7 @@ pub(super) async fn forms(envd: &Envd, path: Option<String>, mut request: Reques
         if field.name() != Some("file") {
             continue;
         }
-        // The clients write a quote within a name as a browser does.
+        // The clients encode a quote in a name like browsers do.
         let own = field.file_name().map(|name| name.replace("%22", "\""));
         let name = path.clone().or(own).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| ApiError::bad_request("a file of the form has no name"))?;
@@ -86,7 +86,7 @@ fn view(path: &str) -> Value {
     json!({ "path": path, "name": path.rsplit('/').next().unwrap_or_default(), "type": "file" })
 }
 
-/// Where a body's bytes go, unpacked if they were packed.
+/// Writes a body's bytes, after decompression if needed.
 struct Sink {
     upload: Upload,
     unpack: Option<GzDecoder<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! Changes in a directory: as a stream, or kept for a client that asks now and then.
+//! Watches directories: as a stream, or buffered for clients that poll.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ use crate::e2b::place::Envd;
 use crate::error::ApiError;
 use crate::extract::JsonBody;
 
-/// Changes that are kept for a client that does not ask for them; the oldest go first.
+/// The most changes that are buffered for a polling client. The oldest are dropped first.
 const KEPT: usize = 10_000;
 const MOST_WATCHERS: usize = 64;
 
@@ -38,14 +38,14 @@ pub(super) fn router() -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Wish {
+struct WatchRequest {
     path: String,
     recursive: bool,
     #[serde(alias = "include_entry")]
     include_entry: bool,
 }
 
-/// What is watched, and how it is told.
+/// The watched directory, and how its changes are reported.
 #[derive(Debug, Clone)]
 struct Sight {
     top: String,
@@ -54,15 +54,15 @@ struct Sight {
 }
 
 impl Sight {
-    async fn of(envd: &Envd, wish: Wish) -> Result<Self, ApiError> {
-        let top = resolve(&envd.sandbox, envd.user(), &wish.path).await?;
+    async fn of(envd: &Envd, request: WatchRequest) -> Result<Self, ApiError> {
+        let top = resolve(&envd.sandbox, envd.user(), &request.path).await?;
         if envd.sandbox.stat(&top).await?.kind != EntryKind::Directory {
             return Err(ApiError::bad_request(format!("{top} is not a directory")));
         }
-        Ok(Self { top, recursive: wish.recursive, include_entry: wish.include_entry })
+        Ok(Self { top, recursive: request.recursive, include_entry: request.include_entry })
     }
 
-    /// The watch, once it stands.
+    /// Opens the watch, and waits until it is active.
     async fn open(&self, sandbox: &Arc<Sandbox>) -> Result<Watch, ApiError> {
         let mut watch = sandbox.watch(&self.top, self.recursive)?;
         watch.placed().await?;
@@ -76,7 +76,7 @@ impl Sight {
             ChangeKind::Removed => "EVENT_TYPE_REMOVE",
             ChangeKind::Renamed => "EVENT_TYPE_RENAME",
             ChangeKind::Attributes => "EVENT_TYPE_CHMOD",
-            // There is no word for it.
+            // E2B has no event type for an overflow.
             ChangeKind::Overflow => return None,
         };
         let mut event = json!({ "name": self.name(&change.path), "type": kind });
@@ -90,7 +90,7 @@ impl Sight {
         Some(event)
     }
 
-    /// A path as seen from what is watched.
+    /// A path relative to the watched directory.
     fn name<'a>(&self, path: &'a str) -> &'a str {
         path.strip_prefix(self.top.trim_end_matches('/')).map_or(path, |rest| rest.trim_start_matches('/'))
     }
@@ -100,15 +100,15 @@ async fn watch_dir(
     State(app): State<Arc<App>>,
     envd: Result<Envd, ApiError>,
     headers: HeaderMap,
-    wish: Result<Framed<Wish>, ApiError>,
+    request: Result<Framed<WatchRequest>, ApiError>,
 ) -> Response {
-    let (envd, Framed(wish)) = match both(envd, wish) {
+    let (envd, Framed(request)) = match both(envd, request) {
         Ok(both) => both,
         Err(error) => return refused(error),
     };
     let (ping, patience) = (ping_every(&headers), patience(&headers));
     respond(app.closing(), move |out| async move {
-        let sight = Sight::of(&envd, wish).await?;
+        let sight = Sight::of(&envd, request).await?;
         let mut watch = sight.open(&envd.sandbox).await?;
         out.send(&json!({ "start": {} })).await;
         let watching = async {
@@ -137,7 +137,7 @@ fn over(patience: Duration) -> ApiError {
     error
 }
 
-/// Changes that are kept until somebody asks.
+/// Buffers changes for a client that polls.
 pub(in crate::e2b) struct Watcher {
     sight: Sight,
     events: Mutex<VecDeque<Value>>,
@@ -153,7 +153,7 @@ impl Watcher {
         }))
     }
 
-    /// A sandbox that slept has lost its watch; here it gets another.
+    /// Reopens the watch, which is lost when the sandbox hibernates.
     async fn mend(self: &Arc<Self>, sandbox: &Arc<Sandbox>) -> Result<(), ApiError> {
         if !self.task().is_finished() {
             return Ok(());
@@ -191,7 +191,11 @@ async fn gather(watcher: std::sync::Weak<Watcher>, sandbox: Arc<Sandbox>, mut wa
     }
 }
 
-async fn create(State(app): State<Arc<App>>, envd: Envd, body: JsonBody<Wish>) -> Result<Json<Value>, ApiError> {
+async fn create(
+    State(app): State<Arc<App>>,
+    envd: Envd,
+    body: JsonBody<WatchRequest>,
+) -> Result<Json<Value>, ApiError> {
     let id = envd.sandbox.id();
     if memory(&app).watchers(id) >= MOST_WATCHERS {
         let message = format!("the sandbox has {MOST_WATCHERS} watchers already; remove one");

@@ -1,4 +1,4 @@
-//! Contexts: one for each language that is always there, and those that a client makes.
+//! Contexts: a default one for each language, and those that clients create.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ pub(super) fn router(below: &str) -> Router<Arc<App>> {
         .route(&format!("{below}/contexts/{{id}}/restart"), post(restart))
 }
 
-/// Languages that code can be in.
+/// The supported languages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tongue {
     Python,
     JavaScript,
-    /// Each run is a script of its own.
+    /// Each run is a separate script.
     Bash,
 }
 
@@ -65,18 +65,18 @@ impl Tongue {
         }
     }
 
-    /// The context that is used where none is named.
+    /// The id of the default context.
     pub(super) fn usual(self) -> String {
         format!("{}-default", self.name())
     }
 
-    /// The language of a usual context.
+    /// The language of a default context.
     pub(super) fn of_usual(id: &str) -> Option<Self> {
         [Self::Python, Self::JavaScript].into_iter().find(|tongue| tongue.usual() == id)
     }
 }
 
-/// Makes a context, or finds the one that has this id.
+/// Creates a context, or returns the existing one with this id.
 pub(super) async fn make(
     sandbox: &Sandbox,
     start: &ProcessDefaults,
@@ -87,7 +87,7 @@ pub(super) async fn make(
     Ok(sandbox.create_context(spec(sandbox, start, id, tongue, cwd)).await?)
 }
 
-/// A context as E2B's are: code runs as root, in the user's home.
+/// The settings of a context. As with E2B, code runs as root in the user's home directory.
 pub(super) fn spec(
     sandbox: &Sandbox,
     start: &ProcessDefaults,
@@ -107,12 +107,12 @@ pub(super) fn spec(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct ContextRequest {
     language: Option<String>,
     cwd: Option<String>,
 }
 
-async fn create(interpreter: Interpreter, body: JsonBody<Wish>) -> Result<Json<Value>, ApiError> {
+async fn create(interpreter: Interpreter, body: JsonBody<ContextRequest>) -> Result<Json<Value>, ApiError> {
     let tongue = Tongue::parse(body.value.language.as_deref().unwrap_or("python"))?;
     if tongue == Tongue::Bash {
         let message = "bash has no contexts: each run is a script of its own; give run_code the language alone";
@@ -128,7 +128,7 @@ fn view(info: &ContextInfo) -> Value {
     json!({ "id": info.id, "language": language, "cwd": info.cwd })
 }
 
-/// The usual ones are always there, whether or not they were used.
+/// The list always includes the default contexts, even before their first use.
 async fn list(interpreter: Interpreter) -> Result<Json<Vec<Value>>, ApiError> {
     let made = interpreter.sandbox.list_contexts().await?;
     let missing = [Tongue::Python, Tongue::JavaScript].into_iter().filter(|tongue| {
@@ -147,7 +147,7 @@ async fn remove(interpreter: Interpreter, Parts(id): Parts<String>) -> Result<St
 
 async fn restart(interpreter: Interpreter, Parts(id): Parts<String>) -> Result<StatusCode, ApiError> {
     let id = known(id)?;
-    // One that was never used is as new as it could be made.
+    // A default context that was never used needs no restart.
     match interpreter.sandbox.restart_context(&id).await.map_err(ApiError::from) {
         Err(error) if error.status == StatusCode::NOT_FOUND && Tongue::of_usual(&id).is_some() => {}
         other => drop(other?),
@@ -155,7 +155,7 @@ async fn restart(interpreter: Interpreter, Parts(id): Parts<String>) -> Result<S
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// An id that no context can have is the id of none.
+/// Checks an id. No context has an invalid id, so the answer is 404.
 pub(super) fn known(id: String) -> Result<String, ApiError> {
     checked_id(id).map_err(|_| ApiError::not_found("context"))
 }

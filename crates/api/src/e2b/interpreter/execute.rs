@@ -1,4 +1,4 @@
-//! Running code, one cell at a time in each context.
+//! Runs code, one cell at a time in each context.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::extract::JsonBody;
 use crate::recorder::Recorder;
 use crate::text::Decoder;
 
-/// Bytes that one run may print.
+/// The most output of one run, in bytes.
 const OUTPUT_LIMIT: u64 = 64 * 1024 * 1024;
 
 pub(super) fn router(below: &str) -> Router<Arc<App>> {
@@ -36,7 +36,7 @@ pub(super) fn router(below: &str) -> Router<Arc<App>> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wish {
+struct ExecuteRequest {
     code: String,
     context_id: Option<String>,
     language: Option<String>,
@@ -47,10 +47,10 @@ async fn execute(
     State(app): State<Arc<App>>,
     runner: Runner,
     Extension(request): Extension<RequestContext>,
-    body: JsonBody<Wish>,
+    body: JsonBody<ExecuteRequest>,
 ) -> Result<Response, ApiError> {
     let Runner(Interpreter { sandbox, settings }) = runner;
-    let Wish { code, context_id, language, env_vars } = body.value;
+    let ExecuteRequest { code, context_id, language, env_vars } = body.value;
     let env = env_vars.unwrap_or_default();
     check_env(&env)?;
     let language = language.filter(|language| !language.is_empty());
@@ -101,7 +101,7 @@ async fn execute(
     }))
 }
 
-/// A context of the client's, or one of those that are always there.
+/// Finds a context that a client created, or a default one.
 async fn find(sandbox: &Sandbox, start: &ProcessDefaults, id: String) -> Result<String, ApiError> {
     let id = known(id)?;
     if sandbox.list_contexts().await?.iter().any(|info| info.id == id) {
@@ -125,7 +125,7 @@ async fn follow(
         let output = tokio::select! {
             output = cell.next() => output?,
             () = lines.gone(), if !interrupted => {
-                // Nobody waits for it; whoever comes next must not wait for it either.
+                // The client is gone, so the run is interrupted. The next run must not wait for it.
                 interrupted = true;
                 let _ = sandbox.interrupt_context(context).await;
                 continue;
@@ -168,7 +168,7 @@ async fn tell_end(lines: &Lines, report: &CellReport) {
     lines.send(&json!({ "type": "number_of_executions", "execution_count": report.number })).await;
 }
 
-/// An end that the code itself says nothing about.
+/// The error to report if the interpreter gave none.
 fn why(status: CellStatus) -> Option<(&'static str, &'static str)> {
     match status {
         CellStatus::Ok => None,
@@ -185,7 +185,7 @@ fn why(status: CellStatus) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Bash has no live interpreter here; each run is a script.
+/// Builds a script run. Bash has no live interpreter, so each run is a script.
 fn script(
     app: &Arc<App>,
     request: &RequestContext,

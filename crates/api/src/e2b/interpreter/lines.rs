@@ -1,5 +1,5 @@
-//! A run's answer: one JSON object on a line, as it happens. No line is blank and all of it is ASCII: the clients
-//! decode every piece of the network by itself.
+//! A run's response: one JSON object per line, streamed. There are no blank lines and only ASCII characters, because
+//! the clients decode each network chunk separately.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Lines(mpsc::Sender<Bytes>);
 
 impl Lines {
     pub(super) async fn send(&self, line: &Value) {
-        // Nobody may be listening; `gone` tells.
+        // The client may have disconnected; `gone` reports that.
         let _ = self.0.send((ascii_json(line) + "\n").into()).await;
     }
 
@@ -37,13 +37,13 @@ impl Lines {
         self.send(&json!({ "type": "error", "name": name, "value": value, "traceback": traceback })).await;
     }
 
-    /// Waits until nobody listens any more.
+    /// Waits until the client disconnects.
     pub(super) async fn gone(&self) {
         self.0.closed().await;
     }
 }
 
-/// An answer that ends when its task does. The task goes on if the client does not listen; it ends with the server.
+/// A response that ends with its task. The task continues after the client disconnects, and ends with the server.
 pub(super) fn respond<F>(mut closing: Closing, task: impl FnOnce(Lines) -> F) -> Response
 where
     F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Code in live interpreters, as E2B's code interpreter offers it; here the sandbox's own contexts run it.
+//! E2B's code interpreter API. The sandbox's own contexts run the code.
 
 mod contexts;
 mod execute;
@@ -11,7 +11,7 @@ use axum::Router;
 
 use crate::app::App;
 
-/// Where an address ends with a slash, the clients send two.
+/// The clients send a double slash if the base URL ends with a slash.
 const BELOW: [&str; 2] = ["", "/"];
 
 pub(super) fn router() -> Router<Arc<App>> {

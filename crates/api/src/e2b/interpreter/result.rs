@@ -1,8 +1,8 @@
-//! A rich result in the clients' words.
+//! Rich results in E2B's format.
 
 use serde_json::{Map, Value, json};
 
-/// MIME types that have a name of their own.
+/// MIME types that have their own field.
 const NAMES: [(&str, &str); 9] = [
     ("text/html", "html"),
     ("text/markdown", "markdown"),
@@ -14,14 +14,14 @@ const NAMES: [(&str, &str); 9] = [
     ("application/javascript", "javascript"),
     ("text/plain", "text"),
 ];
-/// Those whose text is JSON.
+/// MIME types whose text is JSON.
 const DATA: [(&str, &str); 3] = [
     ("application/json", "json"),
     ("application/vnd.sandling.table+json", "data"),
     ("application/vnd.sandling.chart+json", "chart"),
 ];
 
-/// One line for one bundle. The value of the cell itself is the main result.
+/// Formats one bundle as a line. The cell's own value is the main result.
 pub(super) fn line(bundle: Map<String, Value>, is_main: bool) -> Value {
     let mut line = json!({ "type": "result", "is_main_result": is_main, "extra": {} });
     for (mime, content) in bundle {
@@ -43,7 +43,7 @@ fn parsed(content: Value) -> Value {
     }
 }
 
-/// A string's own quotes are not shown.
+/// Removes the quotes of a string's representation.
 fn unquoted(content: Value) -> Value {
     let Value::String(text) = &content else { return content };
     for quote in ['\'', '"'] {

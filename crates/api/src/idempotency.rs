@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that is sent again is answered again, and runs once.
+//! `Idempotency-Key`: a retried request gets the stored answer, and its work runs only once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,18 +15,18 @@ use crate::error::ApiError;
 
 const HEADER: &str = "idempotency-key";
 
-/// A request that may bring a key.
-pub(crate) struct Once<'a> {
+/// A request that may have an idempotency key.
+pub(crate) struct IdempotentRequest<'a> {
     pub(crate) app: &'a App,
     pub(crate) context: &'a RequestContext,
     pub(crate) workspace: &'a WorkspaceName,
     pub(crate) headers: &'a HeaderMap,
-    /// Its method and its path, with all ids in it.
+    /// The method and the full path, including ids.
     pub(crate) route: &'a str,
     pub(crate) body: &'a Bytes,
 }
 
-/// An answer that can be kept.
+/// An answer that can be stored.
 pub(crate) struct Answer {
     status: StatusCode,
     body: Vec<u8>,
@@ -46,17 +46,17 @@ impl IntoResponse for Answer {
     }
 }
 
-/// Work that goes on after its answer has begun, as a request with a key finds it.
+/// The state of streamed work when a request with a key arrives.
 pub(crate) enum Begun<T> {
-    /// It began just now.
+    /// This request started it.
     Now(T),
-    /// It began with an earlier request. If nothing is left of it, the refusal says so.
+    /// An earlier request started it. `refusal` is the error if its output is gone.
     Before { object: String, refusal: ApiError },
-    /// It failed to begin with an earlier request, which was answered with this.
+    /// An earlier request failed to start it and got this answer.
     Failed(Response),
 }
 
-/// Notes what a request made, so that its retry can be told even if this process dies before it answers.
+/// Records which object a request created, so that a retry can name it even if the server crashes before it answers.
 #[derive(Clone, Default)]
 pub(crate) struct Mark(Arc<Mutex<Option<Pending>>>);
 
@@ -66,7 +66,7 @@ impl Mark {
         if let Some(pending) = &*pending
             && let Err(error) = pending.attach_object(object)
         {
-            tracing::warn!(error = &error as &dyn std::error::Error, "what a request made could not be noted");
+            tracing::warn!(error = &error as &dyn std::error::Error, "a created object could not be recorded");
         }
     }
 
@@ -75,8 +75,8 @@ impl Mark {
     }
 }
 
-impl Once<'_> {
-    /// Does the work, unless the key says that it was done.
+impl IdempotentRequest<'_> {
+    /// Does the work, or replays the stored answer of this key.
     pub(crate) async fn answer<F>(self, work: impl FnOnce(Mark) -> F) -> Result<Response, ApiError>
     where
         F: Future<Output = Result<Answer, ApiError>>,
@@ -95,7 +95,7 @@ impl Once<'_> {
         result.map(IntoResponse::into_response)
     }
 
-    /// Begins the work, unless the key says that it began before. What is kept is that it did, and on which object.
+    /// Starts the work, unless an earlier request with this key did. Only the start and its object are stored.
     pub(crate) async fn begin<T, F>(self, object: &str, work: impl FnOnce() -> F) -> Result<Begun<T>, ApiError>
     where
         F: Future<Output = Result<T, ApiError>>,
@@ -137,7 +137,7 @@ impl Once<'_> {
     }
 }
 
-/// Refusals come before anything is done; the same request may be sent again.
+/// Whether the request was refused before it had any effect, so that it may be sent again.
 fn had_no_effect(status: StatusCode) -> bool {
     let busy = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::INSUFFICIENT_STORAGE];
     status.is_client_error() || busy.contains(&status)
@@ -159,7 +159,7 @@ fn again(answer: StoredAnswer) -> Response {
     replayed(Answer { status, body: answer.body }.into_response())
 }
 
-/// Says that nothing was done for this answer.
+/// Marks an answer as replayed.
 pub(crate) fn replayed(mut response: Response) -> Response {
     response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
     response
