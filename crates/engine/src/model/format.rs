@@ -49,7 +49,7 @@ mod tests {
     }
 
     fn again(text: &str) -> Result<String, serde_json::Error> {
-        Ok(serde_json::to_string(&serde_json::from_str::<Row>(text)?)?)
+        serde_json::to_string(&serde_json::from_str::<Row>(text)?)
     }
 
     #[test]

@@ -76,8 +76,9 @@ pub fn unreadable_rows(store: &Path) -> Result<Vec<Unreadable>, StoreError> {
     }
     let connection = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|source| open_error(store, source))?;
-    let tables: [(&str, &str, fn(&str) -> Option<String>); 4] = [
-        ("sandbox", "SELECT id, detail FROM sandboxes WHERE state <> 'ended'", why_unreadable::<SandboxInfo>),
+    let sandbox: Check = why_unreadable::<SandboxInfo>;
+    let tables = [
+        ("sandbox", "SELECT id, detail FROM sandboxes WHERE state <> 'ended'", sandbox),
         ("snapshot", "SELECT id, detail FROM snapshots", why_unreadable::<SnapshotInfo>),
         ("volume", "SELECT id, detail FROM volumes", why_unreadable::<VolumeInfo>),
         ("network default", "SELECT template, detail FROM network_defaults", why_unreadable::<NetworkDefault>),
@@ -93,6 +94,9 @@ pub fn unreadable_rows(store: &Path) -> Result<Vec<Unreadable>, StoreError> {
     }
     Ok(found)
 }
+
+/// Says why a row's JSON cannot be read, if it cannot.
+type Check = fn(&str) -> Option<String>;
 
 fn why_unreadable<T: DeserializeOwned>(detail: &str) -> Option<String> {
     serde_json::from_str::<T>(detail).err().map(|error| error.to_string())
