@@ -98,7 +98,8 @@ def test_pause_and_resume_show_in_the_status_and_may_be_repeated(make):
 def test_a_paused_sandbox_does_nothing_and_then_goes_on_where_it_was(make):
     sandbox = make()
     sandbox.filesystem.write("/tmp/counter.py", COUNTER)
-    sandbox.exec("setsid python3 /tmp/counter.py >/dev/null 2>&1 </dev/null & sleep 1", check=True)
+    begin = "setsid python3 /tmp/counter.py >/dev/null 2>&1 </dev/null & until [ -s /tmp/count ]; do sleep 0.1; done"
+    sandbox.exec(begin, check=True)
 
     def count():
         return int(sandbox.filesystem.read("/tmp/count"))
