@@ -41,7 +41,7 @@ pub(super) struct Selector {
 
 /// Finds the selected process. A running process wins over an ended one with the same process id.
 pub(super) async fn find(app: &App, sandbox: &Sandbox, selector: &Selector) -> Result<ExecInfo, ApiError> {
-    let tag_of = |exec: &ExecInfo| memory(&app).process(sandbox.id(), &exec.id).and_then(|started| started.tag.clone());
+    let tag_of = |exec: &ExecInfo| memory(app).process(sandbox.id(), &exec.id).and_then(|started| started.tag.clone());
     let is_meant = |exec: &ExecInfo| match (&selector.pid, &selector.tag) {
         (Some(pid), _) => exec.pid == *pid,
         (None, Some(tag)) => tag_of(exec).as_ref() == Some(tag),
@@ -187,7 +187,7 @@ impl Receiver {
     async fn open(app: &App, envd: &Envd, selector: &Selector) -> Result<Self, ApiError> {
         let exec = running(app, &envd.sandbox, selector).await?;
         let execution = envd.sandbox.attach(&exec.id, u64::MAX)?;
-        let input = memory(&app).process(envd.sandbox.id(), &exec.id).map(|started| started.input);
+        let input = memory(app).process(envd.sandbox.id(), &exec.id).map(|started| started.input);
         Ok(Self { execution, input })
     }
 

@@ -158,7 +158,7 @@ async fn begin(
     };
     app.engine.before(&envd.sandbox, Cause::Exec, &argv_text).await?;
     let execution = envd.sandbox.run(spec)?;
-    memory(&app).started(app, envd.sandbox.id(), execution.id(), Started { config: process, tag, input });
+    memory(app).started(app, envd.sandbox.id(), execution.id(), Started { config: process, tag, input });
     Ok(execution)
 }
 
@@ -228,7 +228,7 @@ async fn follow(
             }
             Output::Dropped(_) => {}
             Output::Exited(exit) => {
-                memory(&app).ended(envd.sandbox.id(), execution.id());
+                memory(app).ended(envd.sandbox.id(), execution.id());
                 if exit.reason == ExitReason::Timeout {
                     return Err(deadline());
                 }
