@@ -227,7 +227,7 @@ async def nonsense_is_answered(client: Client) -> None:
         ("rewind", {"to": 10_000}, "no such checkpoint; "),
         ("read_file", {"path": "/dev/zero"}, "is a device, a pipe or a socket"),
         ("write_file", {"path": "/proc/x", "content": ""}, "error:"),
-        ("fork", {"count": 99}, "at once"),
+        ("fork", {"count": 99}, "a session can have"),
         ("keep_fork", {"fork": "fork-99"}, "there are none"),
         ("fly", {}, "there are run_code, "),
     ]:
