@@ -81,6 +81,7 @@ def test_a_build_reaches_the_registries_and_nothing_else(make, tmp_path):
     assert Sandbox.delete_snapshot("conformance-six")
 
 
+@pytest.mark.timeout(600)
 def test_packages_of_npm_are_there_afterwards(make, tmp_path):
     shutil.copy(authorities(), tmp_path / "authorities.pem")
     template = (
