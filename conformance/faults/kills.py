@@ -91,8 +91,8 @@ def check(server, client, workers):
         client.delete(stranger)
     for worker in workers:
         worker.lost_creates = 0
+    # Only once: the processes of a standby that starts right after this have no directory yet.
     processes.until("nothing belongs to nobody", lambda: not orphans(server, known) or None)
-    assert not orphans(server, known), orphans(server, known)
 
 
 def orphans(server, known):
