@@ -46,7 +46,7 @@ lanes() { # FUNCTION…
 # scripts/retries.txt names run once more, alone.
 vm_tests() {
   local log=$scratch/vm failed name
-  cargo test --workspace --quiet --no-fail-fast --test vm -- --test-threads "${SANDLING_TEST_THREADS:-3}" 2>&1 |
+  cargo test --workspace --quiet --no-fail-fast --test vm -- --test-threads "${SANDLING_TEST_THREADS:-2}" 2>&1 |
     tee "$log" && return
   mapfile -t failed < <(sed -n 's/^---- \(.*\) stdout ----$/\1/p' "$log")
   [ ${#failed[@]} -gt 0 ] || return 1
