@@ -109,11 +109,11 @@ def malformed_calls_are_answered() -> None:
 def what_cannot_be_read_or_written_is_told() -> None:
     prepare = "truncate -s 20M /tmp/large; mkfifo /tmp/pipe; ln -s /dev/zero /tmp/link; ln -s /nowhere /tmp/dangling"
     known = {
-        "/dev/zero": "is no file",
-        "/tmp/link": "is no file",
-        "/tmp/pipe": "is no file",
+        "/dev/zero": "is a device, a pipe or a socket",
+        "/tmp/link": "is a device, a pipe or a socket",
+        "/tmp/pipe": "is a device, a pipe or a socket",
         "/tmp/large": "has more than",
-        "/tmp/dangling": "not there",
+        "/tmp/dangling": "does not exist",
         "/tmp": "is a directory",
         "/proc/self/mem": "error:",
         "/proc/version": "Linux version",
@@ -163,7 +163,7 @@ def endless_loops_end() -> None:
         assert "3 times in a row" in strings(server.asked[3])
     with model(lambda body, number: [("run_command", {"command": f"echo {number}"})]) as server:
         ran = agent(server, "--max-steps", "5", "Loop.")
-        assert ran.code == 1 and "steps" in ran.end()["why"] and len(server.asked) == 5, ran
+        assert ran.code == 1 and "step budget" in ran.end()["why"] and len(server.asked) == 5, ran
     with model(lambda body, number: "") as server:
         ran = agent(server, "Say nothing.", api="chat")
         assert ran.code == 1 and "empty answers" in ran.end()["why"], ran
@@ -180,7 +180,7 @@ def budgets_hold() -> None:
 
     with model(verbose) as server:
         ran = agent(server, "--max-tokens", "30000", "Go on.")
-        assert "tokens" in ran.end()["why"] and 1 < len(server.asked) < 6, ran
+        assert "token budget" in ran.end()["why"] and 1 < len(server.asked) < 6, ran
         before = 0
         for body in server.asked:
             assert before + size(body) + body["max_tokens"] <= 30_000, "the longest answer would not have been paid for"
@@ -191,7 +191,7 @@ def budgets_hold() -> None:
         assert "cost budget" in ran.end()["why"] and 1 < len(server.asked) and 0.05 < ran.end()["cost"] <= 0.3, ran
     with model(verbose) as server:
         ran = agent(server, "--max-tokens", "60", "Go on.")
-        assert "tokens" in ran.end()["why"] and server.asked == [], "the first request alone is too large"
+        assert "token budget" in ran.end()["why"] and server.asked == [], "the first request alone is too large"
     with model([[("run_command", {"command": "echo started; sleep 300"})], "never"]) as server:
         started = time.monotonic()
         ran = agent(server, "--max-time", "8s", "Sleep.")
@@ -208,7 +208,7 @@ def answers_that_break_off_are_charged() -> None:
     with model(lambda body, number: Drop("x" * 100)) as server:
         ran = agent(server, "--max-tokens", "2500", "Be patient.")
         spent = ran.end()["input_tokens"] + ran.end()["output_tokens"]
-        assert "tokens" in ran.end()["why"] and 1 < len(server.asked) < 6 and spent <= 2500, ran
+        assert "token budget" in ran.end()["why"] and 1 < len(server.asked) < 6 and spent <= 2500, ran
 
 
 def stripped(value: Any) -> Any:
@@ -232,7 +232,7 @@ def servers_that_do_not_count_are_counted_for() -> None:
                 with model(lambda body, number: [("run_command", {"command": f"echo {number}"})]) as server:
                     ran = agent(server, *flags, "--max-tokens", "9000", "Go on.", api=api)
             spent = ran.end()["input_tokens"] + ran.end()["output_tokens"]
-            assert "tokens" in ran.end()["why"] and 1000 < spent <= 9000, (api, flags, ran.end())
+            assert "token budget" in ran.end()["why"] and 1000 < spent <= 9000, (api, flags, ran.end())
             assert 1 < len(server.asked) < 20, (api, flags, len(server.asked))
 
 
@@ -407,7 +407,7 @@ def fewer_forks_than_wanted_are_told() -> None:
     with fewer_forks() as address, mock.patch.dict(os.environ, SANDLING_API=address):
         with model(lambda body, number: "Done.") as server:
             ran = agent(server, "--best-of", "3", "--check", "true", "Try.")
-    assert ran.code == 0 and "2 forks were made, not 3" in ran.stderr, ran
+    assert ran.code == 0 and "only 2 of 3 forks could be created" in ran.stderr, ran
     (forks,) = [line for line in ran.lines if line["type"] == "forks"]
     assert (forks["wanted"], forks["made"]) == (3, 2), forks
     told = {re.search(r"attempt (\d of \d)", strings(body))[1] for body in server.asked}
