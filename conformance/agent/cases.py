@@ -191,7 +191,7 @@ def budgets_hold() -> None:
         assert "cost budget" in ran.end()["why"] and 1 < len(server.asked) and 0.05 < ran.end()["cost"] <= 0.3, ran
     with model(verbose) as server:
         ran = agent(server, "--max-tokens", "60", "Go on.")
-        assert "token budget" in ran.end()["why"] and server.asked == [], "the first request alone is too large"
+        assert "first request" in ran.end()["why"] and server.asked == [], "the first request alone is too large"
     with model([[("run_command", {"command": "echo started; sleep 300"})], "never"]) as server:
         started = time.monotonic()
         ran = agent(server, "--max-time", "8s", "Sleep.")
