@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::activity::Activity;
 use crate::closing::Closing;
 use crate::error::ApiError;
+use crate::live_requests::LiveRequests;
 use crate::meter::Meter;
 
 /// How often an idle server checks whether it is still idle.
@@ -23,6 +24,7 @@ pub struct App {
     pub(crate) service: Arc<Service>,
     pub(crate) meter: Meter,
     pub(crate) activity: Activity,
+    pub(crate) live_requests: LiveRequests,
     dialect_states: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     closing: watch::Sender<bool>,
 }
@@ -34,6 +36,7 @@ impl App {
             service,
             meter: Meter::new(),
             activity: Activity::new(),
+            live_requests: LiveRequests::default(),
             dialect_states: Mutex::default(),
             closing: watch::Sender::new(false),
         })
@@ -49,6 +52,11 @@ impl App {
     /// A build of a workspace.
     pub(crate) fn build(&self, workspace: &str, id: &str) -> Result<Arc<Build>, ApiError> {
         self.service.builds.find(workspace, id).ok_or_else(|| ApiError::not_found("build"))
+    }
+
+    /// Ends the requests in progress whose tokens no longer work.
+    pub(crate) fn end_unauthorized(&self) {
+        self.live_requests.sweep(&self.service);
     }
 
     pub(crate) fn closing(&self) -> Closing {

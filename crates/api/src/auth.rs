@@ -77,9 +77,14 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
         if let Some(id) = used_sandbox(parts.uri.path())
             && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await
         {
-            awake(&sandbox).await?;
-            if let Some(UseObserver(observe)) = parts.extensions.get::<UseObserver>() {
-                observe(sandbox).await;
+            // A token that may only look neither wakes a sandbox nor prolongs its life.
+            if principal.scope.allows(Scope::Run) {
+                awake(&sandbox).await?;
+                if let Some(UseObserver(observe)) = parts.extensions.get::<UseObserver>() {
+                    observe(sandbox).await;
+                }
+            } else if sandbox.hibernates() {
+                return Err(Refused::Hibernated.into());
             }
         }
         Ok(Self { principal, need: PhantomData })

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use axum::http::HeaderMap;
-use sandling_service::Principal;
+use sandling_service::{PreviewToken, Principal};
+
+use crate::live_requests::LiveRequest;
 
 /// The header of a request's id, in both directions.
 pub(crate) const HEADER: &str = "x-request-id";
@@ -21,13 +23,15 @@ pub(crate) struct RequestContext(Arc<Context>);
 struct Context {
     id: String,
     peer: Option<Peer>,
+    live: Arc<LiveRequest>,
     principal: OnceLock<Principal>,
     object: OnceLock<String>,
 }
 
 impl RequestContext {
-    pub(crate) fn new(request: &Request) -> Self {
+    pub(crate) fn new(request: &Request, live: Arc<LiveRequest>) -> Self {
         Self(Arc::new(Context {
+            live,
             id: requested_id(request.headers()).unwrap_or_else(fresh_id),
             peer: request.extensions().get().copied(),
             principal: OnceLock::new(),
@@ -53,7 +57,16 @@ impl RequestContext {
 
     // The first value stays: later ones are the same.
     pub(crate) fn came_from(&self, principal: &Principal) {
+        self.0.live.came_with_token(&principal.token_prefix);
         let _ = self.0.principal.set(principal.clone());
+    }
+
+    pub(crate) fn came_with_preview(&self, token: &PreviewToken) {
+        self.0.live.came_with_preview(token);
+    }
+
+    pub(crate) fn live(&self) -> &Arc<LiveRequest> {
+        &self.0.live
     }
 
     /// Records the object that a request created, which its path cannot name.

@@ -18,6 +18,7 @@ mod extract;
 mod file_content;
 mod follow;
 mod idempotency;
+mod live_requests;
 mod meter;
 mod native;
 mod pandastack;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -13,13 +13,14 @@ use crate::app::App;
 use crate::audit;
 use crate::context::{self, RequestContext};
 use crate::error::ApiError;
+use crate::live_requests::{self, UpgradedBy};
 
 /// Runs the inner layers with a new request context.
 ///
 /// A request that changes something runs in its own task. If the client disconnects, the work still completes and still
 /// reaches the audit log.
 pub(crate) async fn layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let context = RequestContext::new(&request);
+    let context = RequestContext::new(&request, app.live_requests.begin());
     let acts = audit::acts(request.method(), matched(&request).as_deref());
     let work = handle(app, context.clone(), request, next);
     if !acts {
@@ -36,7 +37,12 @@ async fn handle(app: Arc<App>, context: RequestContext, mut request: Request, ne
     let route = matched(&request);
     let path = request.uri().path().to_owned();
     request.extensions_mut().insert(context.clone());
+    let upgraded_by = request.extensions().get::<UpgradedBy>().cloned();
     let mut response = next.run(request).await;
+    match upgraded_by.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
+        Some(upgraded_by) => upgraded_by.set(context.live().clone()),
+        None => response = live_requests::end_with(context.live().clone(), response),
+    }
     let error = response.extensions_mut().remove::<ApiError>();
     if let Some(error) = &error {
         response = error.render(context.id());

@@ -14,6 +14,7 @@ mod audit;
 mod builds;
 mod create_limiter;
 mod decoder;
+mod derived_tokens;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use builds::{
 };
 pub use create_limiter::{Busy, CreateLimiter};
 pub use decoder::Decoder;
+pub use derived_tokens::DerivedTokens;
 pub use idempotency::{Begin, BodyHash, Idempotency, IdempotencyKey, KeyRefused, Pending, StoredAnswer};
 pub use limits::{InvalidValue, check_env, check_map, parse_mode};
 pub use previews::{PreviewError, PreviewToken, Previews};

@@ -11,6 +11,7 @@ use crate::admission::Admission;
 use crate::audit::{AuditLog, AuditRetention};
 use crate::builds::Builds;
 use crate::create_limiter::CreateLimiter;
+use crate::derived_tokens::DerivedTokens;
 use crate::idempotency::Idempotency;
 use crate::presence::Presence;
 use crate::previews::Previews;
@@ -59,6 +60,7 @@ pub struct Service {
     pub volume_files: VolumeFiles,
     pub builds: Arc<Builds>,
     pub previews: Previews,
+    pub derived_tokens: DerivedTokens,
     pub idempotency: Idempotency,
     pub audit: AuditLog,
 }
@@ -75,15 +77,17 @@ impl Service {
         let admission = Arc::new(Admission::new(store.clone()));
         let create_limiter = Arc::new(CreateLimiter::new());
         let sandboxes = Arc::new(Sandboxes::new(engine.clone(), admission.clone(), create_limiter.clone()));
-        let previews = Previews::open(&home.root().join(PREVIEWS), store.clone()).map_err(ServiceError::Previews)?;
+        let previews = Previews::open(&home.root().join(PREVIEWS), store.clone(), tokens.clone())
+            .map_err(ServiceError::Previews)?;
         Ok(Arc::new(Self {
-            tokens,
             workspaces: Workspaces::new(store.clone()),
             volume_files: VolumeFiles::new(engine.clone(), sandboxes.clone()),
             builds: Arc::new(Builds::open(engine, sandboxes.clone(), store.clone(), presence.clone())?),
+            derived_tokens: DerivedTokens::new(previews.key(), tokens.clone()),
             previews,
             idempotency: Idempotency::open(store.clone(), presence)?,
             audit: AuditLog::open(store, settings.audit)?,
+            tokens,
             admission,
             create_limiter,
             sandboxes,

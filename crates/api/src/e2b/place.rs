@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sandling_engine::{Sandbox, SandboxId, State as SandboxState};
-use sandling_service::{Principal, Scope, WorkspaceName};
+use sandling_service::Principal;
 
 use super::envd::metrics;
 use super::gone::{asleep, ended, gone};
@@ -161,7 +161,7 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passe
     if !Settings::of(&sandbox.info()).public_ports {
         let given = request.headers().get(TRAFFIC_TOKEN).and_then(|token| token.to_str().ok());
         match given {
-            Some(given) if token::same(given, &token::traffic(app, &place.id)) => {}
+            Some(given) if token::check_traffic(app, given, &place.id).is_some() => {}
             None if place.by_host => return Ok(Passed::NotOurs(request)),
             _ => {
                 let message = "this sandbox's servers need its traffic access token";
@@ -173,7 +173,7 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passe
     for name in [SANDBOX_ID, SANDBOX_PORT, ACCESS_TOKEN, TRAFFIC_TOKEN, crate::auth::API_KEY] {
         request.headers_mut().remove(name);
     }
-    let answer = proxy::forward(&sandbox, place.port, request, app.closing()).await;
+    let answer = proxy::forward(app, &sandbox, place.port, request).await;
     answer.map(Passed::Answered).map_err(|error| match error.code {
         "nothing_listens" => closed_port(&place.id, place.port),
         _ => error,
@@ -187,8 +187,8 @@ pub(super) struct Envd {
     user: Option<String>,
 }
 
-/// The sandbox whose contexts a request uses. The clients send no token for contexts, so the unguessable id is the
-/// credential. Running code requires the access token: see [`Runner`].
+/// The sandbox whose contexts a request uses. The clients send its traffic token for contexts, and its access token to
+/// run code: see [`Runner`].
 pub(super) struct Interpreter {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) settings: Settings,
@@ -203,9 +203,15 @@ impl Envd {
         self.user.as_deref().unwrap_or_else(|| self.settings.user())
     }
 
-    async fn enter(app: &App, parts: &Parts, id: &SandboxId, user: Option<String>) -> Result<Self, ApiError> {
+    async fn enter(
+        app: &App,
+        parts: &Parts,
+        holder: &Principal,
+        id: &SandboxId,
+        user: Option<String>,
+    ) -> Result<Self, ApiError> {
         let sandbox = awake(app, &parts.headers, id).await?;
-        came_from(parts, &sandbox);
+        came_from(parts, holder, &sandbox);
         let settings = Settings::of(&sandbox.info());
         Ok(Self { sandbox, settings, user })
     }
@@ -218,8 +224,8 @@ impl Envd {
         let user_name = (!user.is_empty()).then(|| user.clone()).or_else(|| basic_user(&parts.headers));
         if signature.is_empty() || parts.headers.contains_key(ACCESS_TOKEN) {
             let id = named.ok_or_else(no_place)?;
-            check_token(app, parts, &id)?;
-            return Self::enter(app, parts, &id, user_name).await;
+            let holder = check_token(app, parts, &id)?;
+            return Self::enter(app, parts, &holder, &id, user_name).await;
         }
         let expires = query("signature_expiration");
         let expires = (!expires.is_empty()).then(|| expires.parse::<i64>());
@@ -230,11 +236,14 @@ impl Envd {
         }
         app.engine.settled().await;
         let signed = Signed { path: &path, operation, user: &user, expires };
-        let fits = |id: &SandboxId| token::same(&signed.signature(&token::access(app, id)), &signature);
-        let candidates =
-            named.map_or_else(|| app.engine.list().into_iter().map(|info| info.id).collect(), |id| vec![id]);
-        let id = candidates.into_iter().find(fits).ok_or_else(wrong)?;
-        Self::enter(app, parts, &id, user_name).await
+        let fits = |token: &String| token::same(&signed.signature(token), &signature);
+        let sandboxes = app.engine.list().into_iter().filter(|info| named.as_ref().is_none_or(|id| *id == info.id));
+        let mut signers = sandboxes.filter_map(|info| {
+            let token = token::access_candidates(app, &info.workspace, &info.id).into_iter().find(fits)?;
+            Some((token::check_access(app, &token, &info.id)?, info.id))
+        });
+        let (holder, id) = signers.next().ok_or_else(wrong)?;
+        Self::enter(app, parts, &holder, &id, user_name).await
     }
 }
 
@@ -243,9 +252,9 @@ impl FromRequestParts<Arc<App>> for Envd {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let id = named(app, parts).await.ok_or_else(no_place)?;
-        check_token(app, parts, &id)?;
+        let holder = check_token(app, parts, &id)?;
         let user = basic_user(&parts.headers);
-        Self::enter(app, parts, &id, user).await
+        Self::enter(app, parts, &holder, &id, user).await
     }
 }
 
@@ -255,12 +264,12 @@ impl FromRequestParts<Arc<App>> for Interpreter {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let id = interpreters_of(parts)?;
         app.engine.settled().await;
-        let sandbox = app.engine.get(&id).ok_or_else(|| ended(app, &parts.headers, &id))?;
-        if !opens(app, &parts.headers, &id).unwrap_or(Settings::of(&sandbox.info()).public_ports) {
+        app.engine.get(&id).ok_or_else(|| ended(app, &parts.headers, &id))?;
+        let Some(holder) = opened_by(app, &parts.headers, &id).flatten() else {
             let message = "this sandbox's interpreters need its traffic access token";
             return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
-        }
-        Self::enter(app, parts, &id).await
+        };
+        Self::enter(app, parts, &holder, &id).await
     }
 }
 
@@ -269,15 +278,15 @@ impl FromRequestParts<Arc<App>> for Runner {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let id = interpreters_of(parts)?;
-        check_token(app, parts, &id)?;
-        Interpreter::enter(app, parts, &id).await.map(Self)
+        let holder = check_token(app, parts, &id)?;
+        Interpreter::enter(app, parts, &holder, &id).await.map(Self)
     }
 }
 
 impl Interpreter {
-    async fn enter(app: &App, parts: &Parts, id: &SandboxId) -> Result<Self, ApiError> {
+    async fn enter(app: &App, parts: &Parts, holder: &Principal, id: &SandboxId) -> Result<Self, ApiError> {
         let sandbox = awake(app, &parts.headers, id).await?;
-        came_from(parts, &sandbox);
+        came_from(parts, holder, &sandbox);
         let settings = Settings::of(&sandbox.info());
         Ok(Self { sandbox, settings })
     }
@@ -290,8 +299,12 @@ fn interpreters_of(parts: &Parts) -> Result<SandboxId, ApiError> {
 
 /// Whether the given token is one of the sandbox's; `None` if the request has no token.
 pub(super) fn opens(app: &App, headers: &HeaderMap, id: &SandboxId) -> Option<bool> {
+    opened_by(app, headers, id).map(|holder| holder.is_some())
+}
+
+fn opened_by(app: &App, headers: &HeaderMap, id: &SandboxId) -> Option<Option<Principal>> {
     let given = headers.get(TRAFFIC_TOKEN).or(headers.get(ACCESS_TOKEN))?.to_str().unwrap_or_default();
-    Some([token::traffic(app, id), token::access(app, id)].iter().any(|known| token::same(given, known)))
+    Some(token::check_traffic(app, given, id).or_else(|| token::check_access(app, given, id)))
 }
 
 /// The sandbox that a request names. Some clients omit it; then their token identifies the sandbox.
@@ -301,26 +314,24 @@ async fn named(app: &App, parts: &Parts) -> Option<SandboxId> {
     }
     let given = parts.headers.get(ACCESS_TOKEN)?.to_str().ok()?;
     app.engine.settled().await;
-    let ids = app.engine.list().into_iter().map(|info| info.id);
-    ids.into_iter().find(|id| token::same(given, &token::access(app, id)))
+    token::sandbox_of(app, given)
 }
 
 fn no_place() -> ApiError {
     ApiError::bad_request("the headers E2b-Sandbox-Id and E2b-Sandbox-Port must say which sandbox this is for")
 }
 
-/// Checks that the request has this sandbox's access token.
-pub(super) fn check_token(app: &App, parts: &Parts, id: &SandboxId) -> Result<(), ApiError> {
+/// The holder of the request's access token, which must be this sandbox's.
+fn check_token(app: &App, parts: &Parts, id: &SandboxId) -> Result<Principal, ApiError> {
     check_headers(app, &parts.headers, id)
 }
 
-fn check_headers(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<(), ApiError> {
+fn check_headers(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Principal, ApiError> {
     let given = headers.get(ACCESS_TOKEN).and_then(|token| token.to_str().ok()).unwrap_or_default();
     // This works for ended sandboxes, too: a client with the right token then learns why the sandbox ended.
-    if token::same(given, &token::access(app, id)) {
-        return Ok(());
-    }
-    Err(ApiError::new(StatusCode::UNAUTHORIZED, "access_token", "the sandbox's access token is missing or wrong"))
+    token::check_access(app, given, id).ok_or_else(|| {
+        ApiError::new(StatusCode::UNAUTHORIZED, "access_token", "the sandbox's access token is missing or wrong")
+    })
 }
 
 /// The sandbox of a request that is answered before routing, running and with its token checked.
@@ -337,21 +348,12 @@ fn basic_user(headers: &HeaderMap) -> Option<String> {
     kind.eq_ignore_ascii_case("basic").then(|| user.to_owned())
 }
 
-/// Records that a sandbox's token acts for the sandbox's workspace. The audit log names the sandbox.
-pub(super) fn came_from(parts: &Parts, sandbox: &Sandbox) {
-    let info = sandbox.info();
-    let (Some(context), Some(workspace)) =
-        (parts.extensions.get::<RequestContext>(), WorkspaceName::parse(&info.workspace))
-    else {
-        return;
-    };
-    context.came_from(&Principal {
-        workspace,
-        scope: Scope::Run,
-        token_prefix: "e2b".to_owned(),
-        name: info.id.to_string(),
-    });
-    context.made(info.id.as_str());
+/// Records that the holder of a token acts through a token of this sandbox.
+pub(super) fn came_from(parts: &Parts, holder: &Principal, sandbox: &Sandbox) {
+    if let Some(context) = parts.extensions.get::<RequestContext>() {
+        context.came_from(holder);
+        context.made(sandbox.id().as_str());
+    }
 }
 
 #[cfg(test)]

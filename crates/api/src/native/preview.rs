@@ -60,6 +60,7 @@ async fn create(
     let expires = Timestamp::now() + SignedDuration::from_secs(ttl as i64);
     let token = PreviewToken {
         id: sandling_service::random::hex::<8>(),
+        origin: caller.principal.token_prefix.clone(),
         workspace: caller.workspace().to_string(),
         sandbox: sandbox.id().to_string(),
         port: request.port,
@@ -113,6 +114,7 @@ async fn revoke(
     Parts(token): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
     app.service.previews.revoke(caller.workspace(), &token)?;
+    app.end_unauthorized();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -125,22 +127,24 @@ struct Target {
 
 /// `/v1/sandboxes/{id}/proxy/{port}/…`, with an API token or a preview token.
 async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let (mut parts, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let target = direct(parts.uri.path())?;
-    let passed = authorize::pass(&app, &mut parts, &target.sandbox, target.port, &target.rest).await?;
+    let passed = authorize::pass(&app, &parts, &target.sandbox, target.port, &target.rest).await?;
     let request = moved(parts, body, &target.rest)?;
-    sandboxed(proxy::forward(&passed.sandbox, target.port, request, app.closing()).await?)
+    sandboxed(proxy::forward(&app, &passed.sandbox, target.port, request).await?)
 }
 
 /// `/v1/p/{token}/…`, for a link without any other token.
 async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let (mut parts, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let (token, target) = signed(&app, parts.uri.path())?;
+    if let Some(context) = parts.extensions.get::<RequestContext>() {
+        context.came_with_preview(&token);
+    }
     let sandbox = app.engine.find(&token.workspace, &target.sandbox).await;
     let sandbox = sandbox.ok_or_else(|| ApiError::not_found("sandbox"))?;
-    authorize::take_out_ours(&app, &mut parts);
     let request = moved(parts, body, &target.rest)?;
-    sandboxed(proxy::forward(&sandbox, target.port, request, app.closing()).await?)
+    sandboxed(proxy::forward(&app, &sandbox, target.port, request).await?)
 }
 
 /// `{port}-{id}.…`: every port has its own host. Requests to all other hosts go to the API.
@@ -149,14 +153,14 @@ pub(crate) async fn by_host(State(app): State<Arc<App>>, request: Request, next:
     let Some((port, id)) = place.filter(|_| request.extensions().get::<host::Claimed>().is_none()) else {
         return next.run(request).await;
     };
-    let (mut parts, body) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    let passed = match authorize::pass(&app, &mut parts, &id, port, &path).await {
+    let passed = match authorize::pass(&app, &parts, &id, port, &path).await {
         Ok(passed) => passed,
         Err(error) => return error.into_response(),
     };
     let request = Request::from_parts(parts, body);
-    match proxy::forward(&passed.sandbox, port, request, app.closing()).await {
+    match proxy::forward(&app, &passed.sandbox, port, request).await {
         Ok(mut response) => {
             if let Some(cookie) = passed.cookie {
                 response.headers_mut().append(header::SET_COOKIE, cookie);

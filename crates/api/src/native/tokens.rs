@@ -60,6 +60,7 @@ async fn revoke(
     Parts(prefix): Parts<String>,
 ) -> Result<StatusCode, ApiError> {
     app.service.tokens.revoke(caller.workspace(), &prefix)?;
+    app.end_unauthorized();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -105,6 +106,7 @@ async fn revoke_in(
     Parts((workspace, prefix)): Parts<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
     app.service.tokens.revoke(&named(&app, &workspace)?, &prefix)?;
+    app.end_unauthorized();
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -76,6 +76,7 @@ async fn delete(
     app.engine.settled().await;
     let owned = || app.engine.list_of(name.as_str()).len() as u64;
     app.service.admission.delete_workspace(&name, owned)?;
+    app.end_unauthorized();
     app.engine.volumes().delete_all_of(name.as_str())?;
     Ok(StatusCode::NO_CONTENT)
 }

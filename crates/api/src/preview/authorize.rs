@@ -1,25 +1,22 @@
-//! Authorizes preview requests, and removes credentials before they reach the sandbox.
+//! Authorizes preview requests.
 //!
 //! A preview token is in the query, in a header, or in the cookie that the first visit sets. An API token with the
-//! scope `run` opens all previews of its workspace. Neither is forwarded, because code in the sandbox could steal it.
-//! The page's own credentials, e.g. an `Authorization` header, are forwarded.
+//! scope `run` opens all previews of its workspace.
 
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use sandling_engine::{Sandbox, SandboxId};
-use sandling_service::{AuthError, PreviewToken, Scope};
+use sandling_service::{PreviewToken, Scope};
 
 use crate::app::App;
-use crate::auth::{API_KEY, bearer_of, presented, query_value};
+use crate::auth::{presented, query_value};
+use crate::context::RequestContext;
 use crate::error::ApiError;
+use crate::preview::credentials::{COOKIE, HEADER, QUERY};
 use crate::preview::host;
-
-const QUERY: &str = "sandling_token";
-const COOKIE: &str = "sandling_preview";
-const HEADER: HeaderName = HeaderName::from_static("x-sandling-preview-token");
 
 /// An authorized request.
 pub(crate) struct Passed {
@@ -29,13 +26,7 @@ pub(crate) struct Passed {
 }
 
 /// Authorizes a request to a port of a sandbox, and removes the token from it.
-pub(crate) async fn pass(
-    app: &App,
-    parts: &mut Parts,
-    id: &SandboxId,
-    port: u16,
-    path: &str,
-) -> Result<Passed, ApiError> {
+pub(crate) async fn pass(app: &App, parts: &Parts, id: &SandboxId, port: u16, path: &str) -> Result<Passed, ApiError> {
     let signed = [query_value(parts.uri.query(), QUERY), header_token(&parts.headers), cookie_token(&parts.headers)];
     let [by_query, by_header, by_cookie] =
         signed.map(|text| app.service.previews.check(&text).map(|token| (text, token)));
@@ -46,16 +37,23 @@ pub(crate) async fn pass(
     let cookie = by_query.as_ref().and_then(|(signed, token)| cookie(signed, token));
     let mut tokens = [by_query, by_header, by_cookie].into_iter().flatten().map(|(_, token)| token);
     let workspace = match tokens.find(|token| token.allows(id.as_str(), port, path)) {
-        Some(token) => token.workspace,
+        Some(token) => {
+            if let Some(context) = parts.extensions.get::<RequestContext>() {
+                context.came_with_preview(&token);
+            }
+            token.workspace
+        }
         None => by_api_token(app, parts)?,
     };
-    take_out_ours(app, parts);
     let sandbox = app.engine.find(&workspace, id).await.ok_or_else(|| ApiError::not_found("sandbox"))?;
     Ok(Passed { sandbox, cookie })
 }
 
 fn by_api_token(app: &App, parts: &Parts) -> Result<String, ApiError> {
     let principal = app.service.tokens.authenticate(&presented(parts))?;
+    if let Some(context) = parts.extensions.get::<RequestContext>() {
+        context.came_from(&principal);
+    }
     principal.require(Scope::Run)?;
     Ok(principal.workspace.to_string())
 }
@@ -86,100 +84,9 @@ fn cookie(signed: &str, token: &PreviewToken) -> Option<HeaderValue> {
     format!("{COOKIE}={signed}; Path=/; HttpOnly; SameSite=Lax; Max-Age={left}").parse().ok()
 }
 
-/// Removes Sandling's credentials from a request before it goes to the sandbox.
-pub(crate) fn take_out_ours(app: &App, parts: &mut Parts) {
-    // This includes revoked and expired tokens, which still reveal their owner.
-    take_out(parts, |token| {
-        !matches!(app.service.tokens.authenticate(token), Err(AuthError::Missing | AuthError::Malformed))
-    });
-}
-
-fn take_out(parts: &mut Parts, is_ours: impl Fn(&str) -> bool) {
-    parts.headers.remove(HEADER);
-    let token_in = |value: &HeaderValue, read: fn(&str) -> Option<String>| {
-        value.to_str().ok().and_then(read).is_some_and(|token| is_ours(&token))
-    };
-    let bearer = |value: &HeaderValue| token_in(value, |text| bearer_of(text).map(str::to_owned));
-    keep_others(&mut parts.headers, &header::AUTHORIZATION, bearer);
-    keep_others(&mut parts.headers, &API_KEY, |value| token_in(value, |text| Some(text.to_owned())));
-    // The referring URL can contain a token in its query or path.
-    keep_others(&mut parts.headers, &header::REFERER, |value| {
-        [QUERY, "access_token", "/v1/p/"]
-            .iter()
-            .any(|ours| value.as_bytes().windows(ours.len()).any(|window| window == ours.as_bytes()))
-    });
-    let others: Vec<_> = cookies(&parts.headers).filter(|pair| !pair.starts_with(&format!("{COOKIE}="))).collect();
-    let others = others.join("; ");
-    parts.headers.remove(header::COOKIE);
-    if !others.is_empty()
-        && let Ok(value) = others.parse()
-    {
-        parts.headers.insert(header::COOKIE, value);
-    }
-    if let Some(query) = parts.uri.query() {
-        let ours = |pair: &&str| match pair.split('=').next() {
-            Some(QUERY) => true,
-            Some("access_token") => is_ours(&query_value(Some(pair), "access_token")),
-            _ => false,
-        };
-        let kept: Vec<_> = query.split('&').filter(|pair| !ours(pair)).collect();
-        let path = parts.uri.path();
-        let rest = if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) };
-        parts.uri = rest.parse::<Uri>().unwrap_or_else(|_| parts.uri.clone());
-    }
-}
-
-/// Removes a header's values that contain Sandling's credentials.
-fn keep_others(headers: &mut HeaderMap, name: &HeaderName, is_ours: impl Fn(&HeaderValue) -> bool) {
-    let values: Vec<HeaderValue> = headers.get_all(name).iter().cloned().collect();
-    headers.remove(name);
-    for value in values.into_iter().filter(|value| !is_ours(value)) {
-        headers.append(name, value);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use axum::http::Request;
-    use sandling_wire::native_token;
-
     use super::*;
-
-    fn without_ours(request: axum::http::request::Builder) -> Parts {
-        let mut parts = request.body(()).unwrap().into_parts().0;
-        take_out(&mut parts, |token| token == "abc" || native_token(token).as_deref() == Some("abc"));
-        parts
-    }
-
-    #[test]
-    fn nothing_of_ours_reaches_the_sandbox() {
-        let request = Request::get("/a?x=1&sandling_token=abc&y=2&access_token=a%62c")
-            .header("cookie", "theirs=1; sandling_preview=abc; more=2")
-            .header("x-sandling-preview-token", "abc")
-            .header("authorization", "Bearer abc")
-            .header("x-api-key", "abc")
-            .header("x-api-key", "e2b_616263")
-            .header("referer", "http://80-x.localhost/?sandling_token=abc");
-        assert_eq!(cookie_token(request.headers_ref().unwrap()), "abc");
-        let parts = without_ours(request);
-        assert_eq!(parts.uri, "/a?x=1&y=2");
-        assert_eq!(parts.headers.get("cookie").unwrap(), "theirs=1; more=2");
-        let left = format!("{parts:?}");
-        assert!(!left.contains("abc") && !left.contains("616263"), "{left}");
-    }
-
-    #[test]
-    fn what_a_page_has_of_its_own_reaches_it() {
-        let request = Request::get("/a?access_token=xyz")
-            .header("authorization", "Bearer xyz")
-            .header("authorization", "Basic YWJj")
-            .header("x-api-key", "e2b_78797a")
-            .header("referer", "http://80-x.localhost/a");
-        let parts = without_ours(request);
-        assert_eq!(parts.uri, "/a?access_token=xyz");
-        assert_eq!(parts.headers.get_all("authorization").iter().count(), 2);
-        assert!(parts.headers.contains_key("x-api-key") && parts.headers.contains_key("referer"));
-    }
 
     #[test]
     fn only_a_socket_of_another_site_is_foreign() {

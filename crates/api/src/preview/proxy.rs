@@ -12,8 +12,10 @@ use hyper_util::rt::TokioIo;
 use sandling_engine::{LinkError, Sandbox, UseError};
 use sandling_protocol::FailureKind;
 
+use crate::app::App;
 use crate::closing::Closing;
 use crate::error::ApiError;
+use crate::preview::credentials;
 
 /// Headers that apply to a single connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] = [
@@ -26,14 +28,16 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-/// Forwards a request whose path and query are already those for the sandbox.
+/// Forwards a request whose path and query are already those for the sandbox. Credentials of ours are left out: code in
+/// the sandbox could steal them.
 pub(crate) async fn forward(
+    app: &App,
     sandbox: &Arc<Sandbox>,
     port: u16,
-    mut request: Request,
-    closing: Closing,
+    request: Request,
 ) -> Result<Response, ApiError> {
     crate::auth::awake(sandbox).await?;
+    let mut request = credentials::remove(app, request);
     let tunnel = sandbox.connect_port(port).await.map_err(|error| unreachable_port(error, port))?;
     let broken = |_| ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", format!("port {port} does not speak HTTP"));
     let (mut sender, connection) = http1::handshake(TokioIo::new(tunnel)).await.map_err(broken)?;
@@ -46,7 +50,7 @@ pub(crate) async fn forward(
         let Some(client) = client else {
             return Err(ApiError::new(StatusCode::BAD_GATEWAY, "bad_server", "an upgrade that nobody asked for"));
         };
-        tokio::spawn(join(client, hyper::upgrade::on(&mut answer), closing));
+        tokio::spawn(join(client, hyper::upgrade::on(&mut answer), app.closing()));
         return Ok(answer.map(|_| Body::empty()).into_response());
     }
     strip(answer.headers_mut());

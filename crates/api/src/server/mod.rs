@@ -3,5 +3,6 @@
 mod connection;
 mod heartbeat;
 mod serve;
+mod upgraded;
 
 pub use serve::{ServerLimits, serve};

@@ -22,8 +22,10 @@ use tower::ServiceExt;
 
 use super::connection::Connection;
 use super::heartbeat::Heartbeat;
+use super::upgraded::Upgradable;
 use crate::app::App;
 use crate::context::Peer;
+use crate::live_requests::UpgradedBy;
 use crate::router;
 
 /// Limits for clients of the server.
@@ -53,6 +55,9 @@ impl Default for ServerLimits {
 /// How often abandoned uploads are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
+/// How often requests in progress are checked for tokens that have expired, or that another process has revoked.
+const CHECK_TOKENS_EVERY: Duration = Duration::from_secs(1);
+
 /// Sent without reading the request, so that a connection over the limit costs almost nothing.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 63\r\n\r\n{\"error\":\"too many connections\",\"code\":\"too_many_connections\"}\n";
@@ -69,6 +74,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
     tokio::spawn(async move { builds.clean_up().await });
     let mut connections = JoinSet::new();
     let mut sweeps = tokio::time::interval(SWEEP_EVERY);
+    let mut revocations = tokio::time::interval(CHECK_TOKENS_EVERY);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
@@ -77,6 +83,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, s
                 Err(error) => wait_out(&error).await,
             },
             Some(_) = connections.join_next() => {}
+            _ = revocations.tick() => server.app.end_unauthorized(),
             _ = sweeps.tick() => server.app.service.builds.forget_unused_files(),
             () = &mut shutdown => break,
         }
@@ -126,7 +133,12 @@ impl Server {
         let (connection, pulse) = Connection::new(stream);
         let router = self.router.clone();
         let heartbeat = Heartbeat::new(pulse, self.limits.heartbeat);
-        let service = service_fn(move |request| answer(router.clone(), request, peer, heartbeat.clone()));
+        let upgraded_by = UpgradedBy::default();
+        let connection = Upgradable { stream: connection, upgraded_by: upgraded_by.clone() };
+        let service = service_fn(move |mut request| {
+            request.extensions_mut().insert(upgraded_by.clone());
+            answer(router.clone(), request, peer, heartbeat.clone())
+        });
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head_within)

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
@@ -12,6 +13,10 @@ use sha2::Sha256;
 pub struct PreviewToken {
     /// The id under which the token can be revoked.
     pub id: String,
+    /// The prefix of the API token that the preview token was made with, and ends with. Tokens of older versions have
+    /// none; they expire within a week.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub origin: String,
     pub workspace: String,
     pub sandbox: String,
     pub port: u16,
@@ -20,11 +25,12 @@ pub struct PreviewToken {
     pub expires_unix: i64,
 }
 
-/// Signs and checks preview tokens.
-pub(super) struct PreviewKey(Hmac<Sha256>);
+/// Signs and checks preview tokens and derived tokens. Clones are cheap.
+#[derive(Clone)]
+pub struct SigningKey(Hmac<Sha256>);
 
-impl PreviewKey {
-    pub(super) fn new(secret: [u8; 32]) -> Self {
+impl SigningKey {
+    pub(crate) fn new(secret: [u8; 32]) -> Self {
         Self(Hmac::new_from_slice(&secret).expect("HMAC takes keys of any length"))
     }
 
@@ -35,10 +41,9 @@ impl PreviewKey {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// A secret for one purpose, always the same. A purpose has a colon, which signed tokens never have.
-    pub(super) fn derive(&self, purpose: &str) -> String {
-        let bytes = self.0.clone().chain_update(purpose.as_bytes()).finalize().into_bytes();
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    /// The signature of a text for another use. The text must have a colon, which preview tokens never have.
+    pub(crate) fn mac(&self, text: &str) -> impl Mac + use<> {
+        self.0.clone().chain_update(text.as_bytes())
     }
 
     /// What the token allows, if this key signed it and it has not expired. This does not check whether it was revoked.
@@ -58,21 +63,39 @@ impl PreviewToken {
             let prefix = prefix.trim_end_matches('/');
             path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        // The server in the sandbox would resolve the dots, so the path that it serves is not known here.
-        let hidden =
-            path.split('/').any(|part| matches!(part.to_ascii_lowercase().as_str(), ".." | "%2e%2e" | ".%2e" | "%2e."));
-        let path_allowed = self.paths.is_empty() || (!hidden && self.paths.iter().any(below));
+        let path_allowed = self.paths.is_empty() || (!is_ambiguous(path) && self.paths.iter().any(below));
         self.sandbox == sandbox && self.port == port && path_allowed
     }
 }
 
+/// Whether a server could read a path as a path in another directory: it may decode `%2f` before it splits the path,
+/// resolve dots, decode twice, take `\\` for `/`, or drop what follows a `;`.
+fn is_ambiguous(path: &str) -> bool {
+    let Ok(decoded) = percent_decode_str(path).decode_utf8() else { return true };
+    let separators = |text: &str| text.matches('/').count();
+    let is_dots = |part: &str| matches!(part.split(';').next(), Some("." | ".."));
+    separators(&decoded) != separators(path)
+        || decoded.contains(|character: char| matches!(character, '\\' | '%') || character.is_control())
+        || decoded.split('/').any(is_dots)
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn token(expires_unix: i64) -> PreviewToken {
         let text = str::to_owned;
-        PreviewToken { id: text("i"), workspace: text("w"), sandbox: text("s"), port: 80, paths: vec![], expires_unix }
+        PreviewToken {
+            id: text("i"),
+            origin: text("o"),
+            workspace: text("w"),
+            sandbox: text("s"),
+            port: 80,
+            paths: vec![],
+            expires_unix,
+        }
     }
 
     fn now() -> Timestamp {
@@ -81,20 +104,20 @@ mod tests {
 
     #[test]
     fn a_signed_token_is_read_back_until_it_expires() {
-        let key = PreviewKey::new([7; 32]);
+        let key = SigningKey::new([7; 32]);
         assert_eq!(key.check(&key.sign(&token(1001)), now()), Some(token(1001)));
         assert_eq!(key.check(&key.sign(&token(1000)), now()), None);
     }
 
     #[test]
     fn a_token_that_was_changed_or_signed_by_another_key_is_refused() {
-        let key = PreviewKey::new([7; 32]);
+        let key = SigningKey::new([7; 32]);
         let signed = key.sign(&token(2000));
         let (_, signature) = signed.split_once('.').unwrap();
         let forged = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token(9999)).unwrap());
         for bad in [
             format!("{forged}.{signature}"),
-            PreviewKey::new([8; 32]).sign(&token(2000)),
+            SigningKey::new([8; 32]).sign(&token(2000)),
             String::new(),
             ".".to_owned(),
         ] {
@@ -108,8 +131,53 @@ mod tests {
         assert!(token.allows("s", 80, "/x") && !token.allows("t", 80, "/x") && !token.allows("s", 81, "/x"));
         token.paths = vec!["/docs/".to_owned()];
         assert!(token.allows("s", 80, "/docs") && token.allows("s", 80, "/docs/a"));
+        assert!(token.allows("s", 80, "/docs/a%20b;v=1/...") && token.allows("s", 80, "/docs//a"));
         for other in ["/", "/docsx", "/docs/../admin", "/docs/%2E%2e/admin"] {
             assert!(!token.allows("s", 80, other), "{other}");
+        }
+    }
+
+    /// The paths that a server could take a path for.
+    fn readings(path: &str) -> Vec<String> {
+        let mut texts = vec![path.to_owned()];
+        for _ in 0..3 {
+            texts.push(percent_decode_str(texts.last().unwrap()).decode_utf8_lossy().into_owned());
+        }
+        texts.extend(texts.clone().iter().map(|text| text.replace('\\', "/")));
+        texts.extend(texts.clone().iter().map(|text| {
+            let parts = text.split('/').map(|part| part.split(';').next().unwrap_or_default());
+            parts.collect::<Vec<_>>().join("/")
+        }));
+        texts.iter().map(|text| resolved(text)).collect()
+    }
+
+    fn resolved(path: &str) -> String {
+        let mut parts: Vec<&str> = Vec::new();
+        for part in path.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => drop(parts.pop()),
+                part => parts.push(part),
+            }
+        }
+        format!("/{}", parts.join("/"))
+    }
+
+    proptest! {
+        #[test]
+        fn no_server_takes_an_allowed_path_for_another_directory(
+            parts in proptest::collection::vec(proptest::sample::select(vec![
+                "/", "pub", "priv", ".", "..", "%2e", "%2E", "%2f", "%2F", "%5c", "\\", ";", ";x", "%25", "%252e",
+                "%252f", "%3b", "%00", "%c0%ae", "a", "%61", "?",
+            ]), 0..9),
+        ) {
+            let token = PreviewToken { paths: vec!["/pub".to_owned()], ..token(2000) };
+            let path = format!("/pub{}", parts.concat());
+            if token.allows("s", 80, &path) {
+                for reading in readings(&path) {
+                    prop_assert!(reading == "/pub" || reading.starts_with("/pub/"), "{} reads as {}", path, reading);
+                }
+            }
         }
     }
 }

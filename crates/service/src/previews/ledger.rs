@@ -7,9 +7,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sandling_engine::store::StoreError;
 
-use super::key::{PreviewKey, PreviewToken};
+use super::key::{PreviewToken, SigningKey};
 use super::secret;
 use crate::store::Store;
+use crate::tokens::Tokens;
 use crate::workspaces::WorkspaceName;
 
 /// How many valid tokens a workspace may have.
@@ -27,14 +28,19 @@ pub enum PreviewError {
 
 /// The preview tokens of all workspaces of a home.
 pub struct Previews {
-    key: PreviewKey,
+    key: SigningKey,
     store: Arc<Store>,
+    tokens: Tokens,
 }
 
 impl Previews {
     /// `directory` holds the secret that signs tokens.
-    pub(crate) fn open(directory: &Path, store: Arc<Store>) -> io::Result<Self> {
-        Ok(Self { key: PreviewKey::new(secret::read_or_make(directory)?), store })
+    pub(crate) fn open(directory: &Path, store: Arc<Store>, tokens: Tokens) -> io::Result<Self> {
+        Ok(Self { key: SigningKey::new(secret::read_or_make(directory)?), store, tokens })
+    }
+
+    pub(crate) fn key(&self) -> SigningKey {
+        self.key.clone()
     }
 
     /// Issues a token, which is valid until it expires or is revoked. Returns its signed text.
@@ -44,17 +50,26 @@ impl Previews {
         if issued { Ok(self.key.sign(token)) } else { Err(PreviewError::TooMany) }
     }
 
-    /// What a token allows, if this home issued it and it is still valid.
+    /// What a token allows, if this home issued it, and it and its origin are still valid.
     pub fn check(&self, signed: &str) -> Option<PreviewToken> {
         let token = self.key.check(signed, Timestamp::now())?;
+        self.is_valid(&token).then_some(token)
+    }
+
+    /// Whether a token of this home still works.
+    pub fn is_valid(&self, token: &PreviewToken) -> bool {
+        let expired = Timestamp::now().as_second() >= token.expires_unix;
+        if expired || !(token.origin.is_empty() || self.tokens.is_valid(&token.origin)) {
+            return false;
+        }
         match self.store.has_preview(&token.workspace, &token.id) {
-            Ok(valid) => valid.then_some(token),
+            Ok(valid) => valid,
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "refusing a preview token: cannot check whether it was revoked"
                 );
-                None
+                false
             }
         }
     }
@@ -66,11 +81,6 @@ impl Previews {
         let revoked = self.store.remove_preview(workspace, id)?;
         revoked.then_some(()).ok_or(PreviewError::Unknown)
     }
-
-    /// A secret for one purpose, always the same in this home. `purpose` must contain a colon.
-    pub fn derive(&self, purpose: &str) -> String {
-        self.key.derive(purpose)
-    }
 }
 
 #[cfg(test)]
@@ -79,14 +89,16 @@ mod tests {
 
     use super::*;
     use crate::fixture::{Fixture, workspace};
+    use crate::{NewToken, Scope};
 
     fn previews(fixture: &Fixture) -> Previews {
-        Previews::open(&fixture.home.root().join("previews"), fixture.store.clone()).unwrap()
+        Previews::open(&fixture.home.root().join("previews"), fixture.store.clone(), fixture.tokens.clone()).unwrap()
     }
 
     fn token(workspace: &WorkspaceName, id: &str) -> PreviewToken {
         PreviewToken {
             id: id.to_owned(),
+            origin: String::new(),
             workspace: workspace.to_string(),
             sandbox: "s".to_owned(),
             port: 80,
@@ -107,6 +119,19 @@ mod tests {
         second.revoke(&default, &signed).unwrap();
         assert_eq!(previews(&fixture.another_process()).check(&signed), None);
         assert!(matches!(second.revoke(&default, &signed), Err(PreviewError::Unknown)));
+    }
+
+    #[test]
+    fn a_preview_token_ends_with_the_token_it_was_made_with() {
+        let fixture = Fixture::new();
+        let default = WorkspaceName::default();
+        let origin = fixture.tokens.create(&NewToken::new(&default, Scope::Run)).unwrap().info.prefix;
+        let previews = previews(&fixture);
+        let signed =
+            previews.issue(&default, &PreviewToken { origin: origin.clone(), ..token(&default, "aa") }).unwrap();
+        assert!(previews.check(&signed).is_some());
+        fixture.tokens.revoke(&default, &origin).unwrap();
+        assert!(previews.check(&signed).is_none());
     }
 
     #[test]

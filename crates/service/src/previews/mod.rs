@@ -6,4 +6,5 @@ mod rows;
 mod secret;
 
 pub use key::PreviewToken;
+pub(crate) use key::SigningKey;
 pub use ledger::{PreviewError, Previews};

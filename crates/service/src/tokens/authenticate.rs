@@ -10,9 +10,11 @@ use sandling_wire::{TOKEN_VARIABLE, native_token};
 use super::rows::TokenRow;
 use super::scope::{Principal, Scope};
 use super::secret::{TokenSecret, hash};
-use super::token::Tokens;
+use super::token::{TokenInfo, Tokens};
 use crate::workspaces::WorkspaceName;
 
+/// The prefix of the token that the server's environment names.
+const ENVIRONMENT: &str = "environment";
 /// A token's last use is written at most this often.
 const TOUCH_EVERY_MS: i64 = 60_000;
 
@@ -53,15 +55,39 @@ impl Tokens {
         let secret = TokenSecret::parse(presented).ok_or(AuthError::Malformed)?;
         let row = self.store.token(secret.prefix())?.filter(|row| row.hash == secret.hash());
         let row = row.ok_or(AuthError::Unknown)?;
-        if row.revoked_at.is_some() {
-            return Err(AuthError::Revoked);
-        }
-        if row.info.expires_at.is_some_and(|at| at <= now) {
-            return Err(AuthError::Expired);
-        }
+        check_validity(&row, now)?;
         self.touch(&row, now);
-        let info = row.info;
-        Ok(Principal { workspace: info.workspace, scope: info.scope, token_prefix: info.prefix, name: info.name })
+        Ok(principal(row.info))
+    }
+
+    /// The valid token with this prefix, which other credentials were derived from.
+    pub(crate) fn origin(&self, prefix: &str) -> Result<Origin, AuthError> {
+        if prefix == ENVIRONMENT {
+            let hash = self.environment_token.ok_or(AuthError::Unknown)?;
+            return Ok(Origin { principal: environment_principal(), hash });
+        }
+        let row = self.store.token(prefix)?.ok_or(AuthError::Unknown)?;
+        check_validity(&row, Timestamp::now())?;
+        Ok(Origin { hash: row.hash, principal: principal(row.info) })
+    }
+
+    /// Whether a text has the form of a token's prefix.
+    pub(crate) fn is_prefix(text: &str) -> bool {
+        text == ENVIRONMENT || TokenSecret::is_prefix(text)
+    }
+
+    /// Whether the token with this prefix still works.
+    pub fn is_valid(&self, prefix: &str) -> bool {
+        self.origin(prefix).is_ok()
+    }
+
+    /// The valid tokens of a workspace that may run code in its sandboxes.
+    pub(crate) fn runners(&self, workspace: &WorkspaceName) -> Vec<Origin> {
+        let listed = self.store.tokens_of(workspace).unwrap_or_default();
+        let prefixes = listed.into_iter().map(|token| token.prefix).chain([ENVIRONMENT.to_owned()]);
+        let origins = prefixes.filter_map(|prefix| self.origin(&prefix).ok());
+        let may_run = |origin: &Origin| origin.principal.sees(workspace) && origin.principal.scope.allows(Scope::Run);
+        origins.filter(may_run).collect()
     }
 
     fn touch(&self, row: &TokenRow, now: Timestamp) {
@@ -76,12 +102,32 @@ impl Tokens {
     }
 }
 
+/// A valid token, without its secret.
+pub(crate) struct Origin {
+    pub(crate) principal: Principal,
+    pub(crate) hash: blake3::Hash,
+}
+
+fn check_validity(row: &TokenRow, now: Timestamp) -> Result<(), AuthError> {
+    if row.revoked_at.is_some() {
+        return Err(AuthError::Revoked);
+    }
+    if row.info.expires_at.is_some_and(|at| at <= now) {
+        return Err(AuthError::Expired);
+    }
+    Ok(())
+}
+
+fn principal(info: TokenInfo) -> Principal {
+    Principal { workspace: info.workspace, scope: info.scope, token_prefix: info.prefix, name: info.name }
+}
+
 /// A person who can set the server's environment runs the server, so the token is an operator's.
 fn environment_principal() -> Principal {
     Principal {
         workspace: WorkspaceName::default(),
         scope: Scope::Operator,
-        token_prefix: "environment".to_owned(),
+        token_prefix: ENVIRONMENT.to_owned(),
         name: TOKEN_VARIABLE.to_owned(),
     }
 }

@@ -8,6 +8,7 @@ mod secret;
 mod token;
 
 pub use authenticate::AuthError;
+pub(crate) use authenticate::Origin;
 pub use local_token::LocalTokenError;
 pub use scope::{Denied, Principal, Scope};
 pub use secret::TokenSecret;

@@ -22,9 +22,11 @@ impl TokenSecret {
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix(MARK)?;
-        let valid = digits.len() == 2 * RANDOM_BYTES && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        valid.then(|| Self(text.to_owned()))
+        has_digits(text, 2 * RANDOM_BYTES).then(|| Self(text.to_owned()))
+    }
+
+    pub(crate) fn is_prefix(text: &str) -> bool {
+        has_digits(text, PREFIX_LENGTH - MARK.len())
     }
 
     /// The secret, to be sent to its holder only.
@@ -39,6 +41,11 @@ impl TokenSecret {
     pub(crate) fn hash(&self) -> blake3::Hash {
         hash(&self.0)
     }
+}
+
+fn has_digits(text: &str, count: usize) -> bool {
+    let digits = text.strip_prefix(MARK).unwrap_or_default();
+    digits.len() == count && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The hash of a secret. `blake3::Hash` compares in constant time.

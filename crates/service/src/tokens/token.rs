@@ -76,7 +76,8 @@ pub enum TokenError {
     Store(#[from] StoreError),
 }
 
-/// The tokens of all workspaces, and the identities that they prove.
+/// The tokens of all workspaces, and the identities that they prove. Clones are cheap.
+#[derive(Clone)]
 pub struct Tokens {
     pub(super) store: Arc<Store>,
     /// The hash of a token that the server's environment names. It is accepted as an operator's and never stored.

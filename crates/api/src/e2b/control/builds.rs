@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use sandling_service::{Build, BuildSpec, Level, Line, Principal, SaveAs, Scope, Stage, WorkspaceName};
+use sandling_service::{Build, BuildSpec, Level, Line, SaveAs, Stage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -86,16 +86,14 @@ async fn link(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let workspace = caller.workspace().as_str();
     let present = app.service.builds.has_files(workspace, &hash)?;
-    let token = token::upload(&app, workspace, &hash);
+    let token = token::upload(&app, &caller.principal, &hash);
     // The client uploads without an API key, so the URL contains a token.
-    let url =
-        format!("http://{}/templates/upload/files/{hash}?workspace={workspace}&token={token}", host::of(&headers));
+    let url = format!("http://{}/templates/upload/files/{hash}?token={token}", host::of(&headers));
     Ok((StatusCode::CREATED, Json(json!({ "present": present, "url": url }))))
 }
 
 #[derive(Debug, Deserialize)]
 struct Ticket {
-    workspace: String,
     token: String,
 }
 
@@ -106,14 +104,12 @@ async fn upload(
     Extension(context): Extension<RequestContext>,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    if !token::same(&ticket.token, &token::upload(&app, &ticket.workspace, &hash)) {
-        return Err(ApiError::new(StatusCode::UNAUTHORIZED, "bad_ticket", "this address is not signed by this server"));
-    }
-    if let Some(workspace) = WorkspaceName::parse(&ticket.workspace) {
-        let (token_prefix, name) = ("e2b".to_owned(), "upload".to_owned());
-        context.came_from(&Principal { workspace, scope: Scope::Run, token_prefix, name });
-    }
-    app.service.builds.store_archive(&ticket.workspace, &hash, body.into_data_stream()).await?;
+    let holder = token::check_upload(&app, &ticket.token, &hash).ok_or_else(|| {
+        let message = "this address is not signed by this server, or has expired; ask for a new one";
+        ApiError::new(StatusCode::UNAUTHORIZED, "bad_ticket", message)
+    })?;
+    context.came_from(&holder);
+    app.service.builds.store_archive(holder.workspace.as_str(), &hash, body.into_data_stream()).await?;
     Ok(StatusCode::OK)
 }
 

@@ -11,7 +11,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use jiff::Timestamp;
 use sandling_protocol::WriteMode;
-use sandling_service::{OpenVolume, WorkspaceName};
+use sandling_service::OpenVolume;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -98,15 +98,10 @@ impl FromRequestParts<Arc<App>> for Named {
     async fn from_request_parts(parts: &mut HttpParts, app: &Arc<App>) -> Result<Self, ApiError> {
         let Parts(id) = Parts::<String>::from_request_parts(parts, app).await?;
         let refused = || ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "this is not the volume's token");
-        let presented = presented(parts);
-        let (workspace, _) = presented.split_once('.').ok_or_else(refused)?;
-        let workspace = WorkspaceName::parse(workspace).ok_or_else(refused)?;
-        if !token::same(&presented, &token::volume(app, workspace.as_str(), &id)) {
-            return Err(refused());
-        }
-        let name = find(app, workspace.as_str(), &id)?.info.name;
-        let volume = app.service.volume_files.open(&workspace, &name).await?;
-        came_from(parts, &volume.sandbox);
+        let holder = token::check_volume(app, &presented(parts), &id).ok_or_else(refused)?;
+        let name = find(app, holder.workspace.as_str(), &id)?.info.name;
+        let volume = app.service.volume_files.open(&holder.workspace, &name).await?;
+        came_from(parts, &holder, &volume.sandbox);
         Ok(Self { volume })
     }
 }

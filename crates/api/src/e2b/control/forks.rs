@@ -55,6 +55,6 @@ async fn fork(
         ..ForkSpec::default()
     };
     let forks = app.service.sandboxes.fork(caller.workspace(), &parent, spec).await?;
-    let views = forks.iter().map(|fork| SandboxView::new(&app, &headers, &fork.sandbox.info()));
+    let views = forks.iter().map(|fork| SandboxView::new(&app, &caller.principal, &headers, &fork.sandbox.info()));
     Ok((StatusCode::CREATED, Json(views.map(|view| json!({ "sandbox": view })).collect())))
 }

@@ -56,7 +56,7 @@ async fn connect(
     }
     extend(&found, seconds).await?;
     let status = if asleep { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(SandboxView::new(&app, &headers, &found.info()))))
+    Ok((status, Json(SandboxView::new(&app, &caller.principal, &headers, &found.info()))))
 }
 
 /// Used by clients before version 2.6.
@@ -73,7 +73,7 @@ async fn resume(
     }
     found.resume().await?;
     extend(&found, timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
-    Ok((StatusCode::CREATED, Json(SandboxView::new(&app, &headers, &found.info()))))
+    Ok((StatusCode::CREATED, Json(SandboxView::new(&app, &caller.principal, &headers, &found.info()))))
 }
 
 async fn extend(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {

@@ -87,14 +87,14 @@ async fn create(
         IdempotentRequest { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
     idempotent
         .answer(|mark| {
-            let (app, context, headers) = (&app, &context, &headers);
+            let (app, context, headers, principal) = (&app, &context, &headers, &caller.principal);
             async move {
                 let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
                     // The error may be stored as the answer to a retry, which must have the same format.
                     error.shape = Some(CONTROL);
                     error
                 })?;
-                Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
+                Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, principal, headers, &info)))
             }
         })
         .await

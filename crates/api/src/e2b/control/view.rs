@@ -35,13 +35,14 @@ pub(super) struct SandboxView {
     envd_version: &'static str,
     alias: String,
     envd_access_token: String,
-    traffic_access_token: Option<String>,
+    /// The clients need it for contexts, also if the ports are public.
+    traffic_access_token: String,
     /// The domain of its servers' host names, `{port}-{id}.{domain}`.
     domain: String,
 }
 
 impl SandboxView {
-    pub(super) fn new(app: &App, headers: &HeaderMap, info: &SandboxInfo) -> Self {
+    pub(super) fn new(app: &App, origin: &Principal, headers: &HeaderMap, info: &SandboxInfo) -> Self {
         let settings = Settings::of(info);
         Self {
             template_id: template_of(info, &settings),
@@ -49,8 +50,8 @@ impl SandboxView {
             client_id: CLIENT_ID,
             envd_version: ENVD_VERSION,
             alias: info.template.clone(),
-            envd_access_token: token::access(app, &info.id),
-            traffic_access_token: (!settings.public_ports).then(|| token::traffic(app, &info.id)),
+            envd_access_token: token::access(app, origin, &info.id),
+            traffic_access_token: token::traffic(app, origin, &info.id),
             domain: host::domain(headers),
         }
     }
@@ -93,7 +94,7 @@ pub(super) fn detail(app: &App, principal: &Principal, headers: &HeaderMap, info
     let on_timeout = if info.lifetime.sleep.at_the_end { "pause" } else { "kill" };
     view["lifecycle"] = json!({ "autoResume": settings.auto_resume, "onTimeout": on_timeout });
     if principal.scope.allows(Scope::Run) {
-        view["envdAccessToken"] = token::access(app, &info.id).into();
+        view["envdAccessToken"] = token::access(app, principal, &info.id).into();
     }
     if state_of(info) == "paused" {
         view["pauseMode"] = "full".into();

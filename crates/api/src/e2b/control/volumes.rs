@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use sandling_engine::VolumeView;
+use sandling_service::Principal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ async fn create(
     let made = app.engine.volumes().create(caller.workspace().as_str(), &body.value.name, SIZE_MIB).await?;
     drop(place);
     context.made(&made.info.name);
-    Ok((StatusCode::CREATED, Json(with_token(&app, &made))))
+    Ok((StatusCode::CREATED, Json(with_token(&app, &caller.principal, &made))))
 }
 
 async fn list(State(app): State<Arc<App>>, caller: Caller<Read>) -> Result<Json<Vec<Value>>, ApiError> {
@@ -54,7 +55,7 @@ async fn look(
     caller: Caller<Run>,
     Parts(id): Parts<String>,
 ) -> Result<Json<Value>, ApiError> {
-    Ok(Json(with_token(&app, &find(&app, caller.workspace().as_str(), &id)?)))
+    Ok(Json(with_token(&app, &caller.principal, &find(&app, caller.workspace().as_str(), &id)?)))
 }
 
 async fn remove(
@@ -80,8 +81,8 @@ fn view(volume: &VolumeView) -> Value {
     json!({ "volumeID": volume.info.id, "name": volume.info.name })
 }
 
-fn with_token(app: &App, volume: &VolumeView) -> Value {
+fn with_token(app: &App, origin: &Principal, volume: &VolumeView) -> Value {
     let mut view = view(volume);
-    view["token"] = token::volume(app, &volume.info.workspace, volume.info.id.as_str()).into();
+    view["token"] = token::volume(app, origin, volume.info.id.as_str()).into();
     view
 }
