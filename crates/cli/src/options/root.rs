@@ -1,15 +1,13 @@
 //! The list of commands and the options they share.
 
-use std::net::SocketAddr;
-
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell as CompletionShell;
 use sandling_network::policy::Policy;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Agent, Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Named, Network, Outside, Ports,
-    Quota, Rewind, Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token, Volume,
+    Agent, Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Listening, Logs, Ls, Mcp, Named, Network, Outside,
+    Ports, Quota, Rewind, Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token, Volume,
 };
 
 /// A disposable computer for every AI agent.
@@ -213,7 +211,7 @@ pub enum Command {
     Audit(Audit),
     /// Build, list, inspect and remove templates
     Template(Template),
-    /// Run the HTTP server, for Sandling's and PandaStack's clients
+    /// Run the HTTP server, for Sandling's, E2B's and PandaStack's clients
     ///
     /// Every request needs a token. The first start creates one. On SIGTERM the server finishes its open requests and
     /// exits. Sandboxes keep running, and the next start takes them over.
@@ -243,9 +241,8 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Address to listen on. Any address except loopback requires SANDLING_TOKEN to be set
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
-    pub listen: SocketAddr,
+    #[command(flatten)]
+    pub listening: Listening,
     /// Standby machines per template that has been used; 0 disables them
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub standbys: usize,
