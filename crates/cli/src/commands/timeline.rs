@@ -42,7 +42,11 @@ pub async fn timeline(options: &Timeline) -> anyhow::Result<()> {
             entry.after.map(|number| number.to_string()).unwrap_or_default(),
             show::span(entry.at, now),
             show::bytes(entry.size_bytes),
-            format!("{}: {cut}{}", entry.cause, if whole { "" } else { "…" }),
+            if cut.is_empty() {
+                entry.cause
+            } else {
+                format!("{}: {cut}{}", entry.cause, if whole { "" } else { "…" })
+            },
         ]
     })
 }
