@@ -1,7 +1,6 @@
 //! `sandling serve`: the HTTP server.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,9 +22,9 @@ const TLS_DIRECTORY: &str = "tls";
 /// `*.localhost` would not do: some clients accept no wildcard directly below a top-level name.
 const LOCAL_DOMAIN: &str = "sandling.localhost";
 
-pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
+pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
     check(&options.listening)?;
-    let network = NetworkConfig { builds: options.build_network.clone(), ..options.outside.config()? };
+    let network = NetworkConfig { builds: options.build_network.clone(), ..options.operator.config()? };
     let config = EngineConfig {
         standbys: options.standbys,
         spare_memory_mib: options.spare_memory,
@@ -61,7 +60,7 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
     // Sandboxes keep running; the next server takes them over.
     engine.detach().await;
     drop(announced);
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Opens the listeners and says how to reach them. Returns the address for commands on this machine.
