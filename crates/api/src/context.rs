@@ -8,13 +8,10 @@ use axum::http::HeaderMap;
 use sandling_service::{PreviewToken, Principal};
 
 use crate::live_requests::LiveRequest;
+use crate::peer::Peer;
 
 /// The header of a request's id, in both directions.
 pub(crate) const HEADER: &str = "x-request-id";
-
-/// The address of the client.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Data about a request that its handler shares with the outer layers. Clones are cheap and share it.
 #[derive(Clone)]
@@ -22,7 +19,7 @@ pub(crate) struct RequestContext(Arc<Context>);
 
 struct Context {
     id: String,
-    peer: Option<Peer>,
+    peer: Option<SocketAddr>,
     live: Arc<LiveRequest>,
     principal: OnceLock<Principal>,
     object: OnceLock<String>,
@@ -33,7 +30,7 @@ impl RequestContext {
         Self(Arc::new(Context {
             live,
             id: requested_id(request.headers()).unwrap_or_else(fresh_id),
-            peer: request.extensions().get().copied(),
+            peer: request.extensions().get().map(|peer: &Peer| peer.route().address),
             principal: OnceLock::new(),
             object: OnceLock::new(),
         }))
@@ -44,7 +41,7 @@ impl RequestContext {
     }
 
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        self.0.peer.map(|Peer(address)| address)
+        self.0.peer
     }
 
     pub(crate) fn principal(&self) -> Option<&Principal> {

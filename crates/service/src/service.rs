@@ -15,6 +15,7 @@ use crate::derived_tokens::DerivedTokens;
 use crate::idempotency::Idempotency;
 use crate::presence::Presence;
 use crate::previews::Previews;
+use crate::request_limiter::RequestLimiter;
 use crate::sandboxes::Sandboxes;
 use crate::store::Store;
 use crate::tokens::{LocalTokenError, Tokens};
@@ -56,6 +57,7 @@ pub struct Service {
     pub workspaces: Workspaces,
     pub admission: Arc<Admission>,
     pub create_limiter: Arc<CreateLimiter>,
+    pub request_limiter: Arc<RequestLimiter>,
     pub sandboxes: Arc<Sandboxes>,
     pub volume_files: VolumeFiles,
     pub builds: Arc<Builds>,
@@ -88,6 +90,7 @@ impl Service {
             idempotency: Idempotency::open(store.clone(), presence)?,
             audit: AuditLog::open(store, settings.audit)?,
             tokens,
+            request_limiter: Arc::new(RequestLimiter::new(admission.clone())),
             admission,
             create_limiter,
             sandboxes,

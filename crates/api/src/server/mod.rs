@@ -1,8 +1,16 @@
-//! The server: connections, their limits, interim responses, and draining at shutdown.
+//! The server: connections, their limits, TLS, interim responses, and draining at shutdown.
 
-mod connection;
 mod heartbeat;
+mod listener;
+mod phase;
+mod pool;
+mod pulsed;
+mod respond;
 mod serve;
+mod socket;
+mod tls;
 mod upgraded;
 
+pub use listener::Listener;
 pub use serve::{ServerLimits, serve};
+pub use tls::{LocalCertificate, Tls, TlsError};

@@ -1,42 +1,28 @@
 //! `sandling quota`.
 
-use std::process::ExitCode;
-
 use anyhow::bail;
 use sandling_wire::Limits;
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::client::{Client, Quota as Answer, read, segment};
+use crate::client::{Client, Quota as Answer, field, read, segment};
 use crate::options::Quota;
 use crate::show;
 
-pub async fn quota(options: &Quota) -> anyhow::Result<ExitCode> {
+pub async fn quota(options: &Quota) -> anyhow::Result<()> {
     let client = Client::require()?;
     let path = match (&options.workspace, options.set.is_empty()) {
         (Some(workspace), _) => format!("/v1/workspaces/{}/quota", segment(workspace)),
         (None, true) => "/v1/quota".to_owned(),
-        (None, false) => format!("/v1/workspaces/{}/quota", segment(&own_workspace(&client).await?)),
+        (None, false) => {
+            format!("/v1/workspaces/{}/quota", segment(&field(&client.get("/v1/me").await?, "workspace")?))
+        }
     };
     let mut answer: Value = client.get(&path).await?;
     if !options.set.is_empty() {
         let limits = changed(read(answer["limits"].take())?, &options.set)?;
         answer = client.put(&path, &limits).await?;
     }
-    match options.json {
-        true => show::json(&answer)?,
-        false => print(&read(answer)?)?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Deserialize)]
-struct Me {
-    workspace: String,
-}
-
-async fn own_workspace(client: &Client) -> anyhow::Result<String> {
-    Ok(client.get::<Me>("/v1/me").await?.workspace)
+    if options.json { show::json(&answer) } else { print(&read(answer)?) }
 }
 
 /// Changes some limits. The server's API replaces all limits at once.
@@ -48,9 +34,12 @@ fn changed(mut limits: Limits, set: &[(String, Option<u32>)]) -> anyhow::Result<
             "memory_mb" => &mut limits.memory_mb,
             "disk_mb" => &mut limits.disk_mb,
             "creates_per_minute" => &mut limits.creates_per_minute,
-            _ => {
-                bail!("unknown limit {name:?}; use sandboxes, cpu, memory_mb, disk_mb or creates_per_minute")
-            }
+            "requests_per_second" => &mut limits.requests_per_second,
+            "open_requests" => &mut limits.open_requests,
+            _ => bail!(
+                "unknown limit {name:?}; use sandboxes, cpu, memory_mb, disk_mb, creates_per_minute, \
+                 requests_per_second or open_requests"
+            ),
         };
         *limit = *value;
     }
@@ -73,8 +62,15 @@ mod tests {
 
     #[test]
     fn only_the_named_limits_change() {
-        let limits =
-            Limits { sandboxes: Some(1), cpu: Some(2), memory_mb: None, disk_mb: Some(4), creates_per_minute: Some(5) };
+        let limits = Limits {
+            sandboxes: Some(1),
+            cpu: Some(2),
+            memory_mb: None,
+            disk_mb: Some(4),
+            creates_per_minute: Some(5),
+            requests_per_second: None,
+            open_requests: Some(6),
+        };
         let set = [("sandboxes".to_owned(), None), ("memory_mb".to_owned(), Some(7))];
         let limits = changed(limits, &set).unwrap();
         assert_eq!((limits.sandboxes, limits.cpu, limits.memory_mb), (None, Some(2), Some(7)));

@@ -22,8 +22,8 @@ pub enum TokenCommand {
         /// Descriptive name
         name: String,
         /// What the token permits; each scope includes the ones before it [default: the scope of your own token]
-        #[arg(long, value_enum)]
-        scope: Option<ScopeChoice>,
+        #[arg(long, value_parser = parse::choice::<ScopeName>(["read", "run", "admin", "operator"]))]
+        scope: Option<ScopeName>,
         /// Expire the token after N days [default: never]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3660))]
         days: Option<u32>,
@@ -55,31 +55,13 @@ pub enum ClientChoice {
     E2b,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum ScopeChoice {
-    Read,
-    Run,
-    Admin,
-    Operator,
-}
-
-impl From<ScopeChoice> for ScopeName {
-    fn from(choice: ScopeChoice) -> Self {
-        match choice {
-            ScopeChoice::Read => Self::Read,
-            ScopeChoice::Run => Self::Run,
-            ScopeChoice::Admin => Self::Admin,
-            ScopeChoice::Operator => Self::Operator,
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 pub struct Quota {
     /// Use another workspace (operators only)
     #[arg(long, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// Change a limit: sandboxes, cpu, memory_mb, disk_mb or creates_per_minute (operators only); may be repeated
+    /// Change a limit: sandboxes, cpu, memory_mb, disk_mb, creates_per_minute, requests_per_second or open_requests
+    /// (operators only); may be repeated
     #[arg(long, value_name = "NAME=N|none", value_parser = parse::limit)]
     pub set: Vec<(String, Option<u32>)>,
     #[arg(long, help = "Print JSON")]

@@ -25,6 +25,7 @@ use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::file_content::{body, send};
+use crate::request_limits::{self, Holder};
 
 const DEEPEST: u32 = 64;
 /// The `find` format: ten fields per entry, each ended by a NUL.
@@ -99,6 +100,7 @@ impl FromRequestParts<Arc<App>> for Named {
         let Parts(id) = Parts::<String>::from_request_parts(parts, app).await?;
         let refused = || ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", "this is not the volume's token");
         let holder = token::check_volume(app, &presented(parts), &id).ok_or_else(refused)?;
+        request_limits::admit(app, &parts.extensions, &holder.workspace, Holder::Volume(&id))?;
         let name = find(app, holder.workspace.as_str(), &id)?.info.name;
         let volume = app.service.volume_files.open(&holder.workspace, &name).await?;
         came_from(parts, &holder, &volume.sandbox);
