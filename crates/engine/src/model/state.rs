@@ -6,8 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    Creating,
+    /// Its engine died, and this engine has not taken it over yet. Rows do not say so.
+    Orphaned,
+    #[serde(alias = "creating")]
     Running,
+    /// It runs, but its machine stands still because the host's disk is full. Its row says that it runs.
+    Stalled,
     Paused,
     /// Saved, without a machine. The next use wakes it.
     Hibernated,
@@ -30,4 +34,7 @@ pub enum EndReason {
     GuestDied(String),
     #[error("the engine that kept it was closed")]
     EngineClosed,
+    /// Its engine died.
+    #[error("{0}")]
+    Lost(String),
 }
