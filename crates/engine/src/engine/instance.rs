@@ -78,8 +78,8 @@ impl Engine {
         infos
     }
 
-    /// The sandboxes of one workspace, oldest first. Before the engine has [`settled`](Self::settled), some of those
-    /// that a dead engine left may be missing.
+    /// The sandboxes of one workspace, oldest first. Before the engine has [`settled`](Self::settled), some may be
+    /// [`State::Orphaned`](crate::State::Orphaned).
     pub fn list_of(&self, workspace: &str) -> Vec<SandboxInfo> {
         let mut infos = self.list();
         infos.retain(|info| info.workspace == workspace);

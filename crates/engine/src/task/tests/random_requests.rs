@@ -8,6 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sandling_image::ImageStore;
 use sandling_vmm::accelerator::Accelerator;
+use sandling_vmm::machine::MachineDir;
 use sandling_wire::Home;
 use serde_json::json;
 
@@ -285,6 +286,15 @@ impl World {
             Step::GuestDies => self.die().await,
             Step::TakeOver => self.take_over(false).await,
             Step::TakeOverTooLate => self.take_over(true).await,
+        }
+        if self.sandbox.phase.borrow().live().is_ok() {
+            let deadline = MachineDir::new(self.fakes.dir(&self.sandbox.info)).deadline();
+            let set = async {
+                while !deadline.exists() {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            within("the deadline that holds without an engine", set).await;
         }
     }
 
