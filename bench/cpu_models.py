@@ -103,7 +103,7 @@ class Machine:
                 return int((task / "schedstat").read_text().split()[0]) / 1e6
         sys.exit(f"{self.model} has no CPU thread")
 
-    def last_words(self):
+    def failure_reason(self):
         lines = self.log.read_text(errors="replace").splitlines()
         return next((line for line in lines if "trap" in line or "Error" in line), "it ended")
 
@@ -122,7 +122,7 @@ def measure(machines, work, rounds):
                 took = machine.do(name)
                 if took is None:
                     # Libraries select code by the model's name. It may use instructions that the emulation lacks.
-                    print(f"\n{machine.model} cannot do `{name}`: {machine.last_words()}", file=sys.stderr)
+                    print(f"\n{machine.model} cannot do `{name}`: {machine.failure_reason()}", file=sys.stderr)
                     fit.remove(machine)
                     continue
                 times[name][machine.model].append(took)

@@ -82,11 +82,11 @@ def the_three_apis_streamed_and_not() -> None:
             with model(list(SCRIPT)) as server:
                 ran = agent(server, *([] if streamed else ["--no-stream"]), "What is the product?", api=api)
                 assert ran.code == 0 and ran.stdout == "It is 42.\n", (api, streamed, ran)
-                assert bool(server.asked[0].get("stream")) == streamed
-                assert len(server.asked) == 4
-                assert "wrote 3 bytes" in strings(server.asked[1])
-                assert re.search(r"result:\\+n42", strings(server.asked[2]))
-                last = strings(server.asked[3])
+                assert bool(server.requests[0].get("stream")) == streamed
+                assert len(server.requests) == 4
+                assert "wrote 3 bytes" in strings(server.requests[1])
+                assert re.search(r"result:\\+n42", strings(server.requests[2]))
+                last = strings(server.requests[3])
                 assert "exit code: 3" in last and "No such file or directory" in last and re.search(r"n13", last)
                 kinds = [line["type"] for line in ran.lines]
                 assert kinds.count("call") == kinds.count("result") == 4 and kinds.count("reply") == 4, kinds
@@ -101,7 +101,7 @@ def malformed_calls_are_answered() -> None:
         with model([nonsense, "Sorry."]) as server:
             ran = agent(server, "Try.", api=api)
             assert ran.code == 0, ran
-            told = strings(server.asked[1])
+            told = strings(server.requests[1])
             for why in ("not JSON", "there is no tool", "unknown field", "invalid type"):
                 assert why in told, (api, why, told)
 
@@ -135,7 +135,7 @@ def many_calls_at_once_all_have_answers() -> None:
             with model([[("list_files", {"path": f"/{number}"}) for number in range(70)], "Done."]) as server:
                 ran = agent(server, *flags, "List.", api=api)
             assert ran.code == 0, (api, flags, ran)
-            items = server.asked[1].get("messages") or server.asked[1]["input"]
+            items = server.requests[1].get("messages") or server.requests[1]["input"]
             assert answered(items) == called(items) != set(), (api, flags)
 
 
@@ -159,11 +159,11 @@ def answered(items: List[Dict[str, Any]]) -> Set[str]:
 def endless_loops_end() -> None:
     with model(lambda body, number: [("run_command", {"command": "true"})]) as server:
         ran = agent(server, "Loop.")
-        assert ran.code == 1 and "repeated the same call" in ran.end()["why"] and len(server.asked) == 6, ran
-        assert "3 times in a row" in strings(server.asked[3])
+        assert ran.code == 1 and "repeated the same call" in ran.end()["why"] and len(server.requests) == 6, ran
+        assert "3 times in a row" in strings(server.requests[3])
     with model(lambda body, number: [("run_command", {"command": f"echo {number}"})]) as server:
         ran = agent(server, "--max-steps", "5", "Loop.")
-        assert ran.code == 1 and "step budget" in ran.end()["why"] and len(server.asked) == 5, ran
+        assert ran.code == 1 and "step budget" in ran.end()["why"] and len(server.requests) == 5, ran
     with model(lambda body, number: "") as server:
         ran = agent(server, "Say nothing.", api="chat")
         assert ran.code == 1 and "empty answers" in ran.end()["why"], ran
@@ -180,18 +180,18 @@ def budgets_hold() -> None:
 
     with model(verbose) as server:
         ran = agent(server, "--max-tokens", "30000", "Go on.")
-        assert "token budget" in ran.end()["why"] and 1 < len(server.asked) < 6, ran
+        assert "token budget" in ran.end()["why"] and 1 < len(server.requests) < 6, ran
         before = 0
-        for body in server.asked:
+        for body in server.requests:
             assert before + size(body) + body["max_tokens"] <= 30_000, "the longest answer would not have been paid for"
             before += size(body) + 20
         assert ran.end()["input_tokens"] + ran.end()["output_tokens"] == before <= 30_000
     with model(verbose) as server:
         ran = agent(server, "--max-cost", "0.3", "--price", "10,20", "Go on.")
-        assert "cost budget" in ran.end()["why"] and 1 < len(server.asked) and 0.05 < ran.end()["cost"] <= 0.3, ran
+        assert "cost budget" in ran.end()["why"] and 1 < len(server.requests) and 0.05 < ran.end()["cost"] <= 0.3, ran
     with model(verbose) as server:
         ran = agent(server, "--max-tokens", "60", "Go on.")
-        assert "first request" in ran.end()["why"] and server.asked == [], "the first request alone is too large"
+        assert "first request" in ran.end()["why"] and server.requests == [], "the first request alone is too large"
     with model([[("run_command", {"command": "echo started; sleep 300"})], "never"]) as server:
         started = time.monotonic()
         ran = agent(server, "--max-time", "8s", "Sleep.")
@@ -203,12 +203,12 @@ def answers_that_break_off_are_charged() -> None:
         for flags, heard in ([], 500), (["--no-stream"], 0):
             with model([Drop("x" * 6000), "Done."]) as server:
                 ran = agent(server, *flags, "Be patient.", api=api)
-            assert ran.code == 0 and len(server.asked) == 2, (api, flags, ran)
+            assert ran.code == 0 and len(server.requests) == 2, (api, flags, ran)
             assert ran.end()["input_tokens"] > 500 and ran.end()["output_tokens"] >= heard, (api, flags, ran.end())
     with model(lambda body, number: Drop("x" * 100)) as server:
         ran = agent(server, "--max-tokens", "2500", "Be patient.")
         spent = ran.end()["input_tokens"] + ran.end()["output_tokens"]
-        assert "token budget" in ran.end()["why"] and 1 < len(server.asked) < 6 and spent <= 2500, ran
+        assert "token budget" in ran.end()["why"] and 1 < len(server.requests) < 6 and spent <= 2500, ran
 
 
 def stripped(value: Any) -> Any:
@@ -233,7 +233,7 @@ def servers_that_do_not_count_are_counted_for() -> None:
                     ran = agent(server, *flags, "--max-tokens", "9000", "Go on.", api=api)
             spent = ran.end()["input_tokens"] + ran.end()["output_tokens"]
             assert "token budget" in ran.end()["why"] and 1000 < spent <= 9000, (api, flags, ran.end())
-            assert 1 < len(server.asked) < 20, (api, flags, len(server.asked))
+            assert 1 < len(server.requests) < 20, (api, flags, len(server.requests))
 
 
 def api(method: str, path: str, body: Any = None) -> Any:
@@ -256,7 +256,7 @@ def signalled(asked: signal.Signals) -> int:
         environment.update(ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_MODEL="scripted")
         command = [SANDLING, "agent", "--max-time", "5m", "--transcript", f"{at}/transcript.jsonl", "Sleep."]
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(lambda: server.asked and sandboxes() and process.poll() is None)
+        until(lambda: server.requests and sandboxes() and process.poll() is None)
         process.send_signal(asked)
         return process.wait(60)
 
@@ -285,7 +285,7 @@ def what_a_killed_agent_leaves_ends_by_itself() -> None:
 def commands_have_deadlines() -> None:
     with model([[("run_command", {"command": "echo before; sleep 300"})], "Too slow."]) as server:
         ran = agent(server, "--command-timeout", "2s", "Sleep.")
-        told = strings(server.asked[1])
+        told = strings(server.requests[1])
         assert ran.code == 0 and "its deadline" in told and "before" in told, ran
 
 
@@ -293,20 +293,20 @@ def busy_servers_are_asked_again() -> None:
     for api in ("anthropic", "chat", "responses"):
         with model([Refusal(429, "slow down"), Refusal(503), Drop(), "Done."]) as server:
             ran = agent(server, "Be patient.", api=api)
-            assert ran.code == 0 and ran.stdout == "Done.\n" and len(server.asked) == 4, ran
+            assert ran.code == 0 and ran.stdout == "Done.\n" and len(server.requests) == 4, ran
             assert [line["type"] for line in ran.lines].count("retry") == 3, ran.lines
     with model([Drop(), "Done."]) as server:
         assert agent(server, "--no-stream", "Be patient.").code == 0
     with model(lambda body, number: Refusal(529, "overloaded")) as server:
         ran = agent(server, "Be patient.")
-        assert ran.code == 1 and "overloaded" in ran.end()["why"] and len(server.asked) == 6, ran
+        assert ran.code == 1 and "overloaded" in ran.end()["why"] and len(server.requests) == 6, ran
     with model(lambda body, number: Refusal(401, "who are you")) as server:
         ran = agent(server, "Who am I?")
-        assert ran.code == 1 and "who are you" in ran.end()["why"] and len(server.asked) == 1, ran
+        assert ran.code == 1 and "who are you" in ran.end()["why"] and len(server.requests) == 1, ran
     for later in ("3600", formatdate(time.time() + 3600, usegmt=True)):
         with model(lambda body, number: Refusal(429, "later", (("retry-after", later),))) as server:
             ran = agent(server, "--max-time", "1m", "Be patient.")
-            assert ran.code == 1 and "time" in ran.end()["why"] and len(server.asked) == 1, (later, ran)
+            assert ran.code == 1 and "time" in ran.end()["why"] and len(server.requests) == 1, (later, ran)
 
 
 def project(directory: Path) -> None:
@@ -332,14 +332,14 @@ def a_project_goes_in_and_its_diff_comes_back() -> None:
         project(directory)
         with model([[("run_command", {"command": MEND})], "Mended."]) as server:
             ran = agent(server, "--files", scratch, "Mend it.")
-        seen = strings(server.asked[1])
+        seen = strings(server.requests[1])
         assert ran.code == 0 and "add.py" not in seen.partition("stdout")[2].partition("src")[0]
         assert ".env" not in seen.replace(".envrc", "") and "SECRET" not in seen, seen
         assert "-    return a - b\n+    return a + b\n" in ran.stderr, ran.stderr
         assert "a - b" in (directory / "src" / "add.py").read_text(), "nothing is written without --apply"
         with model([[("run_command", {"command": MEND})], "Mended."]) as server:
             ran = agent(server, "--files", scratch, "--apply", "Mend it.")
-        assert ran.code == 2 and "--yes" in ran.stderr and server.asked == [], ran
+        assert ran.code == 2 and "--yes" in ran.stderr and server.requests == [], ran
         with model([[("run_command", {"command": MEND})], "Mended."]) as server:
             ran = agent(server, "--files", ".", "--apply", "--yes", "Mend it.", cwd=directory)
         assert ran.code == 0, ran
@@ -410,7 +410,7 @@ def fewer_forks_than_wanted_are_told() -> None:
     assert ran.code == 0 and "only 2 of 3 forks could be created" in ran.stderr, ran
     (forks,) = [line for line in ran.lines if line["type"] == "forks"]
     assert (forks["wanted"], forks["made"]) == (3, 2), forks
-    told = {re.search(r"attempt (\d of \d)", strings(body))[1] for body in server.asked}
+    told = {re.search(r"attempt (\d of \d)", strings(body))[1] for body in server.requests}
     assert told == {"1 of 2", "2 of 2"}, told
 
 

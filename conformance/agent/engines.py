@@ -194,7 +194,7 @@ def a_command_line_works_with_a_key_that_it_never_has(world: World) -> None:
         ran = world.agent(*arguments, "Mend it.")
         assert ran.code == 0 and ran.stdout == "It is +\n", ran
         assert model.keys == [KEY], model.keys
-        assert "Mend it." in strings(model.asked[0]) and model.asked[0]["model"] == "scripted", model.asked
+        assert "Mend it." in strings(model.requests[0]) and model.requests[0]["model"] == "scripted", model.requests
         assert "working" in ran.stderr, "what it prints is shown"
         assert (directory / "add.py").read_text() == "def add(a, b):\n    return a + b\n"
         kinds = [line["type"] for line in ran.lines]
@@ -266,7 +266,7 @@ def real(world: World, engine: str, api: str, script: Script) -> None:
     with project() as directory, world.model(script) as model:
         arguments = ["--engine", engine, "--files", str(directory), "--apply", "--yes", "--max-time", "9m"]
         ran = world.agent(*arguments, "Write the answer down.", api=api, within=600)
-        assert ran.code == 0 and ran.stdout == "The answer is 42.\n", (ran, model.asked[-1:])
+        assert ran.code == 0 and ran.stdout == "The answer is 42.\n", (ran, model.requests[-1:])
         kinds = [line["type"] for line in ran.lines]
         assert {"call", "result", "reply"} <= set(kinds), kinds
         assert (ran.lines[-1]["input_tokens"], ran.lines[-1]["output_tokens"]) == (20, 10), ran.lines[-1]

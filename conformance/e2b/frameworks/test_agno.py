@@ -33,7 +33,7 @@ def test_an_agent_uses_the_tools_in_a_sandbox(model, tmp_path, monkeypatch):
     chat = OpenAIChat(id="scripted", base_url=f"{server.url}/v1", api_key="none")
     agent = Agent(name="Code Execution Sandbox", tools=[E2BTools(timeout=600)], model=chat, telemetry=False)
     assert agent.run(TASK).content == SCRIPT[-1]
-    heard = json.dumps([message for message in server.asked[-1]["messages"] if message["role"] == "tool"])
+    heard = json.dumps([message for message in server.requests[-1]["messages"] if message["role"] == "tool"])
     assert "88 8.8" in heard and "[0, 1, 1, 2, 3, 5, 8, 13, 21, 34]" in heard
     assert "6 7" in heard and "n.txt" in heard and "42" in heard
     assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG") and "shut down successfully" in heard

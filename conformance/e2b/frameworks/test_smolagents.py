@@ -42,5 +42,5 @@ def test_the_example_of_its_documentation(model):
     with CodeAgent(model=scripted, tools=[HostName()], executor_type="e2b") as agent:
         answer = agent.run("Can you give me the 100th Fibonacci number?")
     assert answer["number"] == 354224848179261915075 and answer["where"].startswith("hello sandbox-")
-    assert "computed 354224848179261915075" in json.dumps(server.asked[1])
-    assert "ZeroDivisionError" in json.dumps(server.asked[2])
+    assert "computed 354224848179261915075" in json.dumps(server.requests[1])
+    assert "ZeroDivisionError" in json.dumps(server.requests[2])

@@ -15,6 +15,8 @@ pub enum EndedBy {
     TooLittle(String),
     /// The model repeated the same call.
     Repeats,
+    /// The model returned nothing, several times.
+    Empty,
     /// The user stopped it.
     Stopped,
     Model(String),
@@ -24,7 +26,7 @@ pub enum EndedBy {
 }
 
 impl EndedBy {
-    /// The reason as a sentence.
+    /// The reason as a sentence. The SDK for Python uses the same sentences.
     pub fn why(&self) -> String {
         match self {
             Self::Answer => "done".to_owned(),
@@ -33,6 +35,7 @@ impl EndedBy {
             Self::Time => "the time limit was reached".to_owned(),
             Self::Money => "the cost budget is used up".to_owned(),
             Self::Repeats => "the model repeated the same call".to_owned(),
+            Self::Empty => "the model returned empty answers".to_owned(),
             Self::Stopped => "stopped".to_owned(),
             Self::TooLittle(why) | Self::Model(why) | Self::Engine(why) | Self::Sandbox(why) => why.clone(),
         }
@@ -45,5 +48,26 @@ impl From<ModelError> for EndedBy {
             ModelError::OutOfTime => Self::Time,
             other => Self::Model(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_the_shared_wording() {
+        let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/agent/end_reasons.json");
+        let shared: serde_json::Value = serde_json::from_slice(&std::fs::read(shared).unwrap()).unwrap();
+        let reasons = serde_json::json!({
+            "answer": EndedBy::Answer.why(),
+            "steps": EndedBy::Steps.why(),
+            "tokens": EndedBy::Tokens.why(),
+            "time": EndedBy::Time.why(),
+            "money": EndedBy::Money.why(),
+            "repeats": EndedBy::Repeats.why(),
+            "empty": EndedBy::Empty.why(),
+        });
+        assert_eq!(reasons, shared);
     }
 }

@@ -75,7 +75,7 @@ impl Agent<'_> {
             if is_empty {
                 empty += 1;
                 if empty == MOST_EMPTY {
-                    return EndedBy::Model("the model returned empty answers".to_owned());
+                    return EndedBy::Empty;
                 }
                 turns.push(Turn::User("You said nothing. Call a tool, or answer if the task is done.".to_owned()));
                 continue;

@@ -46,7 +46,7 @@ pub enum End {
     /// The reader of our stdout is gone.
     OutputClosed,
     /// A signal made this process detach; the command may keep running.
-    Detached(Caught),
+    Detached(ReceivedSignal),
     /// The user typed the escape sequence.
     Escaped,
 }
@@ -59,7 +59,7 @@ pub struct Signals {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Caught {
+pub enum ReceivedSignal {
     Interrupt,
     Terminate,
     Resize,
@@ -75,20 +75,20 @@ impl Signals {
     }
 
     /// Waits for the next signal that asks this process to exit.
-    pub async fn end(&mut self) -> Caught {
+    pub async fn end(&mut self) -> ReceivedSignal {
         loop {
             match self.next().await {
-                Caught::Resize => {}
+                ReceivedSignal::Resize => {}
                 caught => return caught,
             }
         }
     }
 
-    pub async fn next(&mut self) -> Caught {
+    pub async fn next(&mut self) -> ReceivedSignal {
         tokio::select! {
-            _ = self.interrupts.recv() => Caught::Interrupt,
-            _ = self.terminations.recv() => Caught::Terminate,
-            _ = self.resizes.recv() => Caught::Resize,
+            _ = self.interrupts.recv() => ReceivedSignal::Interrupt,
+            _ = self.terminations.recv() => ReceivedSignal::Terminate,
+            _ = self.resizes.recv() => ReceivedSignal::Resize,
         }
     }
 }
@@ -188,15 +188,15 @@ impl<P: FnMut(Stream, &[u8]) -> io::Result<()>> Attachment<'_, P> {
         Ok(None)
     }
 
-    async fn handle_signal(&mut self, caught: Caught) -> Option<End> {
+    async fn handle_signal(&mut self, caught: ReceivedSignal) -> Option<End> {
         match caught {
             // A resize may be dropped when the queue is full: the next one carries the current size.
-            Caught::Resize => drop(self.input_queue.try_send(InputMessage::Resize(terminal::size()))),
-            Caught::Terminate if self.command.on_terminate == OnTerminate::Detach => {
+            ReceivedSignal::Resize => drop(self.input_queue.try_send(InputMessage::Resize(terminal::size()))),
+            ReceivedSignal::Terminate if self.command.on_terminate == OnTerminate::Detach => {
                 return Some(End::Detached(caught));
             }
-            Caught::Terminate => self.signal(SIGTERM).await,
-            Caught::Interrupt => {
+            ReceivedSignal::Terminate => self.signal(SIGTERM).await,
+            ReceivedSignal::Interrupt => {
                 self.interrupts += 1;
                 match self.interrupts {
                     1 => self.signal(SIGINT).await,

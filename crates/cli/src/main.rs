@@ -1,10 +1,10 @@
 //! `sandling`: a disposable computer for every AI agent.
 
 mod commands;
-mod each;
 mod follow;
 mod options;
 mod outcome;
+mod save;
 mod show;
 mod signals;
 mod terminal;
@@ -40,37 +40,38 @@ fn main() -> ExitCode {
 
 async fn dispatch(Options { common, command }: &Options) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(options) => commands::run::run(common, options).await,
-        Command::Create(options) => commands::create::create(options).await,
-        Command::Ls(options) => commands::ls::ls(options).await,
-        Command::Exec(options) => commands::exec::exec(options).await,
-        Command::Shell(options) => commands::shell::shell(options).await,
-        Command::Cp(options) => commands::cp::cp(options).await,
-        Command::Logs(options) => commands::logs::logs(options).await,
-        Command::Events(options) => commands::events::events(options).await,
-        Command::Network(options) => commands::network::network(options).await,
-        Command::Secret(options) => commands::secret::secret(common, options).await,
-        Command::Ports(options) => commands::ports::ports(options).await,
-        Command::Pause(options) => commands::pause::pause(options).await,
-        Command::Hibernate(options) => commands::hibernate::hibernate(options).await,
-        Command::Wake(options) => commands::wake::wake(options).await,
-        Command::Fork(options) => commands::fork::fork(options).await,
-        Command::Timeline(options) => commands::timeline::timeline(options).await,
-        Command::Checkpoint(options) => commands::timeline::checkpoint(options).await,
-        Command::Rewind(options) => commands::timeline::rewind(options).await,
-        Command::Diff(options) => commands::diff::diff(options).await,
-        Command::Snapshot(options) => commands::snapshot::snapshot(options).await,
-        Command::Volume(options) => commands::volume::volume(options).await,
-        Command::Resume(options) => commands::resume::resume(options).await,
-        Command::Rm(options) => commands::rm::rm(options).await,
-        Command::Token(options) => commands::token::token(options).await,
-        Command::Quota(options) => commands::quota::quota(options).await,
-        Command::Audit(options) => commands::audit::audit(options).await,
-        Command::Template(options) => commands::template::template(common, options).await,
-        Command::Agent(options) => commands::agent::agent(options).await,
-        Command::Mcp(options) => commands::mcp::mcp(options).await,
-        Command::Serve(options) => commands::serve::serve(common, options).await,
-        Command::Doctor(options) => commands::doctor::doctor(common, options).await,
+        Command::Run(options) => return commands::run::run(common, options).await,
+        Command::Exec(options) => return commands::exec::exec(options).await,
+        Command::Shell(options) => return commands::shell::shell(options).await,
+        Command::Agent(options) => return commands::agent::agent(options).await,
+        Command::Doctor(options) => return commands::doctor::doctor(common, options),
+        Command::Pause(options) => return commands::lifecycle::change_state(options, "pause").await,
+        Command::Resume(options) => return commands::lifecycle::change_state(options, "resume").await,
+        Command::Hibernate(options) => return commands::lifecycle::change_state(options, "hibernate").await,
+        Command::Wake(options) => return commands::lifecycle::change_state(options, "wake").await,
+        Command::Rm(options) => return commands::rm::rm(options).await,
+        Command::Create(options) => commands::create::create(options).await?,
+        Command::Ls(options) => commands::ls::ls(options).await?,
+        Command::Cp(options) => commands::cp::cp(options).await?,
+        Command::Logs(options) => commands::logs::logs(options).await?,
+        Command::Events(options) => commands::events::events(options).await?,
+        Command::Network(options) => commands::network::network(options).await?,
+        Command::Secret(command) => commands::secret::secret(common, command).await?,
+        Command::Ports(options) => commands::ports::ports(options).await?,
+        Command::Fork(options) => commands::fork::fork(options).await?,
+        Command::Timeline(options) => commands::timeline::timeline(options).await?,
+        Command::Checkpoint(command) => commands::timeline::checkpoint(command).await?,
+        Command::Rewind(options) => commands::timeline::rewind(options).await?,
+        Command::Diff(options) => commands::diff::diff(options).await?,
+        Command::Snapshot(command) => commands::snapshot::snapshot(command).await?,
+        Command::Volume(command) => commands::volume::volume(command).await?,
+        Command::Token(options) => commands::token::token(options).await?,
+        Command::Quota(options) => commands::quota::quota(options).await?,
+        Command::Audit(options) => commands::audit::audit(options).await?,
+        Command::Template(command) => commands::template::template(common, command).await?,
+        Command::Mcp(options) => commands::mcp::mcp(options).await?,
+        Command::Serve(options) => commands::serve::serve(common, options).await?,
         Command::Completions { shell } => commands::completions::completions(*shell),
     }
+    Ok(ExitCode::SUCCESS)
 }

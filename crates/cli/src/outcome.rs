@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Error;
 
 use crate::client::ClientError;
-use crate::show;
+use crate::terminal::sanitize;
 
 /// The request was valid but failed.
 pub const FAILED: u8 = 1;
@@ -59,7 +59,7 @@ pub fn report_error(error: &Error) -> ExitCode {
         return ExitCode::from(BROKEN_PIPE);
     }
     // Parts of the text may come from an untrusted source: a guest or a model's server.
-    eprintln!("sandling: {}", show::sanitize(&error_message(error)));
+    eprintln!("sandling: {}", sanitize(&chain(error.as_ref())));
     ExitCode::from(code(error))
 }
 
@@ -85,11 +85,6 @@ fn code(error: &Error) -> u8 {
 }
 
 /// Joins the messages of an error and its causes, without repetitions.
-pub fn error_message(error: &Error) -> String {
-    chain(error.as_ref())
-}
-
-/// The same for other error types than `anyhow::Error`.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut parts: Vec<String> = Vec::new();
     for cause in std::iter::successors(Some(error), |error: &&(dyn StdError + 'static)| (*error).source()) {
@@ -108,7 +103,7 @@ mod tests {
     #[test]
     fn repeated_causes_are_omitted() {
         let error = anyhow::anyhow!("no such file").context("cannot read `x`: no such file").context("start");
-        assert_eq!(error_message(&error), "start: cannot read `x`: no such file");
+        assert_eq!(chain(error.as_ref()), "start: cannot read `x`: no such file");
     }
 
     #[test]

@@ -5,12 +5,15 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
+use comfy_table::{Cell, Color, ContentArrangement, Row, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use sandling_engine::Step;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
+use crate::client::{self, read};
 use crate::outcome;
 
 /// Tables are not wrapped to terminals with fewer columns than this.
@@ -47,16 +50,24 @@ pub fn has_colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Replaces terminal control characters in untrusted text.
-pub fn sanitize(text: &str) -> String {
-    let show = |character: char| match character {
-        '\n' | '\t' => character,
-        // Bidirectional control characters can disguise a diff.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '�',
-        other if other.is_control() => '�',
-        other => other,
-    };
-    text.replace("\r\n", "\n").chars().map(show).collect()
+/// Prints a list as a table with one row per entry, or unchanged as JSON.
+pub fn list<T: DeserializeOwned, R: Into<Row>>(
+    entries: Value,
+    as_json: bool,
+    header: &[&str],
+    row: impl Fn(T) -> R,
+) -> anyhow::Result<()> {
+    if as_json {
+        return json(&entries);
+    }
+    let mut table = table(header);
+    table.add_rows(read::<Vec<T>>(entries)?.into_iter().map(row));
+    line(table)
+}
+
+/// Prints one field of a response, or the whole response as JSON.
+pub fn field(response: &Value, name: &str, as_json: bool) -> anyhow::Result<()> {
+    if as_json { json(response) } else { line(client::field(response, name)?) }
 }
 
 pub fn line(text: impl Display) -> anyhow::Result<()> {
@@ -162,11 +173,6 @@ pub fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn terminal_control_characters_are_replaced() {
-        assert_eq!(sanitize("a\x1b]0;title\x07b\r\n\tc\u{202e}"), "a�]0;title�b\n\tc�");
-    }
 
     #[test]
     fn progress_of_one_step_is_rate_limited() {

@@ -41,6 +41,18 @@ pub fn size() -> WindowSize {
     }
 }
 
+/// Replaces terminal control characters in untrusted text.
+pub fn sanitize(text: &str) -> String {
+    let show = |character: char| match character {
+        '\n' | '\t' => character,
+        // Bidirectional control characters can disguise a diff.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '�',
+        other if other.is_control() => '�',
+        other => other,
+    };
+    text.replace("\r\n", "\n").chars().map(show).collect()
+}
+
 /// Detects the escape sequence Enter, `~`, `.`, which disconnects from a sandbox that does not respond.
 #[derive(Debug)]
 pub struct Escape {
@@ -90,6 +102,11 @@ impl Escape {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn terminal_control_characters_are_replaced() {
+        assert_eq!(sanitize("a\x1b]0;title\x07b\r\n\tc\u{202e}"), "a�]0;title�b\n\tc�");
+    }
 
     fn typed(pieces: &[&str]) -> (String, bool) {
         let mut escape = Escape::new();

@@ -17,6 +17,15 @@ pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, ClientError> {
     serde_json::from_value(answer).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))
 }
 
+/// A field of a JSON response, as text.
+pub fn field(answer: &Value, name: &str) -> Result<String, ClientError> {
+    match &answer[name] {
+        Value::Null => Err(ClientError::UnexpectedResponse(format!("it has no field {name:?}"))),
+        Value::String(text) => Ok(text.clone()),
+        other => Ok(other.to_string()),
+    }
+}
+
 /// Parses an event's data.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ClientError> {
     serde_json::from_str(text).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))
@@ -38,11 +47,6 @@ pub struct Sandbox {
 #[derive(Debug, Deserialize)]
 pub struct Forked {
     pub children: Vec<Sandbox>,
-}
-
-#[derive(Debug, Deserialize)]
-pub struct Started {
-    pub id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,11 +82,6 @@ pub struct Port {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Preview {
-    pub url: String,
-}
-
-#[derive(Debug, Deserialize)]
 pub struct Token {
     pub prefix: String,
     pub name: String,
@@ -90,11 +89,6 @@ pub struct Token {
     pub scope: String,
     pub expires_at: Option<Timestamp>,
     pub last_used_at: Option<Timestamp>,
-}
-
-#[derive(Debug, Deserialize)]
-pub struct NewToken {
-    pub token: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -87,9 +87,11 @@ impl ClientError {
     }
 
     /// An error that the server reports after accepting the request: over a WebSocket or in an event.
-    pub fn from_server(status: Option<u16>, code: String, message: String) -> Self {
-        let status = status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::BAD_GATEWAY);
-        Self::Refused { status, code, message, retry_after: None, body: Value::Null }
+    pub fn from_body(body: Value) -> Self {
+        let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+        let status = body["status"].as_u64().and_then(|status| StatusCode::from_u16(status.try_into().ok()?).ok());
+        let (code, message) = (text("code"), text("error"));
+        Self::Refused { status: status.unwrap_or(StatusCode::BAD_GATEWAY), code, message, retry_after: None, body }
     }
 
     pub fn broken(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {

@@ -1,12 +1,13 @@
 //! Server-sent event streams.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use hyper::Method;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, HeaderValue};
+use hyper::{Method, Response};
 use serde::Serialize;
 
 use super::error::ClientError;
@@ -14,6 +15,9 @@ use super::http::{Client, empty};
 
 /// Maximum time without data. The server sends a ping every ten seconds.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Wait this long before reopening a stream.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// One event. An event without a name has an empty one.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -36,19 +40,49 @@ impl Client {
         if let Some(Ok(after)) = after.map(HeaderValue::from_str) {
             request.headers_mut().insert("last-event-id", after);
         }
-        Ok(Events { body: self.answer(request).await?.into_body(), reader: EventReader::default() })
+        self.answer(request).await.map(Events::new)
     }
-}
 
-impl Client {
+    /// Passes events to `handle` until it stops, or until the object is gone. After a broken connection, the stream
+    /// resumes after the last event, or after `start` if none has arrived yet.
+    pub async fn follow<E: From<ClientError>>(
+        &self,
+        path: &str,
+        start: Option<&str>,
+        mut handle: impl FnMut(&Event) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
+        let (mut events, mut last) = (self.events(path, None).await?, start.map(str::to_owned));
+        loop {
+            match events.next().await {
+                Ok(Some(event)) => {
+                    if handle(&event)?.is_break() {
+                        return Ok(());
+                    }
+                    last = event.id.or(last);
+                }
+                Ok(None) | Err(ClientError::Broken(_)) => {
+                    tokio::time::sleep(RECONNECT_DELAY).await;
+                    events = match self.events(path, last.as_deref()).await {
+                        Err(error) if error.is_missing() => return Ok(()),
+                        opened => opened?,
+                    };
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Sends a POST request whose response is an event stream.
     pub async fn post_events(&self, path: &str, body: &impl Serialize) -> Result<Events, ClientError> {
-        let answer = self.send_json(Method::POST, path, body).await?;
-        Ok(Events { body: answer.into_body(), reader: EventReader::default() })
+        self.send_json(Method::POST, path, body).await.map(Events::new)
     }
 }
 
 impl Events {
+    fn new(response: Response<Incoming>) -> Self {
+        Self { body: response.into_body(), reader: EventReader::default() }
+    }
+
     /// The next event, or `None` at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         loop {

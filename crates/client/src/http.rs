@@ -50,7 +50,8 @@ impl Client {
         let mut authorization =
             HeaderValue::from_str(&format!("Bearer {}", server.token)).map_err(|_| ClientError::BadToken)?;
         authorization.set_sensitive(true);
-        let http = HyperClient::builder(TokioExecutor::new()).build(connector(&server)?);
+        let connector = connector(&server.address, CONNECT_TIMEOUT).map_err(ClientError::Certificates)?;
+        let http = HyperClient::builder(TokioExecutor::new()).build(connector);
         Ok(Self { http, server, authorization })
     }
 
@@ -170,27 +171,30 @@ impl Client {
     }
 }
 
-/// Loads the system's certificates only for https addresses, because that takes longer than most requests.
-fn connector(server: &Server) -> Result<HttpsConnector<HttpConnector>, ClientError> {
+/// Connects to http and https addresses. Loads the system's certificates only for an https address, because that takes
+/// longer than most requests.
+pub fn connector(
+    address: &str,
+    timeout: Duration,
+) -> Result<HttpsConnector<HttpConnector>, Box<dyn Error + Send + Sync>> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    http.set_connect_timeout(Some(timeout));
     let provider = rustls::crypto::ring::default_provider();
     let builder = HttpsConnectorBuilder::new();
-    let builder = if server.address.starts_with("https:") {
-        builder.with_provider_and_native_roots(provider).map_err(|error| ClientError::Certificates(error.into()))?
+    let builder = if address.starts_with("https:") {
+        builder.with_provider_and_native_roots(provider)?
     } else {
-        let config = rustls::ClientConfig::builder_with_provider(provider.into())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| ClientError::Certificates(error.into()))?;
+        let config =
+            rustls::ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions()?;
         builder.with_tls_config(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
     };
     Ok(builder.https_or_http().enable_http1().wrap_connector(http))
 }
 
 /// The innermost cause; the outer errors only say where it happened.
-fn root_cause(error: &(dyn Error + 'static)) -> String {
+pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;

@@ -18,5 +18,5 @@ pub use address::{API_VARIABLE, Origin, Server};
 pub use answers::*;
 pub use error::ClientError;
 pub use events::{Event, EventReader, Events};
-pub use http::{Body, Client, query, segment};
+pub use http::{Body, Client, connector, query, root_cause, segment};
 pub use session::{Ended, Input, Session, SessionEvent, Stream};

@@ -1,26 +1,31 @@
 //! The WebSocket session of one command with live input.
 
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
 use hyper::body::Bytes;
 use sandling_wire::{SessionInput, SessionStart, WindowSize};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio_tungstenite::tungstenite::Message;
 
+use super::answers::{parse, read};
 use super::error::ClientError;
 use super::http::Client;
-use super::socket::{SocketReader, SocketWriter};
+use super::socket::Socket;
 
 /// The first byte of a binary message that holds stderr.
 const STDERR: u8 = 2;
 
+/// Maximum time without a message. The server pings every twenty seconds.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
+
 /// Receives the events of a command.
-pub struct Session {
-    reader: SocketReader,
-}
+pub struct Session(SplitStream<Socket>);
 
 /// Sends input to a command.
-pub struct Input {
-    writer: SocketWriter,
-}
+pub struct Input(SplitSink<Socket, Message>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
@@ -29,14 +34,16 @@ pub enum Stream {
 }
 
 /// An event of a command.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SessionEvent {
-    Started {
-        id: String,
-    },
+    #[serde(rename = "start")]
+    Started { id: String },
+    #[serde(skip)]
     Bytes(Stream, Bytes),
     /// The server dropped this many bytes before the next output.
     Dropped(u64),
+    #[serde(rename = "exit")]
     Ended(Ended),
 }
 
@@ -48,60 +55,43 @@ pub struct Ended {
     pub reason: String,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ServerMessage {
-    Start {
-        id: String,
-    },
-    Dropped(u64),
-    Exit(Ended),
-    #[serde(untagged)]
-    Error {
-        error: String,
-        #[serde(default)]
-        code: String,
-        status: Option<u16>,
-    },
-}
-
 impl Client {
     pub async fn session(&self, sandbox: &str, start: &SessionStart) -> Result<(Session, Input), ClientError> {
-        let (reader, writer) = self.socket(&format!("/v1/sandboxes/{sandbox}/exec/session")).await?;
-        let mut input = Input { writer };
+        let (writer, reader) = self.socket(&format!("/v1/sandboxes/{sandbox}/exec/session")).await?.split();
+        let mut input = Input(writer);
         input.send_json(start).await?;
-        Ok((Session { reader }, input))
+        Ok((Session(reader), input))
     }
 }
 
 impl Session {
     pub async fn next(&mut self) -> Result<SessionEvent, ClientError> {
         loop {
-            match self.reader.next().await? {
-                Some(Message::Binary(bytes)) if !bytes.is_empty() => {
+            let message = tokio::time::timeout(SILENCE_TIMEOUT, self.0.next()).await;
+            match message.map_err(|_| ClientError::Unresponsive { seconds: SILENCE_TIMEOUT.as_secs() })? {
+                Some(Ok(Message::Binary(bytes))) if !bytes.is_empty() => {
                     let stream = if bytes[0] == STDERR { Stream::Stderr } else { Stream::Stdout };
                     return Ok(SessionEvent::Bytes(stream, bytes.slice(1..)));
                 }
-                Some(Message::Text(text)) => return parse_event(&text),
-                Some(_) => {}
-                None => return Err(ClientError::broken("the server closed it while the command ran")),
+                Some(Ok(Message::Text(text))) => return parse_event(&text),
+                Some(Ok(Message::Close(_))) | None => {
+                    return Err(ClientError::broken("the server closed it while the command ran"));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(ClientError::broken(error)),
             }
         }
     }
 }
 
 fn parse_event(text: &str) -> Result<SessionEvent, ClientError> {
-    match serde_json::from_str(text).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))? {
-        ServerMessage::Start { id } => Ok(SessionEvent::Started { id }),
-        ServerMessage::Dropped(bytes) => Ok(SessionEvent::Dropped(bytes)),
-        ServerMessage::Exit(ended) => Ok(SessionEvent::Ended(ended)),
-        ServerMessage::Error { error, code, status } => Err(ClientError::from_server(status, code, error)),
-    }
+    let message: Value = parse(text)?;
+    if message["error"].is_string() { Err(ClientError::from_body(message)) } else { read(message) }
 }
 
 impl Input {
     pub async fn bytes(&mut self, bytes: Vec<u8>) -> Result<(), ClientError> {
-        self.writer.send(Message::Binary(bytes.into())).await
+        self.send(Message::Binary(bytes.into())).await
     }
 
     pub async fn eof(&mut self) -> Result<(), ClientError> {
@@ -114,7 +104,11 @@ impl Input {
 
     async fn send_json(&mut self, what: &impl serde::Serialize) -> Result<(), ClientError> {
         let text = serde_json::to_string(what).expect("request types have string keys and infallible serializers");
-        self.writer.send(Message::Text(text.into())).await
+        self.send(Message::Text(text.into())).await
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), ClientError> {
+        self.0.send(message).await.map_err(ClientError::broken)
     }
 }
 

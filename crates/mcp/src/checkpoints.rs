@@ -1,6 +1,6 @@
 //! Checkpoints: creates and lists them, rewinds to one, and shows the changes since one.
 
-use sandling_client::query;
+use sandling_client::{field, query};
 use sandling_tools::{Observation, ToolError, Toolbox, read_arguments, shorten};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -40,21 +40,10 @@ struct Checkpoint {
     text: String,
 }
 
-#[derive(Deserialize)]
-struct Created {
-    number: u64,
-}
-
-#[derive(Deserialize)]
-struct Rewound {
-    to: u64,
-    was: Option<u64>,
-}
-
 pub async fn checkpoint(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
     let Nothing {} = read_arguments(arguments)?;
-    let created: Created = toolbox.client().post(&toolbox.path("checkpoints"), &json!({})).await?;
-    Ok(Observation::text(format!("checkpoint {}", created.number)))
+    let created: Value = toolbox.client().post(&toolbox.path("checkpoints"), &json!({})).await?;
+    Ok(Observation::text(format!("checkpoint {}", field(&created, "number")?)))
 }
 
 pub async fn history(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
@@ -74,9 +63,9 @@ pub async fn history(toolbox: &Toolbox, arguments: Value) -> Result<Observation,
 
 pub async fn rewind(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
     let RewindRequest { to } = read_arguments(arguments)?;
-    let done: Rewound = toolbox.client().post(&toolbox.path("rewind"), &json!({ "to": to })).await?;
-    let back = done.was.map(|was| format!("; rewind to {was} to undo this")).unwrap_or_default();
-    Ok(Observation::text(format!("the sandbox is as it was at checkpoint {}{back}", done.to)))
+    let done: Value = toolbox.client().post(&toolbox.path("rewind"), &json!({ "to": to })).await?;
+    let back = done["was"].as_u64().map(|was| format!("; rewind to {was} to undo this")).unwrap_or_default();
+    Ok(Observation::text(format!("the sandbox is as it was at checkpoint {}{back}", field(&done, "to")?)))
 }
 
 pub async fn diff(toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {

@@ -11,11 +11,11 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use sandling_client::ClientError;
-use sandling_tools::{BadCall, CallControl, Observation, ToolError, is_correctable};
+use sandling_tools::{BadCall, CallControl, Observation, ToolError, correctable_as_result};
 use serde_json::Value;
 
 use crate::progress::{self, LastLine};
-use crate::session::{Found, Session};
+use crate::session::Session;
 use crate::{checkpoints, resources, specs};
 
 const INSTRUCTIONS: &str = "A disposable computer: a virtual machine of your own. It is created when a tool first \
@@ -67,7 +67,7 @@ impl ServerHandler for Handler {
         let arguments = request.arguments.map(Value::Object).unwrap_or_default();
         let work = self.carry_out(&request.name, arguments, &control);
         let token = context.meta.get_progress_token();
-        let longest = self.session.settings().tools.timeout;
+        let longest = self.session.settings.tools.timeout;
         let observation = progress::beside(work, &context.peer, token, longest, &last).await;
         Ok(result(observation).into())
     }
@@ -77,7 +77,7 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let directory = &self.session.settings().tools.directory;
+        let directory = &self.session.settings.tools.directory;
         let listed = self.with_server(|| async move {
             match self.session.present().await {
                 Some(own) => resources::list(&own, directory).await,
@@ -160,7 +160,7 @@ impl Handler {
         arguments: Value,
         control: &CallControl<'_>,
     ) -> Result<Observation, ToolError> {
-        let Found { toolbox, note } = self.session.find(sandbox).await?;
+        let (toolbox, note) = self.session.find(sandbox).await?;
         let done = match name {
             "fork" => self.session.fork(&toolbox, arguments).await,
             "checkpoint" => checkpoints::checkpoint(&toolbox, arguments).await,
@@ -179,14 +179,6 @@ impl Handler {
             observation.text = format!("{note}\n{}", observation.text);
         }
         Ok(observation)
-    }
-}
-
-/// Returns a problem that the model can correct as a result.
-fn correctable_as_result(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
-    match done {
-        Err(ToolError::Client(error)) if is_correctable(&error) => Ok(Observation::error(error.to_string())),
-        other => other,
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::{Handler, Versions};
-use crate::session::{Alive, REMOVE_WITHIN, Session, SessionSettings};
+use crate::session::{REMOVE_WITHIN, Session, SessionSettings, ShutdownGuard};
 
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
@@ -53,9 +53,9 @@ pub async fn serve_http(
     let mut manager = LocalSessionManager::default();
     manager.session_config.keep_alive = Some(longest_silence(&settings));
     let made = sessions.clone();
-    let (alive, mut ended) = mpsc::channel(1);
+    let (guard, mut ended) = mpsc::channel(1);
     let service = StreamableHttpService::new(
-        move || Ok(Handler { session: begin(&made, &settings, alive.clone()), versions: Versions::WithSessions }),
+        move || Ok(Handler { session: begin(&made, &settings, guard.clone()), versions: Versions::WithSessions }),
         Arc::new(manager),
         config,
     );
@@ -76,8 +76,8 @@ fn longest_silence(settings: &SessionSettings) -> Duration {
     settings.idle.max(settings.tools.timeout.saturating_add(BEYOND_A_RUN))
 }
 
-fn begin(sessions: &Sessions, settings: &SessionSettings, alive: Alive) -> Arc<Session> {
-    let session = Arc::new(Session::new(settings.clone(), alive));
+fn begin(sessions: &Sessions, settings: &SessionSettings, guard: ShutdownGuard) -> Arc<Session> {
+    let session = Arc::new(Session::new(settings.clone(), guard));
     let mut all = lock(sessions);
     all.retain(|session| session.strong_count() > 0);
     all.push(Arc::downgrade(&session));

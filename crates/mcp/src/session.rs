@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandling_client::{Client, ClientError, Forked, Preview, Sandbox};
+use sandling_client::{Client, ClientError, Forked, Sandbox, field};
 use sandling_tools::{BadCall, Observation, Settings, ToolError, Toolbox, read_arguments};
 use sandling_wire::{CheckpointsName, CreatePreview, CreateSandbox};
 use serde::Deserialize;
@@ -33,12 +33,12 @@ pub enum Checkpoints {
 }
 
 /// Held by everything that still has sandboxes to end. When all holders are gone, all sandboxes have ended.
-pub type Alive = mpsc::Sender<()>;
+pub type ShutdownGuard = mpsc::Sender<()>;
 
 /// A session starts without a sandbox. Dropping it ends its sandboxes.
 pub struct Session {
-    settings: SessionSettings,
-    alive: Alive,
+    pub settings: SessionSettings,
+    guard: ShutdownGuard,
     machines: Mutex<Machines>,
 }
 
@@ -52,12 +52,6 @@ struct Machines {
     lost: bool,
     /// When the server was last looked for.
     sought: Option<Instant>,
-}
-
-/// A sandbox, and a note for its user.
-pub struct Found {
-    pub toolbox: Arc<Toolbox>,
-    pub note: Option<&'static str>,
 }
 
 #[derive(Deserialize)]
@@ -85,28 +79,25 @@ fn one() -> usize {
 }
 
 impl Session {
-    pub fn new(settings: SessionSettings, alive: Alive) -> Self {
-        Self { settings, alive, machines: Mutex::default() }
+    pub fn new(settings: SessionSettings, guard: ShutdownGuard) -> Self {
+        Self { settings, guard, machines: Mutex::default() }
     }
 
-    pub fn settings(&self) -> &SessionSettings {
-        &self.settings
-    }
-
-    /// The sandbox of this name. Without a name, the session's own sandbox, created if necessary.
-    pub async fn find(&self, name: Option<&str>) -> Result<Found, ToolError> {
+    /// The sandbox of this name, and a note for its user. Without a name, the session's own sandbox, created if
+    /// necessary.
+    pub async fn find(&self, name: Option<&str>) -> Result<(Arc<Toolbox>, Option<&'static str>), ToolError> {
         let mut machines = self.machines.lock().await;
         if let Some(name) = name {
             let toolbox = machines.forks.get(name).cloned().ok_or_else(|| machines.unknown(name))?;
-            return Ok(Found { toolbox, note: None });
+            return Ok((toolbox, None));
         }
         if let Some(toolbox) = &machines.own {
-            return Ok(Found { toolbox: toolbox.clone(), note: None });
+            return Ok((toolbox.clone(), None));
         }
         let toolbox = machines.make(&self.settings).await?;
         let lost = std::mem::take(&mut machines.lost);
         let note = lost.then_some("note: the previous sandbox has ended; this is a new one, without its files");
-        Ok(Found { toolbox, note })
+        Ok((toolbox, note))
     }
 
     /// The session's own sandbox, if there is one.
@@ -187,8 +178,8 @@ impl Session {
     pub async fn preview(&self, toolbox: &Toolbox, arguments: Value) -> Result<Observation, ToolError> {
         let PreviewRequest { port, ttl_seconds } = read_arguments(arguments)?;
         let request = CreatePreview { port, ttl_seconds, paths: None };
-        let made: Preview = toolbox.client().post(&toolbox.path("preview-token"), &request).await?;
-        Ok(Observation::text(made.url))
+        let made: Value = toolbox.client().post(&toolbox.path("preview-token"), &request).await?;
+        Ok(Observation::text(field(&made, "url")?))
     }
 
     /// Ends all sandboxes.
@@ -271,10 +262,10 @@ impl Drop for Session {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let alive = self.alive.clone();
+            let guard = self.guard.clone();
             runtime.spawn(async move {
                 end_all(left).await;
-                drop(alive);
+                drop(guard);
             });
         }
     }

@@ -22,8 +22,8 @@ pub enum StdioError {
 /// Serves until the client disconnects or `stop` is cancelled. Then it ends the client's sandboxes.
 pub async fn serve_stdio(settings: SessionSettings, stop: CancellationToken) -> Result<(), StdioError> {
     // This function waits for the session itself, so no other holder is needed.
-    let (alive, _) = mpsc::channel(1);
-    let session = Arc::new(Session::new(settings, alive));
+    let (guard, _) = mpsc::channel(1);
+    let session = Arc::new(Session::new(settings, guard));
     let handler = Handler { session: session.clone(), versions: Versions::All };
     let served = serve(handler, stop).await;
     session.end().await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sandling_client::{ClientError, Stream};
+use sandling_client::{ClientError, Stream, field, parse, read};
 use sandling_wire::LanguageName;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,18 +34,6 @@ struct RunCode {
 fn is_unknown_context(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { status, message, .. }
         if status.as_u16() == 404 && message == "session not found")
-}
-
-/// The error that a stream of events ended with.
-fn refused(body: Value) -> ClientError {
-    let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
-    let status = body["status"].as_u64().and_then(|status| u16::try_from(status).ok());
-    match ClientError::from_server(status, text("code"), text("error")) {
-        ClientError::Refused { status, code, message, retry_after, .. } => {
-            ClientError::Refused { status, code, message, retry_after, body }
-        }
-        other => other,
-    }
 }
 
 /// The part of rich results that a model sees: texts up to `limit` bytes together, and some of the images.
@@ -142,16 +130,12 @@ impl Toolbox {
     async fn follow(&self, path: &str, request: &Value, call: &CallControl<'_>) -> Result<Cell, ClientError> {
         let mut events = self.client.post_events(path, request).await?;
         while let Some(event) = events.next().await? {
-            let data: Value = serde_json::from_str(&event.data)
-                .map_err(|error| ClientError::UnexpectedResponse(error.to_string()))?;
+            let data: Value = parse(&event.data)?;
             let stream = match event.name.as_str() {
                 "stdout" => Stream::Stdout,
                 "stderr" => Stream::Stderr,
-                "result" => {
-                    return serde_json::from_value(data)
-                        .map_err(|error| ClientError::UnexpectedResponse(error.to_string()));
-                }
-                "error" => return Err(refused(data)),
+                "result" => return read(data),
+                "error" => return Err(ClientError::from_body(data)),
                 _ => continue,
             };
             (call.watch)(stream, data["chunk"].as_str().unwrap_or_default().as_bytes());
@@ -166,11 +150,7 @@ impl Toolbox {
         }
         let request = json!({ "language": "python", "cwd": self.settings.directory });
         let made: Value = self.client.post(&self.path("repl/sessions"), &request).await?;
-        let Some(id) = made["id"].as_str() else {
-            return Err(ClientError::UnexpectedResponse("a new context has no id".to_owned()).into());
-        };
-        *python = Some(id.to_owned());
-        Ok(id.to_owned())
+        Ok(python.insert(field(&made, "id")?).clone())
     }
 
     fn observed(&self, done: Result<Cell, ClientError>, deadline: Duration) -> Result<Observation, ToolError> {
@@ -236,9 +216,11 @@ mod tests {
 
     #[test]
     fn a_timeout_in_a_stream_is_the_same_error_as_without_a_stream() {
-        let error = refused(json!({ "status": 504, "code": "command_timeout", "error": "late", "stdout": "before" }));
+        let error = ClientError::from_body(
+            json!({ "status": 504, "code": "command_timeout", "error": "late", "stdout": "before" }),
+        );
         let ClientError::Refused { status, body, .. } = error else { panic!("{error}") };
         assert_eq!((status.as_u16(), body["stdout"].as_str()), (504, Some("before")));
-        assert!(is_unknown_context(&refused(json!({ "status": 404, "error": "session not found" }))));
+        assert!(is_unknown_context(&ClientError::from_body(json!({ "status": 404, "error": "session not found" }))));
     }
 }

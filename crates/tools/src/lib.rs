@@ -16,4 +16,4 @@ pub use excerpt::{Excerpt, shorten};
 pub use files::picture;
 pub use observation::{Image, Observation};
 pub use spec::{BadCall, SPECS, ToolSpec, read_arguments};
-pub use toolbox::{CallControl, Settings, ToolError, Toolbox, is_correctable, is_gone};
+pub use toolbox::{CallControl, Settings, ToolError, Toolbox, correctable_as_result, is_correctable};

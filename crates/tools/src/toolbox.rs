@@ -103,6 +103,15 @@ pub fn is_correctable(error: &ClientError) -> bool {
         && !is_gone(error)
 }
 
+/// Returns a problem that the model can correct as a result.
+pub fn correctable_as_result(done: Result<Observation, ToolError>) -> Result<Observation, ToolError> {
+    match done {
+        Err(ToolError::Call(BadCall(why))) => Ok(Observation::error(why)),
+        Err(ToolError::Client(error)) if is_correctable(&error) => Ok(Observation::error(error.to_string())),
+        other => other,
+    }
+}
+
 impl Toolbox {
     pub fn new(client: Arc<Client>, sandbox: String, settings: Settings) -> Self {
         Self { client, sandbox, settings, python: Mutex::new(None), cell: Mutex::default() }
@@ -149,11 +158,7 @@ impl Toolbox {
                 Err(BadCall(format!("there is no tool {name:?}; there are {}", known.join(", "))).into())
             }
         };
-        match done {
-            Err(ToolError::Call(BadCall(why))) => Ok(Observation::error(why)),
-            Err(ToolError::Client(error)) if is_correctable(&error) => Ok(Observation::error(error.to_string())),
-            other => other,
-        }
+        correctable_as_result(done)
     }
 
     /// Runs work that has no deadline of its own and can be dropped at any time.

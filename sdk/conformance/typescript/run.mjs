@@ -48,16 +48,16 @@ async function carryOut(step, named) {
   }
   if (wanted) throw new Unlike(`nothing was thrown; it gave ${JSON.stringify(shown(given))}`);
   if (step.as) named[step.as] = given;
-  if ("expect" in step) complain(difference(resolve(step.expect, named), shown(given)));
+  if ("expect" in step) failOn(difference(resolve(step.expect, named), shown(given)));
 }
 
 function compareError({ kind, ...facts }, error) {
   if (!(error instanceof sandling[kind])) throw new Unlike(`${error.name} is not a ${kind}: ${error.message}`);
   const real = Object.fromEntries(Object.keys(facts).map((key) => [key, error[camel(key)]]));
-  complain(difference(facts, real, "the error"));
+  failOn(difference(facts, real, "the error"));
 }
 
-function complain(problem) {
+function failOn(problem) {
   if (problem) throw new Unlike(problem);
 }
 

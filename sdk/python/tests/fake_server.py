@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 
 @dataclass
-class Asked:
+class Request:
     method: str
     path: str
     headers: Dict[str, str]
@@ -33,7 +33,7 @@ class Answer:
 
 
 Route = Tuple[str, str]
-Script = Union[Answer, List[Answer], Callable[[Asked], Answer]]
+Script = Union[Answer, List[Answer], Callable[[Request], Answer]]
 
 
 class FakeServer:
@@ -41,7 +41,7 @@ class FakeServer:
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.answers: Dict[Route, Script] = {}
-        self.asked: List[Asked] = []
+        self.requests: List[Request] = []
         self._connections: List[socket.socket] = []
         owner = self
 
@@ -57,9 +57,9 @@ class FakeServer:
                 is_json = "json" in self.headers.get("content-type", "")
                 body = (json.loads(sent) if is_json else sent) if sent else None
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                asked = Asked(self.command, self.path, headers, body)
-                owner.asked.append(asked)
-                self.give(owner.take(asked))
+                request = Request(self.command, self.path, headers, body)
+                owner.requests.append(request)
+                self.give(owner.take(request))
 
             def pieces(self) -> Iterator[bytes]:
                 if "chunked" not in self.headers.get("transfer-encoding", ""):
@@ -110,13 +110,17 @@ class FakeServer:
         host, port = self._http.server_address[:2]
         return f"http://{host!s}:{port}"
 
-    def take(self, asked: Asked) -> Answer:
-        script: Optional[Script] = self.answers.get((asked.method, asked.path)) or self.answers.get((asked.method, "*"))
+    def take(self, request: Request) -> Answer:
+        script: Optional[Script] = self.answers.get((request.method, request.path)) or self.answers.get(
+            (request.method, "*")
+        )
         if callable(script):
-            return script(asked)
+            return script(request)
         if isinstance(script, list):
             script = script.pop(0) if script else None
-        return script or Answer(404, {"error": f"no answer for {asked.method} {asked.path}", "code": "no_such_route"})
+        return script or Answer(
+            404, {"error": f"no answer for {request.method} {request.path}", "code": "no_such_route"}
+        )
 
     def close(self) -> None:
         """Closes the server and its connections, like a process that ends."""

@@ -15,7 +15,7 @@ from typing import Any, List
 
 import pytest
 from colour import Colour, settle
-from fake_server import Answer, Asked, FakeServer
+from fake_server import Answer, FakeServer, Request
 
 from sandling import (
     ConflictError,
@@ -51,9 +51,9 @@ def test_a_full_server_is_asked_again_with_the_same_key(colour: Colour, server: 
 
     assert colour.run(work).id == "box"
     assert [event.error.code for event in heard] == ["no_capacity"]
-    assert len({asked.headers["idempotency-key"] for asked in server.asked}) == 1
-    assert [asked.body for asked in server.asked] == [{"template": "base", "ttl_seconds": 9}] * 3
-    assert server.asked[0].headers["authorization"] == "Bearer key"
+    assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
+    assert [request.body for request in server.requests] == [{"template": "base", "ttl_seconds": 9}] * 3
+    assert server.requests[0].headers["authorization"] == "Bearer key"
 
 
 def test_a_quota_is_not_waited_for(colour: Colour, server: FakeServer) -> None:
@@ -64,7 +64,7 @@ def test_a_quota_is_not_waited_for(colour: Colour, server: FakeServer) -> None:
 
     with pytest.raises(LimitError, match="max sandboxes reached"):
         colour.run(work)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_waiting_for_room_can_be_cancelled(colour: Colour, server: FakeServer) -> None:
@@ -89,7 +89,7 @@ def test_a_command_is_never_sent_twice(colour: Colour, server: FakeServer) -> No
 
     with pytest.raises(LostConnection):
         colour.run(work)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def stream_of(*events: str) -> Answer:
@@ -99,7 +99,7 @@ def stream_of(*events: str) -> Answer:
 OUT = 'event: stdout\ndata: {"chunk":"so far"}\n\n'
 
 
-def complaint(error: str, **more: Any) -> str:
+def server_error(error: str, **more: Any) -> str:
     return f"event: error\ndata: {json.dumps({'error': error, **more})}\n\n"
 
 
@@ -107,12 +107,12 @@ def complaint(error: str, **more: Any) -> str:
     ("events", "kind", "facts"),
     [
         ([OUT], ExecInterrupted, (None, "interrupted")),
-        ([OUT, complaint("the guest died", code="guest_died")], ServerError, (500, "guest_died")),
-        ([OUT, complaint("paused", code="sandbox_paused", status=409)], ConflictError, (409, "sandbox_paused")),
+        ([OUT, server_error("the guest died", code="guest_died")], ServerError, (500, "guest_died")),
+        ([OUT, server_error("paused", code="sandbox_paused", status=409)], ConflictError, (409, "sandbox_paused")),
         (
             [
                 OUT,
-                complaint("command timeout after 1s"),
+                server_error("command timeout after 1s"),
                 'event: exit\ndata: {"exit_code":137,"reason":"timeout"}\n\n',
             ],
             SandboxTimeout,
@@ -208,7 +208,7 @@ def test_forks_snapshots_and_sleep_as_the_contract_has_them(colour: Colour, serv
         assert parent.status == "running"
 
     colour.run(work)
-    bodies = [asked.body for asked in server.asked]
+    bodies = [request.body for request in server.requests]
     assert bodies[:4] == [None, {"metadata": {"a": "b"}}, None, {"count": 2, "metadata": {"a": "b"}}]
     assert bodies[4] == {"cleanup_siblings": True}
 
@@ -223,7 +223,7 @@ def test_a_volume_is_made_once_even_if_two_want_it(colour: Colour, server: FakeS
 
     volume = colour.run(work)
     assert (volume.name, volume.size_mb) == ("v", 2048)
-    assert server.asked[1].body == {"name": "v", "size_mb": 2048}
+    assert server.requests[1].body == {"name": "v", "size_mb": 2048}
     assert volume.mount("/data", read_only=True).to_wire() == {"name": "v", "mount": "/data", "read_only": True}
 
 
@@ -256,7 +256,7 @@ def test_an_exploration_keeps_the_best_and_ends_the_others(colour: Colour, serve
     assert [outcome.label for outcome in result.outcomes] == ["c", "b", "a"]
     assert result.winner_outcome.files_changed == ["x"]
     assert result.table().splitlines()[1].startswith("* c")
-    forked = next(asked for asked in server.asked if asked.path.endswith("fork-tree"))
+    forked = next(request for request in server.requests if request.path.endswith("fork-tree"))
     assert forked.body == {"count": 3, "metadata": {"explore": "1", "explore_ttl": "600"}}
 
 
@@ -268,7 +268,7 @@ def test_an_exploration_without_a_winner_leaves_nothing(colour: Colour, server: 
 
     with pytest.raises(ExploreError, match=r"a: exit 1(, b: exit 2)?"):
         colour.run(work)
-    assert sorted(asked.path for asked in server.asked if asked.method == "DELETE") == [
+    assert sorted(request.path for request in server.requests if request.method == "DELETE") == [
         "/v1/sandboxes/c0",
         "/v1/sandboxes/c1",
     ]
@@ -280,7 +280,7 @@ def test_how_the_best_is_selected_is_checked_before_anything_is_forked(colour: C
 
     with pytest.raises(ValueError, match="'max', 'min' or a function, not 'maximum'"):
         colour.run(work)
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_what_a_candidates_function_raises_belongs_to_its_branch(colour: Colour, server: FakeServer) -> None:
@@ -327,7 +327,7 @@ def test_a_template_is_built_and_its_log_is_heard(colour: Colour, server: FakeSe
         with pytest.raises(TemplateBuildError, match="no such package"):
             colour.run(work)
     assert heard == ["  indented", "second"]
-    assert server.asked[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}
+    assert server.requests[0].body == {"name": "mine", "packages": ["ffmpeg"], "memory_mb": 512}
 
 
 def test_a_lost_log_does_not_end_a_build(colour: Colour, server: FakeServer) -> None:
@@ -354,12 +354,12 @@ def test_a_lost_log_does_not_end_a_build(colour: Colour, server: FakeServer) -> 
 def test_changes_that_are_made_at_once_all_hold(colour: Colour, server: FakeServer) -> None:
     allowed: List[str] = []
 
-    def changed(asked: Asked) -> Answer:
-        if asked.method == "PUT":
-            allowed[:] = asked.body["allow"]
+    def changed(request: Request) -> Answer:
+        if request.method == "PUT":
+            allowed[:] = request.body["allow"]
         rest = {"tls": "sealed", "limits": {}, "secrets": [], "counts": {}}
         answer = Answer(200, {"mode": "allow", "allow": [*allowed], **rest})
-        if asked.method == "GET":
+        if request.method == "GET":
             time.sleep(0.05)
         return answer
 
@@ -394,7 +394,7 @@ def test_what_is_refused_in_any_case_is_told_and_stays_when_more_is_allowed(colo
     is_there, after, _, default, changed = colour.run(work)
     assert is_there.deny == is_there.bound.deny == default.deny == ["192.0.2.0/24"]
     assert after.deny == after.bound.deny == changed.deny == []
-    sent = [asked.body for asked in server.asked if asked.method == "PUT"]
+    sent = [request.body for request in server.requests if request.method == "PUT"]
     assert sent == [{"mode": "open", "allow": ["pypi"]}, {"deny": []}, {"deny": ["192.0.2.1"]}]
 
 
@@ -410,7 +410,7 @@ def test_a_deadline_of_a_run_goes_by_two_names(colour: Colour, server: FakeServe
                 await settle(run("x", timeout=3, timeout_seconds=4))
 
     colour.run(work)
-    assert [asked.body["timeout_seconds"] for asked in server.asked] == [3] * 4
+    assert [request.body["timeout_seconds"] for request in server.requests] == [3] * 4
 
 
 def test_a_server_that_is_not_there_is_named_without_its_password(colour: Colour) -> None:
@@ -429,22 +429,22 @@ def test_a_server_that_is_not_there_is_named_without_its_password(colour: Colour
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_a_command_that_is_cancelled_is_ended_in_the_sandbox(server: FakeServer, is_followed: bool) -> None:
     began, ended = threading.Event(), threading.Event()
-    signals: List[Asked] = []
+    signals: List[Request] = []
 
-    def run(asked: Asked) -> Answer:
+    def run(request: Request) -> Answer:
         began.set()
         ended.wait(10)
         return Answer(200, {"exit_code": 137})
 
-    def signalled(asked: Asked) -> Answer:
-        signals.append(asked)
+    def signalled(request: Request) -> Answer:
+        signals.append(request)
         if len(signals) == 1:
             return Answer(404, {"error": "there is no command", "code": "not_found"})
         ended.set()
         return Answer(204)
 
-    def answer(asked: Asked) -> Answer:
-        return signalled(asked) if asked.path.endswith("/signal") else run(asked)
+    def answer(request: Request) -> Answer:
+        return signalled(request) if request.path.endswith("/signal") else run(request)
 
     server.answers["POST", "*"] = answer
 
@@ -458,16 +458,16 @@ def test_a_command_that_is_cancelled_is_ended_in_the_sandbox(server: FakeServer,
             await task
 
     asyncio.run(work())
-    assert ended.is_set() and server.asked[0].body["cmd"] == "sleep 99"
-    name = server.asked[0].body["id"]
-    assert [asked.path for asked in signals] == [f"/v1/sandboxes/box/execs/{name}/signal"] * 2
-    assert [asked.body for asked in signals] == [{"signal": "KILL"}] * 2
+    assert ended.is_set() and server.requests[0].body["cmd"] == "sleep 99"
+    name = server.requests[0].body["id"]
+    assert [request.path for request in signals] == [f"/v1/sandboxes/box/execs/{name}/signal"] * 2
+    assert [request.body for request in signals] == [{"signal": "KILL"}] * 2
     # A command with an ID can be found again, so it continues.
     began.clear()
     ended.clear()
     asyncio.run(work(id="mine"))
     ended.set()
-    assert len(signals) == 2 and server.asked[-1].body["id"] == "mine"
+    assert len(signals) == 2 and server.requests[-1].body["id"] == "mine"
 
 
 def test_a_file_is_not_emptied_by_mistake(colour: Colour, server: FakeServer) -> None:
@@ -482,7 +482,7 @@ def test_a_file_is_not_emptied_by_mistake(colour: Colour, server: FakeServer) ->
             await settle(files.write("/f", good))
 
     colour.run(work)
-    assert [asked.body for asked in server.asked] == [b"ab"] * 4
+    assert [request.body for request in server.requests] == [b"ab"] * 4
 
 
 @pytest.mark.parametrize("by_proxy", [False, True])
@@ -530,7 +530,7 @@ def test_a_server_elsewhere_is_reached_the_same_way(colour: Colour, monkeypatch:
             assert (await settle(sandbox.exec("x", on_stdout=lambda _: None))).stdout == "so far"
 
         colour.run(work)
-        assert far.asked[0].headers["authorization"] == "Bearer key"
-        assert far.asked[0].headers["host"] == far.url[len("http://") :]
+        assert far.requests[0].headers["authorization"] == "Bearer key"
+        assert far.requests[0].headers["host"] == far.url[len("http://") :]
     finally:
         far.close()

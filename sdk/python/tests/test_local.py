@@ -134,9 +134,9 @@ def test_a_server_that_was_replaced_is_found_where_it_is_now(home: Path, colour:
         await settle(client.aclose() if colour.name == "async" else client.close())
 
     colour.run(work)
-    assert [len(server.asked) for server in servers] == [2, 2]
-    assert servers[1].asked[0].headers["host"] == servers[1].url[len("http://") :]
-    assert servers[1].asked[0].body in ({"cmd": "true"}, {"cmd": "true", "id": ANY}, b"abc")
+    assert [len(server.requests) for server in servers] == [2, 2]
+    assert servers[1].requests[0].headers["host"] == servers[1].url[len("http://") :]
+    assert servers[1].requests[0].body in ({"cmd": "true"}, {"cmd": "true", "id": ANY}, b"abc")
 
 
 def test_a_server_that_somebody_restarts_is_waited_for(
@@ -169,7 +169,7 @@ def test_a_server_that_somebody_restarts_is_waited_for(
     asked.set()
     restarting.join()
     after.close()
-    assert len(after.asked) == 1 and not (home / "started").exists()
+    assert len(after.requests) == 1 and not (home / "started").exists()
 
 
 def test_a_server_that_somebody_named_is_not_looked_for_elsewhere(home: Path, colour: Colour) -> None:
@@ -185,7 +185,7 @@ def test_a_server_that_somebody_named_is_not_looked_for_elsewhere(home: Path, co
     with announced(home, other.url):
         colour.run(work)
     other.close()
-    assert not other.asked
+    assert not other.requests
 
 
 def test_a_server_that_somebody_announced_is_used(home: Path) -> None:

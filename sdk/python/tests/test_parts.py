@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Type
 
@@ -9,6 +11,7 @@ import pytest
 
 from sandling import config, errors, retry
 from sandling._sse import EventDecoder, ServerEvent
+from sandling.agents import WHY
 from sandling.errors import SandlingError, from_answer
 from sandling.exploring import BranchOutcome, candidates_of, pick, ranked
 from sandling.options import VolumeMount, create_body, exec_body, one_timeout
@@ -179,3 +182,8 @@ def test_the_home_token_never_leaves_this_machine(monkeypatch: pytest.MonkeyPatc
     for far in ("https://api.example.org", "http://127.0.0.1.example.org", "http://localhost@example.org"):
         with pytest.raises(errors.ConfigError):
             config.configured(far, None)
+
+
+def test_end_reasons_have_the_wording_of_the_command_line() -> None:
+    shared = Path(__file__).resolve().parents[3] / "conformance" / "agent" / "end_reasons.json"
+    assert json.loads(shared.read_text(encoding="utf-8")) == WHY

@@ -13,7 +13,7 @@ from unittest.mock import ANY
 
 import pytest
 from colour import Colour, settle
-from fake_server import Answer, Asked, FakeServer
+from fake_server import Answer, FakeServer, Request
 
 from sandling import (
     AuditLog,
@@ -39,22 +39,22 @@ class Machines:
             {("POST", "*"): self._post, ("PATCH", "*"): self._patch, ("DELETE", "*"): self._delete},
         )
 
-    def _post(self, asked: Asked) -> Answer:
-        if asked.path != "/v1/sandboxes":
+    def _post(self, request: Request) -> Answer:
+        if request.path != "/v1/sandboxes":
             return self.run_answer
         with self._lock:
             name = f"m{next(self._numbers)}"
             self.alive.add(name)
-            self.made.append(asked.body)
+            self.made.append(request.body)
         return Answer(201, {"id": name, "template": "base", "status": "running"})
 
-    def _patch(self, asked: Asked) -> Answer:
-        if asked.path.split("/")[3] not in self.alive:
+    def _patch(self, request: Request) -> Answer:
+        if request.path.split("/")[3] not in self.alive:
             return Answer(404, {"error": "sandbox not found", "code": "not_found"})
         return Answer(200, {"ttl_seconds": 1, "idle_seconds": 0, "persistent": False})
 
-    def _delete(self, asked: Asked) -> Answer:
-        self.alive.discard(asked.path.split("/")[3])
+    def _delete(self, request: Request) -> Answer:
+        self.alive.discard(request.path.split("/")[3])
         return Answer(204)
 
 
@@ -152,7 +152,7 @@ def test_a_pool_that_cannot_work_says_why_and_one_without_stock_makes_on_demand(
     colour.run(work)
 
 
-def test_what_the_preparation_raises_reaches_whoever_waits(colour: Colour, server: FakeServer) -> None:
+def test_an_error_of_the_preparation_reaches_the_waiting_caller(colour: Colour, server: FakeServer) -> None:
     machines = Machines(server)
 
     def prepare(_: Any) -> None:
@@ -222,16 +222,16 @@ def test_a_run_that_wants_other_memory_has_a_machine_of_that_size(colour: Colour
     assert 2048 not in [body["memory_mb"] for body in machines.made[2:]] and not machines.alive
 
 
-def scripted(machines: Machines, asked: Asked) -> Answer:
+def scripted(machines: Machines, request: Request) -> Answer:
     """The answers of the leased machine."""
-    route = f"{asked.method} {asked.path.partition('/v1/sandboxes/')[2].partition('/')[2].partition('?')[0]}"
+    route = f"{request.method} {request.path.partition('/v1/sandboxes/')[2].partition('/')[2].partition('?')[0]}"
     late = {"error": "command timeout after 1s", "code": "command_timeout", "stdout": "so far", "stderr": ""}
     stream = 'event: stdout\ndata: {"chunk":"a"}\n\nevent: stdout\ndata: {"chunk":"b"}\n\n'
     ended = 'event: exit\ndata: {"exit_code":3,"reason":"exited"}\n\n'
     events = {"content-type": "text/event-stream"}
     if route == "POST exec":
         ran = Answer(200, {"stdout": "hi\n", "stderr": "", "exit_code": 0, "reason": "exited"})
-        return Answer(504, late) if "sleep" in asked.body.get("cmd", "") else ran
+        return Answer(504, late) if "sleep" in request.body.get("cmd", "") else ran
     cell = {"stdout": "", "stderr": "", "results": [], "error": {"ename": "ZeroDivisionError"}, "exit_code": 1}
     return {
         "POST exec/stream": Answer(200, (stream + ended).encode(), events),
@@ -248,7 +248,7 @@ def test_all_that_is_done_in_a_machine_that_was_lent_is_recorded(
 ) -> None:
     machines = Machines(server)
     make = machines._post
-    server.answers["POST", "*"] = lambda asked: (make if asked.path == "/v1/sandboxes" else answer)(asked)
+    server.answers["POST", "*"] = lambda request: (make if request.path == "/v1/sandboxes" else answer)(request)
     server.answers["GET", "*"] = server.answers["PUT", "*"] = answer = partial(scripted, machines)
     local = tmp_path / "local"
     local.write_bytes(b"\xfe" * 300_000)

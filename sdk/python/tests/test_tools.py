@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 from colour import Colour, settle
-from fake_server import Answer, Asked, FakeServer
+from fake_server import Answer, FakeServer, Request
 
 from sandling import Agent, AsyncAgent, AuditLog
 from sandling.tools import AsyncSandboxTools, SandboxTools
@@ -46,19 +46,19 @@ class Interpreters:
         server.answers["POST", f"{HERE}/repl/sessions"] = self.make
         server.answers["POST", "*"] = self.run
 
-    def make(self, asked: Asked) -> Answer:
+    def make(self, request: Request) -> Answer:
         number = len(self.variables)
         self.variables.append({})
         self.meanwhile()
         return Answer(201, {"id": str(number), "language": "python"})
 
-    def run(self, asked: Asked) -> Answer:
+    def run(self, request: Request) -> Answer:
         if not self._busy.acquire(blocking=False):
             return Answer(409, {"error": "a cell runs already", "code": "busy"})
         try:
             self.meanwhile()
-            variables = self.variables[int(asked.path.split("/")[-2])]
-            exec(asked.body["code"], variables)
+            variables = self.variables[int(request.path.split("/")[-2])]
+            exec(request.body["code"], variables)
             return Answer(200, {"exit_code": 0, "stdout": str(variables.get("said", "")), "results": []})
         except NameError as error:
             return Answer(200, {"exit_code": 1, "error": str(error), "results": []})
@@ -94,7 +94,7 @@ def test_commands_do_not_wait_for_cells(colour: Colour, server: FakeServer) -> N
     ran = threading.Event()
     in_time: List[bool] = []
 
-    def run(_: Asked) -> Answer:
+    def run(_: Request) -> Answer:
         ran.set()
         return Answer(200, {"exit_code": 0, "stdout": "", "stderr": ""})
 
@@ -139,7 +139,7 @@ def test_a_call_that_makes_no_sense_is_answered_and_written_down(
     output = colour.run(work)
     assert output.is_error and told in output.text, output
     output.text.encode()
-    assert not server.asked
+    assert not server.requests
     assert json.loads((tmp_path / "audit").read_bytes())["outcome"] == "failed"
 
 
@@ -160,7 +160,7 @@ def test_characters_that_came_in_halves_are_put_together(colour: Colour, server:
         return await settle(tools_of(colour, server).call("run_command", {"command": "echo \ud83d\ude00"}))
 
     assert not colour.run(work).is_error
-    assert server.asked[0].body["cmd"] == "echo \U0001f600"
+    assert server.requests[0].body["cmd"] == "echo \U0001f600"
 
 
 FILE = {"name": "f", "path": "/f", "is_dir": False, "mode": "f", "size": 5}
@@ -196,13 +196,13 @@ def test_a_file_that_is_too_much_for_a_model_is_not_fetched(
 
     output = colour.run(work)
     assert (output.text, output.is_error) == (told, told.startswith("error"))
-    assert len(server.asked) == (2 if content else 1)
+    assert len(server.requests) == (2 if content else 1)
 
 
 def test_a_file_that_does_not_come_is_not_waited_for(colour: Colour, server: FakeServer) -> None:
     over = threading.Event()
 
-    def silent(_: Asked) -> Answer:
+    def silent(_: Request) -> Answer:
         over.wait(30)
         return Answer(hang_up=True)
 

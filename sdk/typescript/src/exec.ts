@@ -34,7 +34,7 @@ export class ExecStream implements AsyncIterable<Chunk> {
   readonly #events: AsyncGenerator<ServerEvent, void, undefined>;
   readonly #printed = { stdout: "", stderr: "" };
   #head: IncomingHttpHeaders | undefined;
-  #complaint: Record<string, unknown> | undefined;
+  #serverError: Record<string, unknown> | undefined;
   #result: ExecResult | undefined;
   #id: string;
 
@@ -105,21 +105,21 @@ export class ExecStream implements AsyncIterable<Chunk> {
       return { stream: event.name, text };
     }
     if (event.name === "start") this.#id = String(data["id"]);
-    if (event.name === "error") this.#complaint = data;
+    if (event.name === "error") this.#serverError = data;
     if (event.name === "exit") this.#result = execResult({ id: this.#id, ...this.#printed, ...data });
     return undefined;
   }
 
   #judge(cause: unknown): void {
     const head = this.#head ?? {};
-    const { status, ...complaint } = this.#complaint ?? {};
+    const { status, ...serverError } = this.#serverError ?? {};
     // The same errors as without streaming.
     if (this.#result?.reason === "timeout") {
-      const late = { error: "command timeout", ...complaint, ...this.#printed, code: "command_timeout" };
+      const late = { error: "command timeout", ...serverError, ...this.#printed, code: "command_timeout" };
       throw fromAnswer(TIMED_OUT, head, late);
     }
     if (this.#result) return;
-    if (this.#complaint) throw fromAnswer(Number(status ?? 500), head, { ...complaint, ...this.#printed });
+    if (this.#serverError) throw fromAnswer(Number(status ?? 500), head, { ...serverError, ...this.#printed });
     const facts = { code: "interrupted", requestId: String(head["x-request-id"] ?? "") || undefined, cause };
     throw new ExecInterrupted("the command's output ended without an exit code", this.#id, this.#printed, facts);
   }

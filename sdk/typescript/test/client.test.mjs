@@ -18,7 +18,7 @@ async function against(answers, work, options = {}) {
   const server = await fakeServer({ "GET /v1/sandboxes/box": { body: BOX }, ...answers });
   const client = new sandling.Client({ apiUrl: server.url, apiKey: "key", ...options });
   try {
-    const sent = () => server.asked.filter(({ method, path }) => `${method} ${path}` !== "GET /v1/sandboxes/box");
+    const sent = () => server.requests.filter(({ method, path }) => `${method} ${path}` !== "GET /v1/sandboxes/box");
     return await work(client, sent, () => client.sandboxes.get("box"));
   } finally {
     client.close();

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /** `answers` maps "METHOD /path" to an answer or a list of answers; or it is a function. */
 export async function fakeServer(answers) {
-  const asked = [];
+  const requests = [];
   const server = createServer(async (request, response) => {
     const pieces = [];
     try {
@@ -17,8 +17,8 @@ export async function fakeServer(answers) {
     const sent = Buffer.concat(pieces);
     const { method, url: path, headers } = request;
     const body = headers["content-type"]?.includes("json") ? JSON.parse(sent.toString("utf8")) : sent;
-    asked.push({ method, path, headers, body: sent.length > 0 ? body : undefined });
-    const found = typeof answers === "function" ? answers(asked.at(-1)) : answers[`${method} ${path}`];
+    requests.push({ method, path, headers, body: sent.length > 0 ? body : undefined });
+    const found = typeof answers === "function" ? answers(requests.at(-1)) : answers[`${method} ${path}`];
     const answer = (Array.isArray(found) ? found.shift() : found) ?? { status: 404, body: { error: "no answer" } };
     if (answer.afterMs) await sleep(answer.afterMs);
     if (answer.hangUp) return void request.socket.destroy();
@@ -38,5 +38,5 @@ export async function fakeServer(answers) {
     server.closeAllConnections();
     await closed;
   };
-  return { url, asked, close, http: server };
+  return { url, requests, close, http: server };
 }

@@ -154,7 +154,7 @@ for (const [name, work] of Object.entries({
       withdraw = await announce(second.url);
       await work(box);
       assert.equal(await client.apiUrl(), second.url);
-      const sent = second.asked.map(({ body }) => body).filter(Boolean);
+      const sent = second.requests.map(({ body }) => body).filter(Boolean);
       if (name === "an upload") assert.deepEqual(sent, [readFileSync(FILE)]);
     } finally {
       setDefaultClient();

@@ -1,19 +1,18 @@
 //! Sends one request to a model's server, and reads the answer as a whole or as a stream of events.
 
-use std::error::Error;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use sandling_client::{Event, EventReader};
+use sandling_client::{Event, EventReader, connector, root_cause};
 use serde_json::Value;
 
 use super::error::ModelError;
@@ -42,25 +41,8 @@ pub struct EventStream {
 
 impl Http {
     pub fn new(url: &str) -> Result<Self, ModelError> {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        http.set_connect_timeout(Some(CONNECT_WITHIN));
-        let provider = rustls::crypto::ring::default_provider();
-        let failed = |error: &dyn Error| ModelError::Certificates(error.to_string());
-        let builder = HttpsConnectorBuilder::new();
-        let builder = if url.starts_with("https:") {
-            builder.with_provider_and_native_roots(provider).map_err(|error| failed(&error))?
-        } else {
-            // Loading the system's certificates takes a while, and plain HTTP does not need them.
-            let config = rustls::ClientConfig::builder_with_provider(provider.into())
-                .with_safe_default_protocol_versions()
-                .map_err(|error| failed(&error))?;
-            builder.with_tls_config(config.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
-        };
-        let client =
-            Client::builder(TokioExecutor::new()).build(builder.https_or_http().enable_http1().wrap_connector(http));
-        Ok(Self { client })
+        let connector = connector(url, CONNECT_WITHIN).map_err(|error| ModelError::Certificates(error.to_string()))?;
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector) })
     }
 
     pub async fn post(&self, url: &str, headers: &[(&str, String)], body: &Value) -> Result<Answer, ModelError> {
@@ -151,15 +133,6 @@ fn shown(uri: &Uri) -> String {
     let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
     let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{scheme}://{host}{port}{}", uri.path())
-}
-
-/// The innermost cause. The outer errors only say where it happened.
-fn root_cause(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! `sandling audit`.
 
-use std::process::ExitCode;
-
 use comfy_table::Cell;
 use serde_json::Value;
 
@@ -9,31 +7,21 @@ use crate::client::{AuditEntry, Client, Recording, query, read};
 use crate::options::Audit;
 use crate::show;
 
-pub async fn audit(options: &Audit) -> anyhow::Result<ExitCode> {
+pub async fn audit(options: &Audit) -> anyhow::Result<()> {
     let client = Client::require()?;
-    match options.recording {
-        Some(number) => recording(client.get(&format!("/v1/audit/{number}/recording")).await?, options.json)?,
-        None => {
-            let parameters = query(&[
-                ("since", options.since.map(|since| since.to_string())),
-                ("after", options.after.map(|after| after.to_string())),
-                ("limit", Some(options.limit.to_string())),
-                ("workspace", options.workspace.clone()),
-            ]);
-            list(client.get(&format!("/v1/audit{parameters}")).await?, options.json)?;
-        }
+    if let Some(number) = options.recording {
+        return recording(client.get(&format!("/v1/audit/{number}/recording")).await?, options.json);
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
-    let entries = answer["items"].take();
-    if json {
-        return show::json(&entries);
-    }
-    let mut table = show::table(&["number", "time", "who", "action", "on", "result"]);
-    for entry in read::<Vec<AuditEntry>>(entries)? {
-        table.add_row([
+    let parameters = query(&[
+        ("since", options.since.map(|since| since.to_string())),
+        ("after", options.after.map(|after| after.to_string())),
+        ("limit", Some(options.limit.to_string())),
+        ("workspace", options.workspace.clone()),
+    ]);
+    let mut answer: Value = client.get(&format!("/v1/audit{parameters}")).await?;
+    let header = ["number", "time", "who", "action", "on", "result"];
+    show::list(answer["items"].take(), options.json, &header, |entry: AuditEntry| {
+        [
             Cell::new(entry.number),
             Cell::new(show::time(entry.time)),
             Cell::new(format!("{} {}", entry.actor.prefix, entry.actor.name)),
@@ -43,9 +31,8 @@ fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
                 Some(code) => Cell::new(format!("{}: {code}", entry.result)),
                 None => show::status(&entry.result),
             },
-        ]);
-    }
-    show::line(table)
+        ]
+    })
 }
 
 fn recording(answer: Value, json: bool) -> anyhow::Result<()> {

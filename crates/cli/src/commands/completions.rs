@@ -1,13 +1,10 @@
 //! `sandling completions`.
 
-use std::process::ExitCode;
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::options::Options;
 
-pub fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
+pub fn completions(shell: Shell) {
     clap_complete::generate(shell, &mut Options::command(), "sandling", &mut std::io::stdout());
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,19 +1,15 @@
 //! `sandling diff`.
 
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
-use anyhow::Context;
-use http_body_util::BodyExt;
 use sandling_engine::SandboxId;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::client::{Client, ClientError, query, read};
 use crate::options::Diff;
-use crate::{outcome, show};
+use crate::save::save;
+use crate::show;
 
 #[derive(Deserialize)]
 struct Answer {
@@ -36,7 +32,7 @@ struct State {
     kind: String,
 }
 
-pub async fn diff(options: &Diff) -> anyhow::Result<ExitCode> {
+pub async fn diff(options: &Diff) -> anyhow::Result<()> {
     let client = Client::require()?;
     let from = full_state(&client, &options.from).await?;
     let to = match &options.to {
@@ -56,11 +52,10 @@ pub async fn diff(options: &Diff) -> anyhow::Result<ExitCode> {
     ]);
     let path = format!("/v1/diff{parameters}");
     match &options.tar {
-        Some(file) => save(&client, &path, file).await?,
-        None if options.patch => save(&client, &path, Path::new("-")).await?,
-        None => list(client.get(&path).await?, options.json)?,
+        Some(file) => save(&client, &path, file).await,
+        None if options.patch => save(&client, &path, Path::new("-")).await,
+        None => list(client.get(&path).await?, options.json),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Expands a prefix in `SANDBOX` or `SANDBOX@CHECKPOINT` to the full ID.
@@ -92,26 +87,4 @@ fn list(answer: Value, json: bool) -> anyhow::Result<()> {
     }
     eprintln!("{} added, {} changed, {} removed", answer.added, answer.changed, answer.removed);
     Ok(())
-}
-
-/// Streams the response to a file or stdout. The file appears only when it is complete.
-async fn save(client: &Client, path: &str, file: &Path) -> anyhow::Result<()> {
-    let mut body = client.get_raw(path).await?.into_body();
-    if file == Path::new("-") {
-        let mut stdout = io::stdout();
-        while let Some(frame) = body.frame().await {
-            let Ok(bytes) = frame.map_err(ClientError::broken)?.into_data() else { continue };
-            stdout.write_all(&bytes).map_err(outcome::stdout_error)?;
-        }
-        return stdout.flush().map_err(outcome::stdout_error);
-    }
-    let unwritable = || format!("cannot write {}", file.display());
-    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut part = tempfile::NamedTempFile::new_in(directory).with_context(unwritable)?;
-    while let Some(frame) = body.frame().await {
-        let Ok(bytes) = frame.map_err(ClientError::broken)?.into_data() else { continue };
-        part.write_all(&bytes).with_context(unwritable)?;
-    }
-    let done: File = part.persist(file).with_context(unwritable)?;
-    done.sync_all().with_context(unwritable)
 }

@@ -1,9 +1,10 @@
 //! `sandling doctor`: checks this host and prints the commands that fix what is missing.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use sandling_engine::Home;
-use sandling_image::ImageStore;
+use sandling_image::{ImageStore, TemplateEntry};
 use sandling_vmm::jail::HostLayer;
 use serde::Serialize;
 
@@ -34,28 +35,35 @@ struct Report {
     checks: Vec<Check>,
 }
 
-pub async fn doctor(common: &Common, options: &Doctor) -> anyhow::Result<ExitCode> {
+impl Check {
+    fn new(name: impl Into<String>, verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { name: name.into(), verdict, detail: detail.into(), fix: None }
+    }
+
+    fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
+}
+
+pub fn doctor(common: &Common, options: &Doctor) -> anyhow::Result<ExitCode> {
     let mut checks = vec![accelerator(common), qemu()];
     checks.extend(sandling_vmm::jail::survey().into_iter().map(layer));
     checks.push(home());
     checks.push(templates());
     checks.extend(unreadable());
-    checks.extend(sandling_image::preflight().into_iter().map(|missing| Check {
-        name: missing.what,
-        verdict: Verdict::Weaker,
-        detail: "not installed; needed to build templates".to_owned(),
-        fix: Some(missing.fix),
+    checks.extend(sandling_image::preflight().into_iter().map(|missing| {
+        Check::new(missing.what, Verdict::Weaker, "not installed; needed to build templates").fix(missing.fix)
     }));
     let report = Report { ready: checks.iter().all(|check| check.verdict != Verdict::Missing), checks };
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        show::json(&report)?
     } else {
-        print(&report);
+        print(&report)?
     }
     Ok(ExitCode::from(if report.ready { 0 } else { outcome::REFUSED }))
 }
 
-fn print(report: &Report) {
+fn print(report: &Report) -> anyhow::Result<()> {
     let mut table = show::table(&["", "check", "detail"]);
     for check in &report.checks {
         let mark = match check.verdict {
@@ -69,35 +77,22 @@ fn print(report: &Report) {
         };
         table.add_row([mark, &check.name, &detail]);
     }
-    println!("{table}");
-    println!("\n{}", if report.ready { "Ready." } else { "Not ready: fix the checks marked MISSING." });
+    let summary = if report.ready { "Ready." } else { "Not ready: fix the checks marked MISSING." };
+    show::line(format_args!("{table}\n\n{summary}"))
 }
 
 fn accelerator(common: &Common) -> Check {
-    let name = "accelerator".to_owned();
     match sandling_vmm::accelerator::resolve(common.accelerator) {
-        Ok(probe) => {
-            Check { name, verdict: Verdict::Ok, detail: format!("{}: {}", probe.accelerator, probe.reason), fix: None }
-        }
-        Err(error) => Check {
-            name,
-            verdict: Verdict::Missing,
-            detail: outcome::error_message(&error.into()),
-            fix: Some("--accelerator auto".to_owned()),
-        },
+        Ok(probe) => Check::new("accelerator", Verdict::Ok, format!("{}: {}", probe.accelerator, probe.reason)),
+        Err(error) => Check::new("accelerator", Verdict::Missing, outcome::chain(&error)).fix("--accelerator auto"),
     }
 }
 
 fn qemu() -> Check {
-    let name = "qemu".to_owned();
     match sandling_vmm::machine::emulator_version() {
-        Some(version) => Check { name, verdict: Verdict::Ok, detail: version, fix: None },
-        None => Check {
-            name,
-            verdict: Verdict::Missing,
-            detail: "qemu-system-x86_64 is not installed".to_owned(),
-            fix: Some("sudo apt-get install --no-install-recommends qemu-system-x86 qemu-utils".to_owned()),
-        },
+        Some(version) => Check::new("qemu", Verdict::Ok, version),
+        None => Check::new("qemu", Verdict::Missing, "qemu-system-x86_64 is not installed")
+            .fix("sudo apt-get install --no-install-recommends qemu-system-x86 qemu-utils"),
     }
 }
 
@@ -108,59 +103,58 @@ fn layer(layer: HostLayer) -> Check {
         (false, true) => Verdict::Weaker,
         (false, false) => Verdict::Missing,
     };
-    Check { name: layer.name.to_owned(), verdict, detail: layer.detail, fix: layer.fix }
+    Check { fix: layer.fix, ..Check::new(layer.name, verdict, layer.detail) }
 }
 
 fn home() -> Check {
-    let name = "home".to_owned();
     let Some(home) = Home::from_environment() else {
-        let detail = "neither SANDLING_HOME nor HOME is set".to_owned();
-        return Check { name, verdict: Verdict::Missing, detail, fix: Some("export SANDLING_HOME=…".to_owned()) };
+        let detail = "neither SANDLING_HOME nor HOME is set";
+        return Check::new("home", Verdict::Missing, detail).fix("export SANDLING_HOME=…");
     };
+    let root = home.root().display();
     match home.prepare() {
-        Ok(()) => Check { name, verdict: Verdict::Ok, detail: home.root().display().to_string(), fix: None },
-        Err(error) => Check {
-            name,
-            verdict: Verdict::Missing,
-            detail: format!("cannot write to {}: {error}", home.root().display()),
-            fix: Some("export SANDLING_HOME=… (a directory that you can write to)".to_owned()),
-        },
+        Ok(()) => Check::new("home", Verdict::Ok, root.to_string()),
+        Err(error) => Check::new("home", Verdict::Missing, format!("cannot write to {root}: {error}"))
+            .fix("export SANDLING_HOME=… (a directory that you can write to)"),
     }
 }
 
 /// Database rows and template manifests that cannot be read. They are kept, but their objects cannot be used.
 fn unreadable() -> Vec<Check> {
     let Some(home) = Home::from_environment() else { return Vec::new() };
-    let weaker = |name: String, detail: String, fix: Option<String>| {
-        let detail = format!("unreadable: {detail}");
-        Check { name, verdict: Verdict::Weaker, detail, fix }
-    };
+    let weaker = |name: String, why: &dyn Display| Check::new(name, Verdict::Weaker, format!("unreadable: {why}"));
     let rows = match sandling_engine::unreadable_rows(&home.store()) {
         Ok(rows) => rows,
-        Err(error) => return vec![weaker("store".to_owned(), outcome::error_message(&error.into()), None)],
+        Err(error) => return vec![weaker("store".to_owned(), &outcome::chain(&error))],
     };
     let rows = rows.into_iter().map(|row| {
-        let fix =
-            format!("run the Sandling version that wrote it, or delete the sandbox with `sandling rm {}`", row.id);
-        weaker(format!("{} {}", row.what, row.id), row.why, (row.what == "sandbox").then_some(fix))
+        let check = weaker(format!("{} {}", row.what, row.id), &row.why);
+        match row.what {
+            "sandbox" => check.fix(format!(
+                "run the Sandling version that wrote it, or delete the sandbox with `sandling rm {}`",
+                row.id
+            )),
+            _ => check,
+        }
     });
-    let listed = ImageStore::open(home.templates()).ok().and_then(|store| store.list().ok()).unwrap_or_default();
-    let templates = listed.into_iter().filter_map(|found| {
-        let error = found.image.err()?;
-        let fix = format!("sandling template build {}", found.name);
-        Some(weaker(format!("template {}", found.name), outcome::error_message(&error.into()), Some(fix)))
+    let templates = listed_templates().into_iter().filter_map(|found| {
+        let check = weaker(format!("template {}", found.name), &outcome::chain(&found.image.err()?));
+        Some(check.fix(format!("sandling template build {}", found.name)))
     });
     rows.chain(templates).collect()
 }
 
-fn templates() -> Check {
-    let name = "templates".to_owned();
+fn listed_templates() -> Vec<TemplateEntry> {
     let store = Home::from_environment().and_then(|home| ImageStore::open(home.templates()).ok());
-    let listed = store.and_then(|store| store.list().ok()).unwrap_or_default();
-    let names: Vec<_> = listed.iter().filter(|found| found.image.is_ok()).map(|found| found.name.to_string()).collect();
+    store.and_then(|store| store.list().ok()).unwrap_or_default()
+}
+
+fn templates() -> Check {
+    let built = listed_templates().into_iter().filter(|found| found.image.is_ok());
+    let names: Vec<_> = built.map(|found| found.name.to_string()).collect();
     if names.is_empty() {
-        let fix = Some("sandling template build base".to_owned());
-        return Check { name, verdict: Verdict::Weaker, detail: "no template is built yet".to_owned(), fix };
+        let check = Check::new("templates", Verdict::Weaker, "no template is built yet");
+        return check.fix("sandling template build base");
     }
-    Check { name, verdict: Verdict::Ok, detail: names.join(", "), fix: None }
+    Check::new("templates", Verdict::Ok, names.join(", "))
 }

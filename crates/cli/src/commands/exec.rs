@@ -6,9 +6,9 @@ use anyhow::{Context, bail};
 use sandling_wire::{ExecRequest, OnLimitName, SessionStart};
 use serde_json::Value;
 
-use crate::client::{Client, Started, read};
+use crate::client::Client;
 use crate::commands::run::{print_limit, print_output};
-use crate::follow::{AttachedCommand, Caught, End, OnTerminate, Signals, StdinSource};
+use crate::follow::{AttachedCommand, End, OnTerminate, ReceivedSignal, Signals, StdinSource};
 use crate::options::Exec;
 use crate::terminal::{self, RawMode};
 use crate::{outcome, show};
@@ -42,11 +42,7 @@ pub async fn exec(options: &Exec) -> anyhow::Result<ExitCode> {
 async fn detach(client: &Client, sandbox: &str, request: ExecRequest, json: bool) -> anyhow::Result<ExitCode> {
     let request = ExecRequest { detached: Some(true), on_limit: Some(OnLimitName::KeepTail), ..request };
     let started: Value = client.post(&format!("/v1/sandboxes/{sandbox}/exec"), &request).await?;
-    if json {
-        show::json(&started)?;
-    } else {
-        show::line(read::<Started>(started)?.id)?;
-    }
+    show::field(&started, "id", json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,7 +89,7 @@ fn exit_code(end: End, timeout: Option<u64>) -> ExitCode {
             outcome::GUEST_DIED
         }
         End::OutputClosed => outcome::BROKEN_PIPE,
-        End::Detached(Caught::Terminate) => outcome::TERMINATED,
+        End::Detached(ReceivedSignal::Terminate) => outcome::TERMINATED,
         End::Detached(_) => outcome::INTERRUPTED,
         End::Escaped => {
             eprintln!("sandling: disconnected; the command may still be running");

@@ -1,27 +1,20 @@
 //! `sandling logs`: a sandbox's console, or a command's output.
 
-use std::process::ExitCode;
-
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::client::{Client, ClientError, Stream, parse, query, segment};
+use crate::client::{Client, ClientError, Stream, field, parse, query, segment};
 use crate::commands::run::print_output;
 use crate::options::Logs;
 use crate::outcome;
 
-pub async fn logs(options: &Logs) -> anyhow::Result<ExitCode> {
+pub async fn logs(options: &Logs) -> anyhow::Result<()> {
     let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     match &options.exec {
-        Some(exec) => output(&client, &sandbox, exec, options.follow).await?,
-        None => console(&client, &sandbox, options).await?,
+        Some(exec) => output(&client, &sandbox, exec, options.follow).await,
+        None => console(&client, &sandbox, options).await,
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Deserialize)]
-struct Line {
-    line: String,
 }
 
 async fn console(client: &Client, sandbox: &str, options: &Logs) -> anyhow::Result<()> {
@@ -35,28 +28,15 @@ async fn console(client: &Client, sandbox: &str, options: &Logs) -> anyhow::Resu
     }
     let mut events = client.events(&path, None).await?;
     while let Some(event) = events.next().await? {
-        let Line { line } = parse(&event.data)?;
-        print(Stream::Stdout, format!("{line}\n").as_bytes())?;
+        print(Stream::Stdout, format!("{}\n", field(&parse(&event.data)?, "line")?).as_bytes())?;
     }
     Ok(())
-}
-
-#[derive(Deserialize)]
-struct Chunk {
-    chunk: String,
 }
 
 #[derive(Deserialize)]
 struct Progress {
     output_bytes: u64,
     status: String,
-}
-
-#[derive(Deserialize)]
-struct Failed {
-    error: String,
-    #[serde(default)]
-    code: String,
 }
 
 /// Prints a command's output so far, and with `follow` until the command ends.
@@ -70,13 +50,13 @@ async fn output(client: &Client, sandbox: &str, exec: &str, follow: bool) -> any
     let mut events = client.events(&format!("{path}/output"), None).await?;
     while let Some(event) = events.next().await? {
         match event.name.as_str() {
-            "stdout" => print(Stream::Stdout, parse::<Chunk>(&event.data)?.chunk.as_bytes())?,
-            "stderr" => print(Stream::Stderr, parse::<Chunk>(&event.data)?.chunk.as_bytes())?,
+            "stdout" => print(Stream::Stdout, field(&parse(&event.data)?, "chunk")?.as_bytes())?,
+            "stderr" => print(Stream::Stderr, field(&parse(&event.data)?, "chunk")?.as_bytes())?,
             "exit" => return Ok(()),
             // The server reports a timeout before the exit event.
-            "error" => match parse::<Failed>(&event.data)? {
-                Failed { error, code } if code.is_empty() => eprintln!("sandling: {error}"),
-                Failed { error, code } => return Err(ClientError::from_server(None, code, error).into()),
+            "error" => match parse::<Value>(&event.data)? {
+                failed if failed["code"].is_string() => return Err(ClientError::from_body(failed).into()),
+                failed => eprintln!("sandling: {}", field(&failed, "error")?),
             },
             _ => {}
         }

@@ -1,42 +1,27 @@
 //! `sandling ls`.
 
-use std::process::ExitCode;
-
 use comfy_table::Cell;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::client::{Client, Sandbox, read};
+use crate::client::{Client, Sandbox, field};
 use crate::options::Ls;
 use crate::show;
 
-pub async fn ls(options: &Ls) -> anyhow::Result<ExitCode> {
+pub async fn ls(options: &Ls) -> anyhow::Result<()> {
     let mut found: Vec<Value> = Client::require()?.get("/v1/sandboxes").await?;
     found.retain(|sandbox| options.labels.iter().all(|(name, value)| sandbox["labels"][name] == **value));
-    if options.json {
-        show::json(&found)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let found: Vec<Sandbox> = read(Value::from(found))?;
     if options.quiet {
-        for sandbox in &found {
-            show::line(&sandbox.id)?;
-        }
-        return Ok(ExitCode::SUCCESS);
+        return found.iter().try_for_each(|sandbox| show::line(field(sandbox, "id")?));
     }
-    print(&found)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn print(found: &[Sandbox]) -> anyhow::Result<()> {
-    if found.is_empty() {
+    if found.is_empty() && !options.json {
         eprintln!("No sandboxes found. Create one with `sandling create`.");
         return Ok(());
     }
     let now = Timestamp::now();
-    let mut table = show::table(&["id", "template", "status", "cpus", "memory", "age", "ends in", "labels"]);
-    for sandbox in found {
-        table.add_row([
+    let header = ["id", "template", "status", "cpus", "memory", "age", "ends in", "labels"];
+    show::list(found.into(), options.json, &header, |sandbox: Sandbox| {
+        [
             Cell::new(show::short(&sandbox.id)),
             Cell::new(&sandbox.template),
             show::status(&sandbox.status),
@@ -45,7 +30,6 @@ fn print(found: &[Sandbox]) -> anyhow::Result<()> {
             Cell::new(show::span(sandbox.created_at, now)),
             Cell::new(sandbox.expires_at.map_or("never".to_owned(), |at| show::span(now, at))),
             Cell::new(show::pairs(&sandbox.labels)),
-        ]);
-    }
-    show::line(table)
+        ]
+    })
 }

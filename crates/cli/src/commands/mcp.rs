@@ -1,6 +1,5 @@
 //! `sandling mcp`.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,7 +11,7 @@ use crate::client::Client;
 use crate::options::Mcp;
 use crate::signals::stop_on_signals;
 
-pub async fn mcp(options: &Mcp) -> anyhow::Result<ExitCode> {
+pub async fn mcp(options: &Mcp) -> anyhow::Result<()> {
     let tools = Settings {
         timeout: Duration::from_secs(options.timeout),
         max_output: options.max_output,
@@ -23,12 +22,10 @@ pub async fn mcp(options: &Mcp) -> anyhow::Result<ExitCode> {
     let settings = SessionSettings { template: options.template.clone(), idle, checkpoints, tools };
     let stop = stop_on_signals()?;
     let Some(address) = options.http else {
-        sandling_mcp::serve_stdio(settings, stop).await?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(sandling_mcp::serve_stdio(settings, stop).await?);
     };
     let token = Client::find_or_start().await?.server().token.clone();
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     println!("sandling serves MCP at http://{}/mcp", listener.local_addr()?);
-    sandling_mcp::serve_http(listener, token, settings, stop).await?;
-    Ok(ExitCode::SUCCESS)
+    Ok(sandling_mcp::serve_http(listener, token, settings, stop).await?)
 }

@@ -1,20 +1,18 @@
 //! `sandling network`.
 
-use std::process::ExitCode;
-use std::time::Duration;
+use std::ops::ControlFlow;
 
 use anyhow::bail;
+use comfy_table::Cell;
 use sandling_wire::{NetworkRequest, TlsName};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::decision::Decision;
-use crate::client::{Client, ClientError, parse, query, read, segment};
+use crate::client::{Client, Event, parse, query, read, segment};
 use crate::options::{Network, given_allow_list, given_list, limits};
 use crate::show;
 
-/// Wait this long before reopening a stream.
-const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 const DEFAULT_TAIL: u32 = 20;
 
 #[derive(Deserialize)]
@@ -61,7 +59,7 @@ struct Counts {
     connections_refused: u64,
 }
 
-pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
+pub async fn network(options: &Network) -> anyhow::Result<()> {
     let client = Client::require()?;
     let Some(sandbox) = &options.sandbox else { return default(&client, options).await };
     let id = client.sandbox(sandbox).await?;
@@ -69,7 +67,7 @@ pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
     if options.clear {
         client.delete(&path).await?;
     }
-    let now: Value = match change(&client, &path, options).await? {
+    let mut now: Value = match change(&client, &path, options).await? {
         Some(change) => client.put(&path, &change).await?,
         None => client.get(&path).await?,
     };
@@ -79,14 +77,20 @@ pub async fn network(options: &Network) -> anyhow::Result<ExitCode> {
     let tail = options.tail.unwrap_or(DEFAULT_TAIL).to_string();
     let mut events: Value = client.get(&format!("{path}/events{}", query(&[("tail", Some(tail))]))).await?;
     if options.json {
-        let mut now = now;
         now["events"] = events["events"].take();
-        show::json(&now)?;
-    } else {
-        print(&read(now)?)?;
-        list(read(events["events"].take())?)?;
+        return show::json(&now);
     }
-    Ok(ExitCode::SUCCESS)
+    print(&read(now)?)?;
+    let header = ["time", "what", "verdict", "where", "why"];
+    show::list(events["events"].take(), false, &header, |event: Decision| {
+        [
+            Cell::new(show::time(event.time)),
+            Cell::new(&event.kind),
+            show::status(&event.verdict),
+            Cell::new(event.target()),
+            Cell::new(event.why()),
+        ]
+    })
 }
 
 /// The requested changes, or `None` if only the current state is wanted.
@@ -119,7 +123,7 @@ fn check_revoked(options: &Network, had: &[AttachedSecret]) -> anyhow::Result<()
 fn requested_policy(options: &Network) -> anyhow::Result<NetworkRequest> {
     let tls = options.inspect_tls.map(|inspect| if inspect { TlsName::Inspected } else { TlsName::Sealed });
     Ok(NetworkRequest {
-        mode: options.mode.map(Into::into),
+        mode: options.mode,
         allow: given_allow_list(&options.allow),
         deny: given_list(&options.deny),
         tls,
@@ -135,20 +139,18 @@ fn has_changes(request: &NetworkRequest) -> bool {
 }
 
 /// Shows, changes or removes the default policy of the workspace or of a template.
-async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode> {
+async fn default(client: &Client, options: &Network) -> anyhow::Result<()> {
     let path = match &options.template {
         Some(template) => format!("/v1/templates/{}/network", segment(template)),
         None => "/v1/network".to_owned(),
     };
     let request = requested_policy(options)?;
     if options.clear {
-        client.delete(&path).await?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(client.delete(&path).await?);
     }
     let now: Value = if has_changes(&request) { client.put(&path, &request).await? } else { client.get(&path).await? };
     if options.json {
-        show::json(&now)?;
-        return Ok(ExitCode::SUCCESS);
+        return show::json(&now);
     }
     match serde_json::from_value::<Option<Policy>>(now["policy"].clone())? {
         Some(policy) => {
@@ -161,7 +163,7 @@ async fn default(client: &Client, options: &Network) -> anyhow::Result<ExitCode>
     if now["binding"] == true {
         show::line("binding   yes, for all sandboxes of the workspace")?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Prints a policy's lists.
@@ -206,7 +208,7 @@ fn print(now: &NetworkState) -> anyhow::Result<()> {
     }
     let counts = &now.counts;
     show::line(format_args!(
-        "traffic   {} bytes sent, {} received; {} connections given_allow_list, {} refused, {} open\n",
+        "traffic   {} bytes sent, {} received; {} connections allowed, {} refused, {} open\n",
         counts.sent_bytes,
         counts.received_bytes,
         counts.connections_allowed,
@@ -224,50 +226,19 @@ fn policy_source(from: &str) -> String {
     }
 }
 
-fn list(events: Vec<Decision>) -> anyhow::Result<()> {
-    let mut table = show::table(&["time", "what", "verdict", "where", "why"]);
-    for event in events {
-        let cells = [show::time(event.time), event.kind.clone()];
-        let mut row: Vec<_> = cells.into_iter().map(comfy_table::Cell::new).collect();
-        row.push(show::status(&event.verdict));
-        row.extend([event.target(), event.why()].map(comfy_table::Cell::new));
-        table.add_row(row);
-    }
-    show::line(table)
-}
-
-/// Prints decisions until the sandbox ends. After a broken connection, the stream resumes where it stopped.
-async fn follow(client: &Client, id: &str, options: &Network) -> anyhow::Result<ExitCode> {
+/// Prints decisions until the sandbox ends.
+async fn follow(client: &Client, id: &str, options: &Network) -> anyhow::Result<()> {
     let tail = Some(options.tail.unwrap_or(DEFAULT_TAIL).to_string());
     let follow = query(&[("follow", Some("true".to_owned())), ("tail", tail)]);
-    let path = format!("/v1/sandboxes/{id}/network/events{follow}");
-    let mut last = None;
-    loop {
-        let mut events = match client.events(&path, last.as_deref()).await {
-            Err(error) if error.is_missing() && last.is_some() => return Ok(ExitCode::SUCCESS),
-            opened => opened?,
-        };
-        loop {
-            let event = match events.next().await {
-                Ok(Some(event)) => event,
-                Ok(None) | Err(ClientError::Broken(_)) => break,
-                Err(error) => return Err(error.into()),
-            };
-            if options.json {
-                show::line(&event.data)?;
-            } else {
-                let event_data: Decision = parse(&event.data)?;
-                let (time, kind) = (show::time(event_data.time), &event_data.kind);
-                show::line(format_args!(
-                    "{time}  {kind:<8} {:<8} {}  {}",
-                    event_data.verdict,
-                    event_data.target(),
-                    event_data.why()
-                ))?;
-            }
-            last = event.id.or(last);
+    let print = |event: &Event| {
+        if options.json {
+            show::line(&event.data)?;
+        } else {
+            let decision: Decision = parse(&event.data)?;
+            let (time, kind, verdict) = (show::time(decision.time), &decision.kind, &decision.verdict);
+            show::line(format_args!("{time}  {kind:<8} {verdict:<8} {}  {}", decision.target(), decision.why()))?;
         }
-        last.get_or_insert_with(|| "0".to_owned());
-        tokio::time::sleep(RECONNECT_DELAY).await;
-    }
+        Ok(ControlFlow::Continue(()))
+    };
+    client.follow(&format!("/v1/sandboxes/{id}/network/events{follow}"), Some("0"), print).await
 }

@@ -1,42 +1,28 @@
 //! `sandling quota`.
 
-use std::process::ExitCode;
-
 use anyhow::bail;
 use sandling_wire::Limits;
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::client::{Client, Quota as Answer, read, segment};
+use crate::client::{Client, Quota as Answer, field, read, segment};
 use crate::options::Quota;
 use crate::show;
 
-pub async fn quota(options: &Quota) -> anyhow::Result<ExitCode> {
+pub async fn quota(options: &Quota) -> anyhow::Result<()> {
     let client = Client::require()?;
     let path = match (&options.workspace, options.set.is_empty()) {
         (Some(workspace), _) => format!("/v1/workspaces/{}/quota", segment(workspace)),
         (None, true) => "/v1/quota".to_owned(),
-        (None, false) => format!("/v1/workspaces/{}/quota", segment(&own_workspace(&client).await?)),
+        (None, false) => {
+            format!("/v1/workspaces/{}/quota", segment(&field(&client.get("/v1/me").await?, "workspace")?))
+        }
     };
     let mut answer: Value = client.get(&path).await?;
     if !options.set.is_empty() {
         let limits = changed(read(answer["limits"].take())?, &options.set)?;
         answer = client.put(&path, &limits).await?;
     }
-    match options.json {
-        true => show::json(&answer)?,
-        false => print(&read(answer)?)?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Deserialize)]
-struct Me {
-    workspace: String,
-}
-
-async fn own_workspace(client: &Client) -> anyhow::Result<String> {
-    Ok(client.get::<Me>("/v1/me").await?.workspace)
+    if options.json { show::json(&answer) } else { print(&read(answer)?) }
 }
 
 /// Changes some limits. The server's API replaces all limits at once.

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use super::lifecycle::for_each;
 use crate::client::{Client, Sandbox};
-use crate::each;
 use crate::options::Rm;
 
 pub async fn rm(options: &Rm) -> anyhow::Result<ExitCode> {
@@ -13,5 +13,5 @@ pub async fn rm(options: &Rm) -> anyhow::Result<ExitCode> {
         let all: Vec<Sandbox> = client.get("/v1/sandboxes").await?;
         named.extend(all.into_iter().map(|sandbox| sandbox.id));
     }
-    each::sandbox(&client, &named, async |id| client.delete(&format!("/v1/sandboxes/{id}")).await).await
+    for_each(&client, &named, async |id| client.delete(&format!("/v1/sandboxes/{id}")).await).await
 }

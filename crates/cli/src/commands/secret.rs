@@ -1,7 +1,6 @@
 //! `sandling secret`: uses the server if there is one, otherwise this home.
 
 use std::io::{IsTerminal, Read};
-use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
@@ -12,8 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{open_engine, server_for};
-use crate::client::{Client, read, segment};
-use crate::options::{Common, Secret, SecretCommand};
+use crate::client::{Client, segment};
+use crate::options::{Common, SecretCommand};
 use crate::show;
 
 #[derive(Deserialize)]
@@ -23,12 +22,11 @@ struct SecretEntry {
     created_at: Timestamp,
 }
 
-pub async fn secret(common: &Common, options: &Secret) -> anyhow::Result<ExitCode> {
+pub async fn secret(common: &Common, command: &SecretCommand) -> anyhow::Result<()> {
     match server_for(common).await? {
-        Some(client) => on_server(&client, &options.command).await?,
-        None => local(common, &options.command).await?,
+        Some(client) => on_server(&client, command).await,
+        None => local(common, command).await,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn on_server(client: &Client, command: &SecretCommand) -> anyhow::Result<()> {
@@ -78,13 +76,7 @@ fn value() -> anyhow::Result<String> {
 }
 
 fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
-    let secrets = answer["secrets"].take();
-    if json {
-        return show::json(&secrets);
-    }
-    let mut table = show::table(&["name", "hosts", "stored"]);
-    for secret in read::<Vec<SecretEntry>>(secrets)? {
-        table.add_row([secret.name, secret.hosts.join(" "), show::time(secret.created_at)]);
-    }
-    show::line(table)
+    show::list(answer["secrets"].take(), json, &["name", "hosts", "stored"], |secret: SecretEntry| {
+        [secret.name, secret.hosts.join(" "), show::time(secret.created_at)]
+    })
 }

@@ -1,7 +1,6 @@
 //! `sandling serve`: the HTTP server.
 
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +16,9 @@ use super::config;
 use crate::client::announce::{self, Announcement};
 use crate::options::{Common, Serve};
 
-pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode> {
+pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
     check(options.listen)?;
-    let network = NetworkConfig { builds: options.build_network.clone(), ..options.outside.config()? };
+    let network = NetworkConfig { builds: options.build_network.clone(), ..options.operator.config()? };
     let config = EngineConfig {
         standbys: options.standbys,
         spare_memory_mib: options.spare_memory,
@@ -58,7 +57,7 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<ExitCode>
     // Sandboxes keep running; the next server takes them over.
     engine.detach().await;
     drop(announced);
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Waits until the server has been idle for this long.

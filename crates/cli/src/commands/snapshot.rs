@@ -1,15 +1,24 @@
 //! `sandling snapshot`.
 
-use std::process::ExitCode;
+use std::path::Path;
 
+use anyhow::{Context, bail};
+use futures_util::TryStreamExt;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::Method;
+use hyper::body::Frame;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::AsyncRead;
+use tokio_util::io::ReaderStream;
 
-use crate::client::{Client, read, segment};
-use crate::commands::snapshot_file;
-use crate::options::{OnVolumes, Snapshot, SnapshotCommand};
+use crate::client::{Client, query, segment};
+use crate::options::SnapshotCommand;
+use crate::save::save;
 use crate::show;
+
+const CHUNK_SIZE: usize = 256 * 1024;
 
 #[derive(Deserialize)]
 struct SnapshotEntry {
@@ -22,49 +31,44 @@ struct SnapshotEntry {
     depth: usize,
 }
 
-pub async fn snapshot(options: &Snapshot) -> anyhow::Result<ExitCode> {
+pub async fn snapshot(command: &SnapshotCommand) -> anyhow::Result<()> {
     let client = Client::require()?;
-    match &options.command {
+    match command {
         SnapshotCommand::Create { sandbox, name, volumes, json } => {
             let sandbox = client.sandbox(sandbox).await?;
-            let request = json!({ "name": name, "volumes": volumes.map(OnVolumes::wire_name) });
+            let request = json!({ "name": name, "volumes": volumes });
             let created: Value = client.post(&format!("/v1/sandboxes/{sandbox}/snapshots"), &request).await?;
-            if *json {
-                show::json(&created)?;
-            } else {
-                show::line(read::<SnapshotEntry>(created)?.id)?;
-            }
+            show::field(&created, "id", *json)
         }
-        SnapshotCommand::Ls { json } => list(client.get("/v1/snapshots").await?, *json)?,
-        SnapshotCommand::Export { snapshot, file } => snapshot_file::export(&client, snapshot, file).await?,
+        SnapshotCommand::Ls { json } => list(client.get("/v1/snapshots").await?, *json),
+        SnapshotCommand::Export { snapshot, file } => save(&client, &format!("{}/export", path(snapshot)), file).await,
         SnapshotCommand::Import { file, name, json } => {
-            let created = snapshot_file::import(&client, file, name.as_deref()).await?;
-            if *json { show::json(&created)? } else { show::line(read::<SnapshotEntry>(created)?.id)? }
+            show::field(&import(&client, file, name.clone()).await?, "id", *json)
         }
         SnapshotCommand::ToTemplate { snapshot, name, description } => {
             let request = json!({ "name": name, "description": description });
-            let _: Value = client.post(&format!("/v1/snapshots/{}/template", segment(snapshot)), &request).await?;
-            show::line(name)?;
+            client.tell(&format!("{}/template", path(snapshot)), &request).await?;
+            show::line(name)
         }
         SnapshotCommand::Rm { snapshots } => {
             for id in snapshots {
-                client.delete(&format!("/v1/snapshots/{}", segment(id))).await?;
+                client.delete(&path(id)).await?;
                 show::line(id)?;
             }
+            Ok(())
         }
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+fn path(snapshot: &str) -> String {
+    format!("/v1/snapshots/{}", segment(snapshot))
 }
 
 fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
-    let snapshots = answer["snapshots"].take();
-    if json {
-        return show::json(&snapshots);
-    }
     let now = Timestamp::now();
-    let mut table = show::table(&["id", "name", "of", "template", "age", "adds", "layers"]);
-    for snapshot in read::<Vec<SnapshotEntry>>(snapshots)? {
-        table.add_row([
+    let header = ["id", "name", "of", "template", "age", "adds", "layers"];
+    show::list(answer["snapshots"].take(), json, &header, |snapshot: SnapshotEntry| {
+        [
             snapshot.id,
             snapshot.name.unwrap_or_default(),
             show::short(&snapshot.sandbox_id).to_owned(),
@@ -72,7 +76,22 @@ fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
             show::span(snapshot.created_at, now),
             show::bytes(snapshot.size_bytes),
             snapshot.depth.to_string(),
-        ]);
-    }
-    show::line(table)
+        ]
+    })
+}
+
+async fn import(client: &Client, file: &Path, name: Option<String>) -> anyhow::Result<Value> {
+    let source: Box<dyn AsyncRead + Unpin + Send> = if file == Path::new("-") {
+        Box::new(tokio::io::stdin())
+    } else {
+        let opened = tokio::fs::File::open(file).await;
+        let opened = opened.with_context(|| format!("cannot read {}", file.display()))?;
+        if opened.metadata().await.is_ok_and(|metadata| metadata.is_dir()) {
+            bail!("{} is a directory, not a snapshot file", file.display());
+        }
+        Box::new(opened)
+    };
+    let frames = ReaderStream::with_capacity(source, CHUNK_SIZE).map_ok(Frame::data);
+    let path = format!("/v1/snapshots/import{}", query(&[("name", name)]));
+    Ok(client.send_for(Method::POST, &path, StreamBody::new(frames).boxed_unsync()).await?)
 }

@@ -1,13 +1,11 @@
 //! `sandling timeline`, `sandling checkpoint` and `sandling rewind`.
 
-use std::process::ExitCode;
-
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::client::{Client, read, segment};
-use crate::options::{Checkpoint, CheckpointCommand, Rewind, Timeline};
+use crate::client::{Client, segment};
+use crate::options::{CheckpointCommand, Rewind, Timeline};
 use crate::show;
 
 /// Characters of a command to show.
@@ -24,44 +22,38 @@ struct CheckpointEntry {
     size_bytes: u64,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    checkpoints: Vec<CheckpointEntry>,
-    current: Option<u64>,
-}
-
-pub async fn timeline(options: &Timeline) -> anyhow::Result<ExitCode> {
+pub async fn timeline(options: &Timeline) -> anyhow::Result<()> {
     let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
-    let answer: Value = client.get(&format!("/v1/sandboxes/{sandbox}/timeline")).await?;
+    let mut answer: Value = client.get(&format!("/v1/sandboxes/{sandbox}/timeline")).await?;
     if options.json {
-        show::json(&answer)?;
-        return Ok(ExitCode::SUCCESS);
+        return show::json(&answer);
     }
-    let answer: Answer = read(answer)?;
-    let now = Timestamp::now();
-    let mut table = show::table(&["", "number", "name", "after", "age", "adds", "before"]);
-    for entry in answer.checkpoints {
+    let (current, now) = (answer["current"].as_u64(), Timestamp::now());
+    let header = ["", "number", "name", "after", "age", "adds", "before"];
+    show::list(answer["checkpoints"].take(), false, &header, |entry: CheckpointEntry| {
         let first = entry.text.lines().next().unwrap_or_default();
         let cut: String = first.chars().take(MAX_TEXT).collect();
         let whole = cut.len() == entry.text.trim_end().len();
-        table.add_row([
-            if answer.current == Some(entry.number) { "*" } else { "" }.to_owned(),
+        [
+            if current == Some(entry.number) { "*" } else { "" }.to_owned(),
             entry.number.to_string(),
             entry.name.unwrap_or_default(),
             entry.after.map(|number| number.to_string()).unwrap_or_default(),
             show::span(entry.at, now),
             show::bytes(entry.size_bytes),
-            format!("{}: {cut}{}", entry.cause, if whole { "" } else { "…" }),
-        ]);
-    }
-    show::line(table)?;
-    Ok(ExitCode::SUCCESS)
+            if cut.is_empty() {
+                entry.cause
+            } else {
+                format!("{}: {cut}{}", entry.cause, if whole { "" } else { "…" })
+            },
+        ]
+    })
 }
 
-pub async fn checkpoint(options: &Checkpoint) -> anyhow::Result<ExitCode> {
+pub async fn checkpoint(command: &CheckpointCommand) -> anyhow::Result<()> {
     let client = Client::require()?;
-    let made: Value = match &options.command {
+    let made: Value = match command {
         CheckpointCommand::Create { sandbox, name } => {
             let sandbox = client.sandbox(sandbox).await?;
             client.post(&format!("/v1/sandboxes/{sandbox}/checkpoints"), &json!({ "name": name })).await?
@@ -72,20 +64,16 @@ pub async fn checkpoint(options: &Checkpoint) -> anyhow::Result<ExitCode> {
             client.patch(&path, &json!({ "name": name })).await?
         }
     };
-    show::line(read::<CheckpointEntry>(made)?.number)?;
-    Ok(ExitCode::SUCCESS)
+    show::field(&made, "number", false)
 }
 
-pub async fn rewind(options: &Rewind) -> anyhow::Result<ExitCode> {
+pub async fn rewind(options: &Rewind) -> anyhow::Result<()> {
     let client = Client::require()?;
     let sandbox = client.sandbox(&options.sandbox).await?;
     let answer: Value = client.post(&format!("/v1/sandboxes/{sandbox}/rewind"), &json!({ "to": options.to })).await?;
     if options.json {
-        show::json(&answer)?;
-    } else {
-        let was =
-            answer["was"].as_u64().map(|was| format!("; the previous state is checkpoint {was}")).unwrap_or_default();
-        show::line(format!("{sandbox} is at checkpoint {}{was}", answer["to"]))?;
+        return show::json(&answer);
     }
-    Ok(ExitCode::SUCCESS)
+    let was = answer["was"].as_u64().map(|was| format!("; the previous state is checkpoint {was}")).unwrap_or_default();
+    show::line(format!("{sandbox} is at checkpoint {}{was}", answer["to"]))
 }

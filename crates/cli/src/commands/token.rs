@@ -1,15 +1,13 @@
 //! `sandling token`.
 
-use std::process::ExitCode;
-
 use sandling_wire::{CreateToken, Dialect, TOKEN_VARIABLE};
 use serde_json::Value;
 
-use crate::client::{API_VARIABLE, Client, NewToken, Server, Token as ListedToken, read, segment};
+use crate::client::{API_VARIABLE, Client, Server, Token as ListedToken, segment};
 use crate::options::{ClientChoice, Token, TokenCommand};
 use crate::show;
 
-pub async fn token(options: &Token) -> anyhow::Result<ExitCode> {
+pub async fn token(options: &Token) -> anyhow::Result<()> {
     let client = Client::require()?;
     let base = match &options.workspace {
         Some(workspace) => format!("/v1/workspaces/{}/tokens", segment(workspace)),
@@ -17,19 +15,18 @@ pub async fn token(options: &Token) -> anyhow::Result<ExitCode> {
     };
     match &options.command {
         TokenCommand::Create { name, scope, days, json } => {
-            let request = CreateToken {
-                name: Some(name.clone()),
-                scope: scope.map(Into::into),
-                expires_in_days: *days,
-                ..CreateToken::default()
-            };
-            created(client.post(&base, &request).await?, *json)?;
+            let (name, expires_in_days) = (Some(name.clone()), *days);
+            let request = CreateToken { name, scope: *scope, expires_in_days, ..CreateToken::default() };
+            show::field(&client.post(&base, &request).await?, "token", *json)?;
+            if !json {
+                eprintln!("Save the token now; it is not shown again. Commands and SDKs read it from SANDLING_TOKEN.");
+            }
+            Ok(())
         }
-        TokenCommand::Ls { json } => list(client.get(&base).await?, *json)?,
-        TokenCommand::Show { client: form } => show::line(variables(client.server(), *form))?,
-        TokenCommand::Rm { prefix } => client.delete(&format!("{base}/{}", segment(prefix))).await?,
+        TokenCommand::Ls { json } => list(client.get(&base).await?, *json),
+        TokenCommand::Show { client: form } => show::line(variables(client.server(), *form)),
+        TokenCommand::Rm { prefix } => Ok(client.delete(&format!("{base}/{}", segment(prefix))).await?),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Shell commands that set a client's variables to the server's address and token.
@@ -43,32 +40,13 @@ fn variables(Server { address, token, .. }: &Server, client: Option<ClientChoice
     addresses.collect::<String>() + &format!("export {key}={}", dialect.token(token))
 }
 
-fn created(created: Value, json: bool) -> anyhow::Result<()> {
-    if json {
-        return show::json(&created);
-    }
-    show::line(read::<NewToken>(created)?.token)?;
-    eprintln!("Save the token now; it is not shown again. Commands and SDKs read it from SANDLING_TOKEN.");
-    Ok(())
-}
-
 fn list(mut answer: Value, json: bool) -> anyhow::Result<()> {
-    let tokens = answer["items"].take();
-    if json {
-        return show::json(&tokens);
-    }
-    let mut table = show::table(&["prefix", "name", "scope", "workspace", "expires", "last used"]);
-    for token in read::<Vec<ListedToken>>(tokens)? {
-        table.add_row([
-            token.prefix,
-            token.name,
-            token.scope,
-            token.workspace,
-            token.expires_at.map_or("never".to_owned(), show::time),
-            token.last_used_at.map_or("never".to_owned(), show::time),
-        ]);
-    }
-    show::line(table)
+    let header = ["prefix", "name", "scope", "workspace", "expires", "last used"];
+    show::list(answer["items"].take(), json, &header, |token: ListedToken| {
+        let [expires, used] =
+            [token.expires_at, token.last_used_at].map(|at| at.map_or("never".to_owned(), show::time));
+        [token.prefix, token.name, token.scope, token.workspace, expires, used]
+    })
 }
 
 #[cfg(test)]

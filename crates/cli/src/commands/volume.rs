@@ -1,13 +1,11 @@
 //! `sandling volume`.
 
-use std::process::ExitCode;
-
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::client::{Client, read, segment};
-use crate::options::{Volume, VolumeCommand};
+use crate::client::{Client, segment};
+use crate::options::VolumeCommand;
 use crate::show;
 
 #[derive(Deserialize)]
@@ -26,31 +24,31 @@ struct User {
     read_only: bool,
 }
 
-pub async fn volume(options: &Volume) -> anyhow::Result<ExitCode> {
+pub async fn volume(command: &VolumeCommand) -> anyhow::Result<()> {
     let client = Client::require()?;
-    match &options.command {
+    match command {
         VolumeCommand::Create { name, size, json } => {
             let created: Value = client.post("/v1/volumes", &json!({ "name": name, "size_mb": size })).await?;
-            if *json { show::json(&created)? } else { show::line(name)? }
+            show::field(&created, "name", *json)
         }
-        VolumeCommand::Ls { json } => list(client.get("/v1/volumes").await?, *json)?,
-        VolumeCommand::Inspect { name } => show::json(&client.get::<Value>(&path(name)).await?)?,
+        VolumeCommand::Ls { json } => list(client.get("/v1/volumes").await?, *json),
+        VolumeCommand::Inspect { name } => show::json(&client.get::<Value>(&path(name)).await?),
         VolumeCommand::Clone { name, copy } => {
-            let _: Value = client.post(&format!("{}/clone", path(name)), &json!({ "name": copy })).await?;
-            show::line(copy)?;
+            client.tell(&format!("{}/clone", path(name)), &json!({ "name": copy })).await?;
+            show::line(copy)
         }
         VolumeCommand::Snapshot { name, snapshot } => {
-            let _: Value = client.post(&format!("{}/snapshots", path(name)), &json!({ "name": snapshot })).await?;
-            show::line(snapshot)?;
+            client.tell(&format!("{}/snapshots", path(name)), &json!({ "name": snapshot })).await?;
+            show::line(snapshot)
         }
         VolumeCommand::Rm { names } => {
             for name in names {
                 client.delete(&path(name)).await?;
                 show::line(name)?;
             }
+            Ok(())
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn path(name: &str) -> String {
@@ -58,24 +56,20 @@ fn path(name: &str) -> String {
 }
 
 fn list(answer: Value, json: bool) -> anyhow::Result<()> {
-    if json {
-        return show::json(&answer);
-    }
     let now = Timestamp::now();
-    let mut table = show::table(&["name", "kind", "size", "used", "age", "in use by"]);
-    for volume in read::<Vec<VolumeEntry>>(answer)? {
+    let header = ["name", "kind", "size", "used", "age", "in use by"];
+    show::list(answer, json, &header, |volume: VolumeEntry| {
         let user = |user: &User| {
             let mode = if user.read_only { " (ro)" } else { "" };
             format!("{}{mode}", show::short(&user.sandbox_id))
         };
-        table.add_row([
+        [
             volume.name,
             volume.kind,
             show::bytes(volume.size_bytes),
             show::bytes(volume.used_bytes),
             show::span(volume.created_at, now),
             volume.attached_to.iter().map(user).collect::<Vec<_>>().join(", "),
-        ]);
-    }
-    show::line(table)
+        ]
+    })
 }

@@ -22,8 +22,8 @@ pub enum TokenCommand {
         /// Descriptive name
         name: String,
         /// What the token permits; each scope includes the ones before it [default: the scope of your own token]
-        #[arg(long, value_enum)]
-        scope: Option<ScopeChoice>,
+        #[arg(long, value_parser = parse::choice::<ScopeName>(["read", "run", "admin", "operator"]))]
+        scope: Option<ScopeName>,
         /// Expire the token after N days [default: never]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3660))]
         days: Option<u32>,
@@ -53,25 +53,6 @@ pub enum TokenCommand {
 pub enum ClientChoice {
     Pandastack,
     E2b,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum ScopeChoice {
-    Read,
-    Run,
-    Admin,
-    Operator,
-}
-
-impl From<ScopeChoice> for ScopeName {
-    fn from(choice: ScopeChoice) -> Self {
-        match choice {
-            ScopeChoice::Read => Self::Read,
-            ScopeChoice::Run => Self::Run,
-            ScopeChoice::Admin => Self::Admin,
-            ScopeChoice::Operator => Self::Operator,
-        }
-    }
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{OnVolumes, parse};
+use super::parse;
+use super::volumes::on_volumes;
 
 #[derive(Debug, Args)]
 pub struct Fork {
@@ -20,17 +21,11 @@ pub struct Fork {
     #[arg(long)]
     pub secrets: bool,
     /// What the children get of the parent's volumes; required if it has any
-    #[arg(long, value_enum, value_name = "WHAT")]
-    pub volumes: Option<OnVolumes>,
+    #[arg(long, value_parser = on_volumes(), value_name = "WHAT")]
+    pub volumes: Option<String>,
     /// Print the children's details as JSON, including how each proved its new identity
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Snapshot {
-    #[command(subcommand)]
-    pub command: SnapshotCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -44,8 +39,8 @@ pub enum SnapshotCommand {
         #[arg(long)]
         name: Option<String>,
         /// What sandboxes made from the snapshot get of this sandbox's volumes; required if it has any
-        #[arg(long, value_enum, value_name = "WHAT")]
-        volumes: Option<OnVolumes>,
+        #[arg(long, value_parser = on_volumes(), value_name = "WHAT")]
+        volumes: Option<String>,
         #[arg(long, help = "Print JSON")]
         json: bool,
     },

@@ -15,12 +15,12 @@ mod work;
 
 pub use access::{Audit, ClientChoice, Quota, Token, TokenCommand};
 pub use agents::{Agent, AgentBudget, Mcp};
-pub use copies::{Fork, Snapshot, SnapshotCommand};
-pub use network::{ModeChoice, Network, Outside, Secret, SecretCommand, given_allow_list, given_list, limits};
-pub use past::{Checkpoint, CheckpointCommand, Diff, Rewind, Timeline};
+pub use copies::{Fork, SnapshotCommand};
+pub use network::{Network, OperatorNetwork, SecretCommand, given_allow_list, given_list, limits};
+pub use past::{CheckpointCommand, Diff, Rewind, Timeline};
 pub use root::{Command, Common, Doctor, Options, Serve};
 pub use run::Run;
-pub use sandboxes::{Create, Ls, Named, Rm};
-pub use template::{Build, Template, TemplateCommand};
-pub use volumes::{OnVolumes, Volume, VolumeCommand};
+pub use sandboxes::{Create, Ls, Rm, SandboxList};
+pub use template::{Build, TemplateCommand};
+pub use volumes::VolumeCommand;
 pub use work::{Cp, Events, Exec, Logs, Place, Ports, Shell};

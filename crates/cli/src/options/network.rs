@@ -2,7 +2,8 @@
 
 use std::net::{AddrParseError, SocketAddr};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use ipnet::Ipv4Net;
 use sandling_api::IntoWire;
 use sandling_engine::NetworkConfig;
@@ -14,10 +15,10 @@ const DNS_PORT: u16 = 53;
 
 /// Network access of a new sandbox.
 #[derive(Debug, Args)]
-pub struct Reach {
+pub struct NetworkAccess {
     /// Network mode [default: allow if --allow is given, otherwise the workspace's default or deny]
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub network: Option<ModeChoice>,
+    #[arg(long, value_parser = mode(), value_name = "MODE")]
+    pub network: Option<ModeName>,
     /// Allow a host name, *.name, address, network, or preset (pypi, npm, crates, debian, github); may be repeated
     #[arg(long, value_name = "NAME[:PORT]")]
     pub allow: Vec<String>,
@@ -42,35 +43,26 @@ pub struct Reach {
     pub hostname: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ModeChoice {
-    /// No network access
-    #[value(alias = "none")]
-    Deny,
-    /// Only the allow-list
-    Allow,
-    /// The whole public internet
-    Open,
-    /// The whole public internet; afterwards suggests an allow-list
-    Learn,
+fn mode() -> impl TypedValueParser<Value = ModeName> {
+    let values = [
+        PossibleValue::new("deny").alias("none").help("No network access"),
+        PossibleValue::new("allow").help("Only the allow-list"),
+        PossibleValue::new("open").help("The whole public internet"),
+        PossibleValue::new("learn").help("The whole public internet; afterwards suggests an allow-list"),
+    ];
+    PossibleValuesParser::new(values).map(|name| match name.as_str() {
+        "allow" => ModeName::Allow,
+        "open" => ModeName::Open,
+        "learn" => ModeName::Learn,
+        _ => ModeName::Deny,
+    })
 }
 
-impl From<ModeChoice> for ModeName {
-    fn from(choice: ModeChoice) -> Self {
-        match choice {
-            ModeChoice::Deny => Self::Deny,
-            ModeChoice::Allow => Self::Allow,
-            ModeChoice::Open => Self::Open,
-            ModeChoice::Learn => Self::Learn,
-        }
-    }
-}
-
-impl Reach {
+impl NetworkAccess {
     /// The request to the server. Options that were not given are left to its defaults.
     pub fn request(&self) -> Result<NetworkRequest, BadLimit> {
         Ok(NetworkRequest {
-            mode: self.network.map(Into::into),
+            mode: self.network,
             allow: given_allow_list(&self.allow),
             deny: given_list(&self.deny),
             tls: self.inspect_tls.then_some(TlsName::Inspected),
@@ -115,7 +107,7 @@ fn limit_request(texts: &[String]) -> Result<LimitRequest, BadLimit> {
 
 /// The operator's settings for the networks of all sandboxes.
 #[derive(Debug, Args)]
-pub struct Outside {
+pub struct OperatorNetwork {
     /// Treat a private network as public, so that policies may allow it; may be repeated
     #[arg(long, value_name = "CIDR", env = "SANDLING_NETWORK_OPEN", value_delimiter = ',')]
     pub network_open: Vec<Ipv4Net>,
@@ -131,7 +123,7 @@ pub struct Outside {
     pub network_most: Vec<String>,
 }
 
-impl Outside {
+impl OperatorNetwork {
     pub fn config(&self) -> Result<NetworkConfig, BadLimit> {
         let (opened, name_servers) = (self.network_open.clone(), self.name_server.clone());
         let limits = limit_request(&self.network_most)?.of_operator()?;
@@ -178,8 +170,8 @@ pub struct Network {
     ])]
     pub clear: bool,
     /// Change the network mode, effective immediately [default: allow if --allow is given]
-    #[arg(long = "set", value_enum, value_name = "MODE")]
-    pub mode: Option<ModeChoice>,
+    #[arg(long = "set", value_parser = mode(), value_name = "MODE")]
+    pub mode: Option<ModeName>,
     /// Replace the allow-list with these entries; may be repeated
     #[arg(long, value_name = "NAME[:PORT]")]
     pub allow: Vec<String>,
@@ -212,12 +204,6 @@ pub struct Network {
     pub tail: Option<u32>,
     #[arg(long, help = "Print JSON")]
     pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Secret {
-    #[command(subcommand)]
-    pub command: SecretCommand,
 }
 
 #[derive(Debug, Subcommand)]

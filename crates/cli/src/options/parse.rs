@@ -1,5 +1,16 @@
 //! Parsers of option values.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::de::DeserializeOwned;
+
+/// One of these names, as the API type `T` that has them.
+pub fn choice<T>(names: impl Into<PossibleValuesParser>) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    names.into().try_map(|name| serde_json::from_value(name.into()))
+}
+
 /// `NAME=VALUE`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {

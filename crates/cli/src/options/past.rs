@@ -12,12 +12,6 @@ pub struct Timeline {
     pub json: bool,
 }
 
-#[derive(Debug, Args)]
-pub struct Checkpoint {
-    #[command(subcommand)]
-    pub command: CheckpointCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum CheckpointCommand {
     /// Create a checkpoint of the current state and print its number

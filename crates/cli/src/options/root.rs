@@ -8,8 +8,9 @@ use sandling_network::policy::Policy;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Agent, Audit, Checkpoint, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Named, Network, Outside, Ports,
-    Quota, Rewind, Rm, Run, Secret, Shell, Snapshot, Template, Timeline, Token, Volume,
+    Agent, Audit, CheckpointCommand, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Network, OperatorNetwork,
+    Ports, Quota, Rewind, Rm, Run, SandboxList, SecretCommand, Shell, SnapshotCommand, TemplateCommand, Timeline,
+    Token, VolumeCommand,
 };
 
 /// A disposable computer for every AI agent.
@@ -163,18 +164,19 @@ pub enum Command {
     #[command(after_help = NETWORK_EXAMPLES)]
     Network(Network),
     /// Store, list and remove secrets that sandboxes can use without seeing them
-    Secret(Secret),
+    #[command(subcommand)]
+    Secret(SecretCommand),
     /// List the TCP ports that programs in a sandbox listen on, and create links to them
     #[command(after_help = PORTS_EXAMPLES)]
     Ports(Ports),
     /// Pause sandboxes: stop their CPUs and keep their memory
-    Pause(Named),
+    Pause(SandboxList),
     /// Resume paused sandboxes
-    Resume(Named),
+    Resume(SandboxList),
     /// Hibernate sandboxes: save them to disk and free their memory until they are used again
-    Hibernate(Named),
+    Hibernate(SandboxList),
     /// Wake hibernated sandboxes
-    Wake(Named),
+    Wake(SandboxList),
     /// Fork a running sandbox with its memory, disk and processes
     ///
     /// The parent pauses for a few milliseconds. Prints the children's IDs.
@@ -183,11 +185,13 @@ pub enum Command {
     )]
     Fork(Fork),
     /// Create, list, export, import and delete snapshots of sandboxes
-    Snapshot(Snapshot),
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// List a sandbox's checkpoints
     Timeline(Timeline),
     /// Create and name checkpoints
-    Checkpoint(Checkpoint),
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// Restore a sandbox's memory, disk and processes from a checkpoint
     ///
     /// The state before the rewind becomes a checkpoint, so you can undo the rewind.
@@ -197,7 +201,8 @@ pub enum Command {
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Diff),
     /// Create, list, copy and delete volumes: named disks that outlive sandboxes
-    Volume(Volume),
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// Remove sandboxes and all their data
     #[command(visible_alias = "kill", after_help = "Examples:\n  sandling rm 3f2a 77b0\n  sandling rm --all")]
     Rm(Rm),
@@ -212,7 +217,8 @@ pub enum Command {
     )]
     Audit(Audit),
     /// Build, list, inspect and remove templates
-    Template(Template),
+    #[command(subcommand)]
+    Template(TemplateCommand),
     /// Run the HTTP server, for Sandling's and PandaStack's clients
     ///
     /// Every request needs a token. The first start creates one. On SIGTERM the server finishes its open requests and
@@ -256,7 +262,7 @@ pub struct Serve {
     #[arg(long, default_value_t = 300, value_name = "SECONDS", env = "SANDLING_HIBERNATE_AFTER")]
     pub hibernate_after: u64,
     #[command(flatten)]
-    pub outside: Outside,
+    pub operator: OperatorNetwork,
     /// Network policy for template build steps: deny, open, or a comma-separated allow-list
     #[arg(
         long, value_name = "LIST", env = "SANDLING_BUILD_NETWORK", default_value = "pypi,npm,debian,github",

@@ -1,12 +1,13 @@
-//! Options of `sandling run`, and the sizes that `create` shares with it.
+//! Options of `sandling run`, and the part that `create` shares with it.
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use sandling_engine::network::BadLimit;
 use sandling_protocol::Language;
-use sandling_wire::VolumeMount;
+use sandling_wire::{CreateSandbox, VolumeMount};
 
-use super::network::{Outside, Reach};
+use super::network::{NetworkAccess, OperatorNetwork};
 use super::parse;
 use super::volumes::mount;
 
@@ -25,8 +26,8 @@ pub struct Run {
     #[arg(short, long, value_name = "NAME")]
     pub template: Option<String>,
     /// Language of the code [default: by file extension, otherwise Python]
-    #[arg(short, long, value_enum)]
-    pub language: Option<LanguageChoice>,
+    #[arg(short, long, value_parser = parse::choice::<Language>(["python", "node", "bash"]))]
+    pub language: Option<Language>,
     /// Stop the code after this many seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
@@ -36,15 +37,10 @@ pub struct Run {
     /// Set an environment variable for the code; may be repeated
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = parse::pair)]
     pub env: Vec<(String, String)>,
-    /// Mount a volume; :ro mounts it read-only, so that several sandboxes can share it; may be repeated
-    #[arg(long = "volume", value_name = "NAME:PATH[:ro]", value_parser = mount)]
-    pub volumes: Vec<VolumeMount>,
     #[command(flatten)]
-    pub sizes: Sizes,
+    pub machine: MachineOptions,
     #[command(flatten)]
-    pub reach: Reach,
-    #[command(flatten)]
-    pub outside: Outside,
+    pub operator: OperatorNetwork,
     /// Stop the code when it has printed this many bytes
     #[arg(long, default_value_t = sandling_engine::RunSpec::OUTPUT_LIMIT, value_name = "BYTES")]
     pub output_limit: u64,
@@ -56,9 +52,12 @@ pub struct Run {
     pub verbose: bool,
 }
 
-/// The resources of a sandbox.
+/// The resources, volumes and network access of a new sandbox.
 #[derive(Debug, Args)]
-pub struct Sizes {
+pub struct MachineOptions {
+    /// Mount a volume; :ro mounts it read-only, so that several sandboxes can share it; may be repeated
+    #[arg(long = "volume", value_name = "NAME:PATH[:ro]", value_parser = mount)]
+    pub volumes: Vec<VolumeMount>,
     /// Number of virtual CPUs [default: the template's]
     #[arg(long, value_name = "N")]
     pub cpus: Option<u32>,
@@ -71,21 +70,21 @@ pub struct Sizes {
     /// Maximum number of processes and threads [default: the template's]
     #[arg(long, value_name = "N")]
     pub pids: Option<u32>,
+    #[command(flatten)]
+    pub network: NetworkAccess,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum LanguageChoice {
-    Python,
-    Node,
-    Bash,
-}
-
-impl From<LanguageChoice> for Language {
-    fn from(choice: LanguageChoice) -> Self {
-        match choice {
-            LanguageChoice::Python => Language::Python,
-            LanguageChoice::Node => Language::Node,
-            LanguageChoice::Bash => Language::Bash,
-        }
+impl MachineOptions {
+    /// The request for such a sandbox. Options that were not given are left to the server's defaults.
+    pub fn request(&self) -> Result<CreateSandbox, BadLimit> {
+        Ok(CreateSandbox {
+            cpu: self.cpus,
+            memory_mb: self.memory,
+            disk_mb: self.disk,
+            pids: self.pids,
+            network: Some(self.network.request()?),
+            volumes: Some(self.volumes.clone()).filter(|volumes| !volumes.is_empty()),
+            ..CreateSandbox::default()
+        })
     }
 }

@@ -1,12 +1,9 @@
 //! Options of the commands that create, list and remove sandboxes.
 
 use clap::Args;
-use sandling_wire::VolumeMount;
 
-use super::network::Reach;
 use super::parse;
-use super::run::Sizes;
-use super::volumes::mount;
+use super::run::MachineOptions;
 
 #[derive(Debug, Args)]
 pub struct Create {
@@ -37,13 +34,8 @@ pub struct Create {
     /// Keep the newest N unnamed checkpoints [default: 20]
     #[arg(long, value_name = "N", requires = "checkpoints", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub checkpoints_kept: Option<u32>,
-    /// Mount a volume; :ro mounts it read-only, so that several sandboxes can share it; may be repeated
-    #[arg(long = "volume", value_name = "NAME:PATH[:ro]", value_parser = mount)]
-    pub volumes: Vec<VolumeMount>,
     #[command(flatten)]
-    pub sizes: Sizes,
-    #[command(flatten)]
-    pub reach: Reach,
+    pub machine: MachineOptions,
     /// Print the sandbox's details as JSON instead of its ID
     #[arg(long)]
     pub json: bool,
@@ -63,7 +55,7 @@ pub struct Ls {
 
 /// One or more sandboxes.
 #[derive(Debug, Args)]
-pub struct Named {
+pub struct SandboxList {
     /// Sandbox ID, or a unique prefix of it
     #[arg(required = true, value_name = "SANDBOX")]
     pub sandboxes: Vec<String>,

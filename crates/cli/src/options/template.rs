@@ -4,12 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-#[derive(Debug, Args)]
-pub struct Template {
-    #[command(subcommand)]
-    pub command: TemplateCommand,
-}
-
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
     /// Build a template and its pre-warmed snapshot; does nothing if its inputs have not changed

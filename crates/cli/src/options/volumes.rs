@@ -1,13 +1,8 @@
 //! Options of `sandling volume`, and of mounting volumes.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::Subcommand;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sandling_wire::VolumeMount;
-
-#[derive(Debug, Args)]
-pub struct Volume {
-    #[command(subcommand)]
-    pub command: VolumeCommand,
-}
 
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
@@ -41,25 +36,14 @@ pub enum VolumeCommand {
     },
 }
 
-/// What a copy of a sandbox gets of the sandbox's volumes.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum OnVolumes {
-    /// The copy has no volumes
-    Detach,
-    /// The copy has read-only snapshots of the volumes
-    ReadOnly,
-    /// The copy has its own writable clones of the volumes
-    Clone,
-}
-
-impl OnVolumes {
-    pub fn wire_name(self) -> &'static str {
-        match self {
-            Self::Detach => "detach",
-            Self::ReadOnly => "read_only",
-            Self::Clone => "clone",
-        }
-    }
+/// What a copy of a sandbox gets of the sandbox's volumes, as the API writes it.
+pub fn on_volumes() -> impl TypedValueParser<Value = String> {
+    let values = [
+        PossibleValue::new("detach").help("The copy has no volumes"),
+        PossibleValue::new("read-only").help("The copy has read-only snapshots of the volumes"),
+        PossibleValue::new("clone").help("The copy has its own writable clones of the volumes"),
+    ];
+    PossibleValuesParser::new(values).map(|name| name.replace('-', "_"))
 }
 
 /// Parses `NAME` or `NAME:PATH`, each optionally with `:ro`.

@@ -27,15 +27,15 @@ MOST_EMPTY = 3
 
 NO_KEY = "no model is known: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or pass api= and client="
 
-#: Reasons for the end, in the words that the command line's transcripts use.
+#: Why a task ended. ``sandling agent`` uses the same sentences; ``conformance/agent/end_reasons.json`` lists them.
 WHY = {
     "answer": "done",
-    "steps": "the budget of steps is used up",
-    "tokens": "the budget of tokens is used up",
-    "time": "the time is over",
-    "money": "the budget of money is used up",
-    "repeats": "the model did the same again and again",
-    "empty": "the model says nothing",
+    "steps": "the step budget is used up",
+    "tokens": "the token budget is used up",
+    "time": "the time limit was reached",
+    "money": "the cost budget is used up",
+    "repeats": "the model repeated the same call",
+    "empty": "the model returned empty answers",
 }
 
 
@@ -64,7 +64,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.cost is not None and self.prices is None:
-            raise ValueError("a budget of money needs prices=(IN, OUT), in dollars for a million tokens")
+            raise ValueError("a cost budget needs prices=(IN, OUT), in dollars per million tokens")
 
     def price(self, read: int, written: int) -> Optional[float]:
         if self.prices is None:

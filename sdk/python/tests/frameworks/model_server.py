@@ -72,12 +72,12 @@ Script = Union[List[Turn], Callable[[Dict[str, Any], int], Turn]]
 
 
 class ModelServer:
-    """Each request gets the next turn of the script. ``asked`` has the requests, ``keys`` their API keys."""
+    """Each request gets the next turn of the script. ``requests`` has the requests, ``keys`` their API keys."""
 
     def __init__(
         self, script: Script, address: Tuple[str, int] = ("127.0.0.1", 0), tls: Optional[ssl.SSLContext] = None
     ) -> None:
-        self.asked: List[Dict[str, Any]] = []
+        self.requests: List[Dict[str, Any]] = []
         self.keys: List[str] = []
         self.closing = threading.Event()
         turns = iter([] if callable(script) else script)
@@ -90,9 +90,9 @@ class ModelServer:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 with lock:
-                    owner.asked.append(body)
+                    owner.requests.append(body)
                     owner.keys.append(self.headers.get("x-api-key") or self.headers.get("authorization") or "")
-                    number = len(owner.asked)
+                    number = len(owner.requests)
                     turn = script(body, number) if callable(script) else next(turns)
                 dialect = self.path.rsplit("/v1", 1)[-1].partition("?")[0]
                 if isinstance(turn, Refusal):

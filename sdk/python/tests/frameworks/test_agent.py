@@ -64,7 +64,7 @@ def test_the_loop(model: Model, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatc
     assert result.ok and result.answer == "It is 42.", result
     assert (result.steps, result.input_tokens, result.output_tokens) == (4, 40, 20)
     assert result.cost == pytest.approx(0.00024)
-    last = strings(server.asked[3])
+    last = strings(server.requests[3])
     assert "exit code: 3" in last and "there is no tool" in last
     lines = [json.loads(line) for line in transcript.read_text().splitlines()]
     assert [line["type"] for line in lines].count("call") == 4 and lines[-1]["type"] == "end"
@@ -86,7 +86,7 @@ def test_async(model: Model, client: Client, sandbox: Sandbox, monkeypatch: pyte
             return await AsyncAgent("scripted", api="anthropic", sandbox=made).run("What is the product?")
 
     assert asyncio.run(run()).answer == "It is 42."
-    assert len(server.asked) == 5
+    assert len(server.requests) == 5
 
 
 @pytest.mark.parametrize("api", ["anthropic", "chat", "responses"])
@@ -103,8 +103,8 @@ def test_streaming(model: Model, sandbox: Sandbox, monkeypatch: pytest.MonkeyPat
     assert result.steps == 4 and result.input_tokens > 500 and result.output_tokens > 20, "what broke off is charged"
     pieces = [event.text for event in events[kinds.index("retry") :] if event.kind == "text"]
     assert len(pieces) == 2 and "".join(pieces) == "It is 42.", pieces
-    assert all(body["stream"] for body in server.asked) and len(server.asked) == 5
-    assert "exit code: 3" in strings(server.asked[4]) and "there is no tool" in strings(server.asked[4])
+    assert all(body["stream"] for body in server.requests) and len(server.requests) == 5
+    assert "exit code: 3" in strings(server.requests[4]) and "there is no tool" in strings(server.requests[4])
 
 
 def test_text_goes_to_a_callback_as_well(model: Model, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,12 +222,12 @@ def test_answers_that_break_off_are_charged(
     server = model(Drop("x" * 6000), "There.")
     point(monkeypatch, server)
     result = perform(api=api, streamed=streamed)
-    assert result.ok and len(server.asked) == 2 and result.steps == 1, result
+    assert result.ok and len(server.requests) == 2 and result.steps == 1, result
     assert result.input_tokens > 500 and (not streamed or result.output_tokens > 500), result
     server = model(*[Drop("x" * 100)] * 6)
     point(monkeypatch, server)
     result = perform(api=api, streamed=streamed, budget=Budget(tokens=2_200))
-    assert result.ended_by == "tokens" and 1 < len(server.asked) < 6, result
+    assert result.ended_by == "tokens" and 1 < len(server.requests) < 6, result
     assert 0 < result.input_tokens + result.output_tokens <= 2_200
 
 
@@ -264,9 +264,9 @@ def test_the_time_holds(
         point(monkeypatch, server)
         started = time.monotonic()
         result = perform(api=api, streamed=streamed, budget=Budget(seconds=3))
-        assert result.ended_by == "time" and not result.ok and result.why == "the time is over"
+        assert result.ended_by == "time" and not result.ok and result.why == "the time limit was reached"
         assert result.steps == 1 and time.monotonic() - started < 6, result
-        assert len(server.asked) == 2, "nothing is asked when there is no time"
+        assert len(server.requests) == 2, "nothing is asked when there is no time"
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -279,7 +279,7 @@ def test_a_busy_server_is_asked_again(
     point(monkeypatch, server)
     told = []
     result = perform(api=api, streamed=streamed, on_event=lambda kind, data: told.append((kind, data)))
-    assert result.ok and result.answer == "There." and result.steps == 1 and len(server.asked) == 3
+    assert result.ok and result.answer == "There." and result.steps == 1 and len(server.requests) == 3
     assert [data["after_seconds"] for kind, data in told if kind == "retry"] == [0.0, 0.0]
 
 
@@ -291,12 +291,12 @@ def test_a_server_that_stays_busy_is_an_error(
     point(monkeypatch, server)
     with pytest.raises(anthropic.APIStatusError):
         perform(api="anthropic")
-    assert len(server.asked) == 6
+    assert len(server.requests) == 6
     refused = model(Refusal(400), "Never.")
     point(monkeypatch, refused)
     with pytest.raises(anthropic.BadRequestError):
         perform(api="anthropic")
-    assert len(refused.asked) == 1
+    assert len(refused.requests) == 1
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -311,8 +311,8 @@ def test_answers_that_are_not_whole(
     point(monkeypatch, server)
     result = perform(api=api, streamed=streamed)
     assert result.ok and result.answer == "It is done." and result.steps == 3
-    assert ("not valid JSON" if as_text else "is missing") in strings(server.asked[1])
-    assert "cut off at the limit" in strings(server.asked[2])
+    assert ("not valid JSON" if as_text else "is missing") in strings(server.requests[1])
+    assert "cut off at the limit" in strings(server.requests[2])
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
@@ -338,7 +338,7 @@ def test_a_model_that_says_that_it_failed_is_not_asked_again(
     point(monkeypatch, server)
     with pytest.raises(ModelError, match="no luck today"):
         perform(api="responses", streamed=streamed)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 BOX = {"id": "box", "template": "base", "status": "running", "persistent": False}
@@ -432,7 +432,7 @@ def test_a_success_without_an_answer_is_asked_for_again_and_charged(
     point(monkeypatch, server)
     told: List[Any] = []
     result = pretend(api=api, on_event=lambda kind, data: told.append((kind, data)))
-    assert result.ok and result.answer == "There." and result.steps == 1 and len(server.asked) == 2
+    assert result.ok and result.answer == "There." and result.steps == 1 and len(server.requests) == 2
     assert result.input_tokens > 500, "what was read for nothing is charged"
     why = [data["why"] for kind, data in told if kind == "retry"]
     assert len(why) == 1 and ("no luck today" in why[0]) == ("no luck today" in json.dumps(body)), why
@@ -440,10 +440,10 @@ def test_a_success_without_an_answer_is_asked_for_again_and_charged(
     point(monkeypatch, server)
     with pytest.raises(ModelError, match="sent no answer"):
         pretend(api=api)
-    assert len(server.asked) == 6
+    assert len(server.requests) == 6
 
 
-def test_whoever_listens_hears_of_everything(
+def test_a_listener_gets_every_event(
     model: Model, pretend: Callable[..., Any], colour: Colour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("openai")
@@ -525,7 +525,7 @@ def test_tools_work_in_the_working_directory(
     assert texts[5] == "relative" and "here/" in texts[6]
     assert lines[-1]["type"] == "end" and lines[-1]["why"] == "done" and lines[-1]["ended_by"] == "answer"
     assert all(line["calls"] > 0 for line in lines if line["type"] == "reply" and line is not lines[-2])
-    limits = {name for name in server.asked[0] if name.startswith("max_")}
+    limits = {name for name in server.requests[0] if name.startswith("max_")}
     assert limits == {"max_tokens"}, "only OpenAI's own server knows the newer name"
 
 

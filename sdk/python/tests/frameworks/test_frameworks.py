@@ -26,10 +26,10 @@ SCRIPT = (
 
 def check(server: ModelServer) -> None:
     """Checks that the model saw the results of its calls."""
-    assert len(server.asked) == 4
-    assert "wrote 3 bytes to /workspace/n.txt" in strings(server.asked[1])
-    assert "result:\\\\n42" in strings(server.asked[2]) or "result:\\n42" in strings(server.asked[2])
-    last = strings(server.asked[3])
+    assert len(server.requests) == 4
+    assert "wrote 3 bytes to /workspace/n.txt" in strings(server.requests[1])
+    assert "result:\\\\n42" in strings(server.requests[2]) or "result:\\n42" in strings(server.requests[2])
+    last = strings(server.requests[3])
     assert "exit code: 3" in last and "No such file or directory" in last
     assert "result:\\\\n13" in last or "result:\\n13" in last
 
@@ -48,8 +48,8 @@ def test_anthropic(model: Model, sandbox: Sandbox) -> None:
         messages += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": results}]
     assert answer.content[0].text == "It is 42."
     check(server)
-    assert [block["tool_use_id"] for block in server.asked[3]["messages"][-1]["content"]] == ["call_3_0", "call_3_1"]
-    assert {tool["name"] for tool in server.asked[0]["tools"]} >= {"run_code", "run_command", "read_file"}
+    assert [block["tool_use_id"] for block in server.requests[3]["messages"][-1]["content"]] == ["call_3_0", "call_3_1"]
+    assert {tool["name"] for tool in server.requests[0]["tools"]} >= {"run_code", "run_command", "read_file"}
 
 
 def test_anthropic_is_shown_pictures(model: Model, sandbox: Sandbox) -> None:
@@ -65,7 +65,7 @@ def test_anthropic_is_shown_pictures(model: Model, sandbox: Sandbox) -> None:
         results = tools.answer_anthropic(answer)
         messages += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": results}]
     client.messages.create(model="scripted", max_tokens=100, tools=tools.anthropic(), messages=messages)
-    shown = server.asked[2]["messages"][-1]["content"][0]["content"][1]
+    shown = server.requests[2]["messages"][-1]["content"][0]["content"][1]
     assert shown == {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png}}
 
 
@@ -143,7 +143,7 @@ def test_langgraph_runs_the_calls_of_a_turn_at_once(
         agents.create_agent(llm, SandboxTools(sandbox).langchain()).invoke(asked)
     else:
         with_async(client, sandbox, lambda tools: agents.create_agent(llm, tools.langchain()).ainvoke(asked))
-    assert re.search(r"result:\\+n42", strings(server.asked[2]))
+    assert re.search(r"result:\\+n42", strings(server.requests[2]))
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])

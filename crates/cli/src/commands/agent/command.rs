@@ -17,6 +17,7 @@ use super::keys;
 use super::machine::Machine;
 use super::result;
 use super::view::View;
+use crate::commands::remove_sandbox;
 use crate::options::{Agent, AgentBudget};
 use crate::outcome;
 use crate::signals::stop_on_signals;
@@ -28,7 +29,7 @@ pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
         Some(name) => {
             let api = options.api.or_else(|| Engine::api_of(name));
             let endpoint = Endpoint::for_engine(api, options.model.clone())?;
-            let engine = Engine::new(name, endpoint, secret_name())?;
+            let engine = Engine::new(name, endpoint, keys::name(jiff::Timestamp::now()))?;
             with(options, Worker::Engine(&engine)).await
         }
         None => {
@@ -36,11 +37,6 @@ pub async fn agent(options: &Agent) -> anyhow::Result<ExitCode> {
             with(options, Worker::Model(&Model::new(endpoint, !options.no_stream)?)).await
         }
     }
-}
-
-/// A unique name, so that no other secret is replaced.
-fn secret_name() -> String {
-    keys::name(jiff::Timestamp::now())
 }
 
 async fn with(options: &Agent, worker: Worker<'_>) -> anyhow::Result<ExitCode> {
@@ -141,7 +137,7 @@ impl Task<'_> {
         };
         let Winner { attempts, best } = race(&run).await.context("cannot fork the sandbox")?;
         let done = self.finish(&attempts, best).await;
-        Machine::remove(parent.client(), attempts[best].toolbox.sandbox()).await;
+        remove_sandbox(parent.client(), attempts[best].toolbox.sandbox()).await;
         done
     }
 

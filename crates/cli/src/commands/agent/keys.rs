@@ -5,15 +5,15 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{Client, ClientError, field};
 
 const PREFIX: &str = "AGENT_KEY_";
 /// A key is stored before its sandbox is created, so younger keys count as used.
 const MIN_AGE: SignedDuration = SignedDuration::from_mins(10);
 
-/// The name of a new key.
+/// The name of a new key. It is unique, so that no other secret is replaced.
 pub fn name(now: Timestamp) -> String {
     format!("{PREFIX}{}_{}", std::process::id(), now.as_millisecond())
 }
@@ -24,37 +24,20 @@ fn stored_at(name: &str) -> Option<Timestamp> {
     Timestamp::from_millisecond(at.parse().ok()?).ok()
 }
 
-#[derive(Deserialize)]
-struct StoredSecrets {
-    secrets: Vec<SecretName>,
-}
-
-#[derive(Deserialize)]
-struct SecretName {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct RunningSandbox {
-    network: NetworkInfo,
-}
-
-#[derive(Deserialize)]
-struct NetworkInfo {
-    #[serde(default)]
-    secrets: Vec<String>,
-}
-
 /// Keys that no sandbox uses, except recent ones, whose sandbox may not exist yet.
-pub async fn stale(client: &Client) -> Result<Vec<String>, crate::client::ClientError> {
-    let stored: StoredSecrets = client.get("/v1/secrets").await?;
-    let keys: Vec<String> = stored.secrets.into_iter().map(|secret| secret.name).collect();
+pub async fn stale(client: &Client) -> Result<Vec<String>, ClientError> {
+    let stored: Value = client.get("/v1/secrets").await?;
+    let keys: Vec<String> = values(&stored["secrets"]).filter_map(|secret| field(secret, "name").ok()).collect();
     if !keys.iter().any(|name| stored_at(name).is_some()) {
         return Ok(Vec::new());
     }
-    let sandboxes: Vec<RunningSandbox> = client.get("/v1/sandboxes").await?;
-    let used: BTreeSet<String> = sandboxes.into_iter().flat_map(|sandbox| sandbox.network.secrets).collect();
-    Ok(unused(keys, &used, Timestamp::now()))
+    let sandboxes: Value = client.get("/v1/sandboxes").await?;
+    let used = values(&sandboxes).flat_map(|sandbox| values(&sandbox["network"]["secrets"]));
+    Ok(unused(keys, &used.filter_map(|name| name.as_str().map(str::to_owned)).collect(), Timestamp::now()))
+}
+
+fn values(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
 }
 
 fn unused(keys: Vec<String>, used: &BTreeSet<String>, now: Timestamp) -> Vec<String> {

@@ -68,14 +68,10 @@ impl Machine {
     }
 
     pub async fn end(&self) {
-        Self::remove(&self.client, self.toolbox.sandbox()).await;
+        remove_sandbox(&self.client, self.toolbox.sandbox()).await;
         if let Some(secret) = &self.secret {
             remove_secret(&self.client, secret).await;
         }
-    }
-
-    pub async fn remove(client: &Client, sandbox: &str) {
-        remove_sandbox(client, sandbox).await;
     }
 }
 

@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::view::View;
 use crate::options::Agent;
-use crate::show::{self, sanitize};
+use crate::show;
+use crate::terminal::sanitize;
 
 /// How a task ended and what it used. Values that nothing counted are omitted.
 pub fn summary(outcome: &Outcome, budget: &Budget) -> String {

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use sandling_agent::Event;
 
-use crate::show::{has_colours, sanitize};
+use crate::show::has_colours;
+use crate::terminal::sanitize;
 
 /// Characters to show of a line or of a call's arguments.
 const MAX_LINE: usize = 200;

@@ -12,6 +12,7 @@ use anyhow::bail;
 use tempfile::NamedTempFile;
 
 use crate::outcome::Failure;
+use crate::save::temporary_beside;
 
 /// Permission bits accepted from a sandbox: no write access for others, no setuid or setgid.
 const ALLOWED_MODE: u32 = 0o755;
@@ -45,8 +46,7 @@ pub struct NewFile {
 
 impl NewFile {
     pub fn beside(path: &Path) -> anyhow::Result<Self> {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = NamedTempFile::new_in(parent).map_err(|error| unwritable(path, error))?;
+        let file = temporary_beside(path).map_err(|error| unwritable(path, error))?;
         Ok(Self { file, path: path.to_owned() })
     }
 

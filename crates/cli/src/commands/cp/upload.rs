@@ -9,7 +9,8 @@ use anyhow::{Context, bail};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use hyper::body::Bytes;
 use tokio::fs::File;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
+use tokio_util::io::ReaderStream;
 use walkdir::WalkDir;
 
 use super::PARALLEL_FILES;
@@ -26,8 +27,12 @@ pub async fn upload(remote: &Remote<'_>, source: &Path, destination: &str) -> an
     }
     let metadata = fs::metadata(source).with_context(|| format!("cannot copy {}", source.display()))?;
     let target = target(remote, source, &metadata, destination).await?;
-    let plan =
-        if metadata.is_dir() { Plan::of_tree(source, &target)? } else { Plan::of_file(source, &metadata, target)? };
+    let mut plan = Plan::default();
+    if metadata.is_dir() {
+        plan.add_tree(source, &target)?
+    } else {
+        plan.add_file(source, &metadata, target)
+    }
     plan.run(remote).await
 }
 
@@ -88,14 +93,7 @@ impl FileUpload {
 }
 
 impl Plan {
-    fn of_file(source: &Path, metadata: &Metadata, target: String) -> anyhow::Result<Self> {
-        let mut plan = Self::default();
-        plan.add_file(source, metadata, target);
-        Ok(plan)
-    }
-
-    fn of_tree(source: &Path, target: &str) -> anyhow::Result<Self> {
-        let mut plan = Self::default();
+    fn add_tree(&mut self, source: &Path, target: &str) -> anyhow::Result<()> {
         // The trailing slash resolves a link to a directory.
         for entry in WalkDir::new(source.join("")).sort_by_file_name() {
             let entry = entry.context("cannot read the directory")?;
@@ -106,9 +104,9 @@ impl Plan {
             };
             let target = if below.is_empty() { target.to_owned() } else { join(target, below) };
             let metadata = entry.metadata().with_context(|| format!("cannot read {}", path.display()))?;
-            plan.add(path, &metadata, target)?;
+            self.add(path, &metadata, target)?;
         }
-        Ok(plan)
+        Ok(())
     }
 
     fn add(&mut self, path: &Path, metadata: &Metadata, target: String) -> anyhow::Result<()> {
@@ -153,17 +151,9 @@ impl Plan {
 
 /// Reads the source in chunks.
 fn chunks(
-    source: impl AsyncRead + Unpin + Send + 'static,
+    source: impl AsyncRead + Send + 'static,
     progress: Progress,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let read = futures_util::stream::unfold(Some(source), async |source| {
-        let mut source = source?;
-        let mut chunk = Vec::with_capacity(CHUNK_SIZE);
-        match (&mut source).take(CHUNK_SIZE as u64).read_to_end(&mut chunk).await {
-            Ok(0) => None,
-            Ok(_) => Some((Ok(Bytes::from(chunk)), Some(source))),
-            Err(error) => Some((Err(error), None)),
-        }
-    });
-    read.inspect(move |chunk| progress.add(chunk.as_ref().map_or(0, Bytes::len)))
+    let chunks = ReaderStream::with_capacity(source, CHUNK_SIZE);
+    chunks.inspect(move |chunk| progress.add(chunk.as_ref().map_or(0, Bytes::len)))
 }

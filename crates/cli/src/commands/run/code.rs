@@ -62,8 +62,8 @@ fn read(options: &Run) -> anyhow::Result<String> {
 }
 
 fn language(options: &Run) -> Language {
-    if let Some(choice) = options.language {
-        return choice.into();
+    if let Some(language) = options.language {
+        return language;
     }
     match options.file.as_deref().and_then(Path::extension).and_then(|extension| extension.to_str()) {
         Some("js" | "mjs" | "cjs") => Language::Node,

@@ -10,6 +10,7 @@ use sandling_engine::{
     CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, Execution, Output, RunError, RunSpec, Sandbox, StreamSender,
 };
 use sandling_protocol::{Part, Program, Stdin};
+use sandling_wire::ModeName;
 
 use super::code::{Code, reads_stdin};
 use super::command::Done;
@@ -17,8 +18,8 @@ use super::refused::refused;
 use super::report::Report;
 use crate::client::Stream;
 use crate::commands::open_engine_with;
-use crate::follow::{Caught, Signals};
-use crate::options::{Common, ModeChoice, Run};
+use crate::follow::{ReceivedSignal, Signals};
+use crate::options::{Common, Run};
 use crate::outcome;
 
 /// The sandbox's TTL beyond the code's timeout, in case this process is killed.
@@ -29,7 +30,7 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<Done> {
     // Catch signals from the start, so that a sandbox that is being created is also removed.
     let mut signals = Signals::catch().context("cannot install signal handlers")?;
-    let engine = open_engine_with(common, options.outside.config()?).await?;
+    let engine = open_engine_with(common, options.operator.config()?).await?;
     let sandbox = match create(&engine, options, code, &mut signals).await {
         Ok((sandbox, None)) => sandbox,
         Ok((_, Some(caught))) => {
@@ -43,7 +44,7 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     };
     let made = sandbox.info().into_wire();
     let report = execute(&sandbox, options, code, &mut signals).await;
-    let learned = (options.reach.network == Some(ModeChoice::Learn)).then(|| sandbox.learned_policy());
+    let learned = (options.machine.network.network == Some(ModeName::Learn)).then(|| sandbox.learned_policy());
     let decisions = sandbox.network_events(0, usize::MAX).into_iter().map(IntoWire::into_wire);
     let refused = refused(decisions.filter_map(|view| serde_json::from_value(serde_json::to_value(view).ok()?).ok()));
     for finding in &code.advice {
@@ -57,10 +58,10 @@ pub async fn run(common: &Common, options: &Run, code: &Code) -> anyhow::Result<
     Ok(Done::Ran(report))
 }
 
-fn interrupted_by(caught: Caught) -> anyhow::Result<Done> {
+fn interrupted_by(caught: ReceivedSignal) -> anyhow::Result<Done> {
     match caught {
-        Caught::Terminate => bail!("terminated"),
-        Caught::Interrupt | Caught::Resize => Ok(Done::Interrupted(outcome::INTERRUPTED)),
+        ReceivedSignal::Terminate => bail!("terminated"),
+        ReceivedSignal::Interrupt | ReceivedSignal::Resize => Ok(Done::Interrupted(outcome::INTERRUPTED)),
     }
 }
 
@@ -70,17 +71,17 @@ async fn create(
     options: &Run,
     code: &Code,
     signals: &mut Signals,
-) -> anyhow::Result<(Arc<Sandbox>, Option<Caught>)> {
+) -> anyhow::Result<(Arc<Sandbox>, Option<ReceivedSignal>)> {
     let spec = CreateSpec {
         template: code.template.clone(),
-        vcpus: options.sizes.cpus,
-        memory_mib: options.sizes.memory,
-        disk_mib: options.sizes.disk,
-        pids: options.sizes.pids,
-        volumes: options.volumes.iter().cloned().map(IntoEngine::into_engine).collect(),
+        vcpus: options.machine.cpus,
+        memory_mib: options.machine.memory,
+        disk_mib: options.machine.disk,
+        pids: options.machine.pids,
+        volumes: options.machine.volumes.iter().cloned().map(IntoEngine::into_engine).collect(),
         ttl: Some(Duration::from_secs(options.timeout) + TTL_SLACK),
         workspace: DEFAULT_WORKSPACE.to_owned(),
-        network: network_spec(options.reach.request()?)?,
+        network: network_spec(options.machine.network.request()?)?,
         ..CreateSpec::default()
     };
     let mut creating = std::pin::pin!(engine.create(spec));
@@ -121,7 +122,7 @@ async fn execute(sandbox: &Arc<Sandbox>, options: &Run, code: &Code, signals: &m
                 }
             }
             caught = signals.end() => {
-                if caught == Caught::Terminate {
+                if caught == ReceivedSignal::Terminate {
                     let _ = sandbox.end(EndReason::Requested).await;
                     bail!("terminated");
                 }

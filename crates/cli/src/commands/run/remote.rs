@@ -2,8 +2,7 @@
 
 use anyhow::{Context, bail};
 use sandling_api::IntoWire;
-use sandling_wire::{CreateSandbox, ExecRequest, SessionStart};
-use serde::Deserialize;
+use sandling_wire::{CreateSandbox, ExecRequest, ModeName, SessionStart};
 use serde_json::Value;
 
 use super::code::{Code, reads_stdin};
@@ -11,51 +10,38 @@ use super::command::Done;
 use super::local::TTL_SLACK;
 use super::refused::refused;
 use super::report::Report;
-use crate::client::{Client, ClientError};
+use crate::client::{Client, ClientError, field, read};
 use crate::commands::decision::Decision;
 use crate::commands::remove_sandbox;
-use crate::follow::{AttachedCommand, Caught, End, OnTerminate, Signals, StdinSource};
-use crate::options::{ModeChoice, Run};
+use crate::follow::{AttachedCommand, End, OnTerminate, ReceivedSignal, Signals, StdinSource};
+use crate::options::Run;
 use crate::outcome;
-
-#[derive(Deserialize)]
-struct Decisions {
-    events: Vec<Decision>,
-}
-
-#[derive(Deserialize)]
-struct Learned {
-    learned: Option<Vec<String>>,
-}
 
 pub async fn run(client: &Client, options: &Run, code: &Code) -> anyhow::Result<Done> {
     // Catch signals from the start, so that a sandbox that is being created is also removed.
     let mut signals = Signals::catch().context("cannot install signal handlers")?;
     let (sandbox, caught) = create(client, options, code, &mut signals).await?;
-    let id = sandbox["id"]
-        .as_str()
-        .ok_or_else(|| ClientError::UnexpectedResponse("the new sandbox has no id".to_owned()))?
-        .to_owned();
+    let id = field(&sandbox, "id")?;
     let mut report = Report::default();
     report.sandbox = sandbox;
     let end = match caught {
         Some(caught) => Ok(End::Detached(caught)),
         None => execute(client, &id, options, code, &mut signals, &mut report).await,
     };
-    if options.reach.network == Some(ModeChoice::Learn) {
-        let path = format!("/v1/sandboxes/{id}/network");
-        let learned: Result<Learned, _> = client.get(&path).await;
-        report.learned = learned.ok().and_then(|network| network.learned);
+    let network = format!("/v1/sandboxes/{id}/network");
+    if options.machine.network.network == Some(ModeName::Learn) {
+        let mut state: Value = client.get(&network).await.unwrap_or_default();
+        report.learned = read(state["learned"].take()).ok();
     }
     // 1000 is the number of decisions that the server keeps.
-    let decisions: Result<Decisions, _> = client.get(&format!("/v1/sandboxes/{id}/network/events?tail=1000")).await;
-    report.refused = decisions.map_or_else(|_| Vec::new(), |kept| refused(kept.events));
+    let mut decisions: Value = client.get(&format!("{network}/events?tail=1000")).await.unwrap_or_default();
+    report.refused = read(decisions["events"].take()).map_or_else(|_| Vec::new(), |kept: Vec<Decision>| refused(kept));
     remove_sandbox(client, &id).await;
     match end? {
         End::Ended(ended) => report.ended(ended.exit_code, &ended.reason),
         End::GuestDied(why) => report.guest_died(&why, options),
         End::OutputClosed => bail!("stdout is closed"),
-        End::Detached(Caught::Terminate) => bail!("terminated"),
+        End::Detached(ReceivedSignal::Terminate) => bail!("terminated"),
         End::Detached(_) | End::Escaped => return Ok(Done::Interrupted(outcome::INTERRUPTED)),
     }
     Ok(Done::Ran(report))
@@ -67,17 +53,11 @@ async fn create(
     options: &Run,
     code: &Code,
     signals: &mut Signals,
-) -> anyhow::Result<(Value, Option<Caught>)> {
+) -> anyhow::Result<(Value, Option<ReceivedSignal>)> {
     let request = CreateSandbox {
         template: Some(code.template.clone()),
         ttl_seconds: Some(options.timeout + TTL_SLACK.as_secs()),
-        cpu: options.sizes.cpus,
-        memory_mb: options.sizes.memory,
-        disk_mb: options.sizes.disk,
-        pids: options.sizes.pids,
-        network: Some(options.reach.request()?),
-        volumes: Some(options.volumes.clone()).filter(|volumes| !volumes.is_empty()),
-        ..CreateSandbox::default()
+        ..options.machine.request()?
     };
     let mut creating = std::pin::pin!(client.post::<Value>("/v1/sandboxes", &request));
     let mut caught = None;

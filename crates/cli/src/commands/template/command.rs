@@ -1,24 +1,15 @@
 //! Uses the server if there is one, otherwise this process.
 
-use std::process::ExitCode;
-
 use anyhow::bail;
 
 use super::{local, remote};
 use crate::client::{Client, Origin};
-use crate::options::{Common, Template, TemplateCommand};
+use crate::options::{Common, TemplateCommand};
 
-pub async fn template(common: &Common, options: &Template) -> anyhow::Result<ExitCode> {
-    match Client::find()? {
-        Some(client) => with_server(common, &client, &options.command).await?,
-        None => local::template(common, &options.command).await?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn with_server(common: &Common, client: &Client, command: &TemplateCommand) -> anyhow::Result<()> {
+pub async fn template(common: &Common, command: &TemplateCommand) -> anyhow::Result<()> {
+    let Some(client) = Client::find()? else { return local::template(common, command).await };
     match (needs_files(command), client.server().origin) {
-        (None, _) => remote::template(client, command).await,
+        (None, _) => remote::template(&client, command).await,
         // The server runs on this machine, so its files can be changed directly; it notices the changes.
         (Some(_), Origin::Home) => local::template(common, command).await,
         (Some(what), Origin::Environment) => {

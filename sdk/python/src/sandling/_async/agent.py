@@ -82,7 +82,7 @@ class AsyncAgent:
         if not named:
             raise ConfigError(f"no model is set; pass Agent(model=…) or set {variable}")
         self._model = named
-        self._asked = AsyncModel(self._api, client)
+        self._model_client = AsyncModel(self._api, client)
         self._sandbox = sandbox
         self._template = template
         self._budget = budget or Budget()
@@ -211,7 +211,7 @@ class AsyncAgent:
                     await tools.close()
 
     async def _events(self, task: str, tools: AsyncSandboxTools, pieces: bool) -> Source[AgentEvent]:
-        older_limit = self._api == "chat" and not self._asked.is_openai
+        older_limit = self._api == "chat" and not self._model_client.is_openai
         known = dialogues.DIALOGUES[self._api]
         dialogue = known(self._model, self._system, task, tools.specs, older_limit=older_limit)
         spent = Spent(self._budget)
@@ -220,7 +220,7 @@ class AsyncAgent:
         while ended_by is None:
             heard: List[dialogues.Reply] = []
             try:
-                async for event in self._asked.ask(dialogue, spent, pieces=pieces, heard=heard):
+                async for event in self._model_client.ask(dialogue, spent, pieces=pieces, heard=heard):
                     yield event
             except Exhausted as over:
                 ended_by = over.budget

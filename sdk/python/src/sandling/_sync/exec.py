@@ -40,7 +40,7 @@ class ExecStream:
         self._head: Dict[str, str] = {}
         self._events: Source[ServerEvent] = sandbox._events(method, path, head=self._head, **more)
         self._out: Dict[str, List[str]] = {"stdout": [], "stderr": []}
-        self._complaint: Dict[str, Any] = {}
+        self._server_error: Dict[str, Any] = {}
         self._result: Optional[ExecResult] = None
         self._dropped = 0
         #: The ID of the command, as soon as it runs.
@@ -112,21 +112,21 @@ class ExecStream:
         if event.name == "start":
             self.id = data["id"]
         elif event.name == "error":
-            self._complaint = data
+            self._server_error = data
         elif event.name == "exit":
             self._result = ExecResult.from_wire({"id": self.id, **data}, self.stdout, self.stderr)
         return None
 
     def _judge(self) -> None:
         printed = {"stdout": self.stdout, "stderr": self.stderr}
-        complaint = dict(self._complaint)
+        server_error = dict(self._server_error)
         if self._result is not None and self._result.reason == "timeout":
-            complaint = {"error": "command timeout", **complaint, "code": "command_timeout", "status": TIMED_OUT}
+            server_error = {"error": "command timeout", **server_error, "code": "command_timeout", "status": TIMED_OUT}
         elif self._result is not None:
             return
-        if complaint:
+        if server_error:
             # The same error as without streaming.
-            raise from_answer(complaint.pop("status", 500), self._head, {**complaint, **printed})
+            raise from_answer(server_error.pop("status", 500), self._head, {**server_error, **printed})
         raise self._interrupted("the command's output ended without an exit code")
 
     def _interrupted(self, why: str) -> ExecInterrupted:

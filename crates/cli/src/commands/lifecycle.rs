@@ -1,12 +1,24 @@
-//! Commands that act on several sandboxes. A failure is printed, and the remaining sandboxes are still processed.
+//! `sandling pause`, `resume`, `hibernate` and `wake`, which act on several sandboxes.
+//!
+//! A failure is printed, and the remaining sandboxes are still processed.
 
 use std::process::ExitCode;
 
+use serde_json::json;
+
 use crate::client::{Client, ClientError};
+use crate::options::SandboxList;
 use crate::{outcome, show};
 
+/// Requests a state change, which is the last segment of its route, for each sandbox.
+pub async fn change_state(options: &SandboxList, change: &str) -> anyhow::Result<ExitCode> {
+    let client = Client::require()?;
+    let request = async |id: &str| client.tell(&format!("/v1/sandboxes/{id}/{change}"), &json!({})).await;
+    for_each(&client, &options.sandboxes, request).await
+}
+
 /// Runs `work` for each sandbox in order and prints the IDs for which it succeeded.
-pub async fn sandbox(
+pub async fn for_each(
     client: &Client,
     named: &[String],
     work: impl AsyncFn(&str) -> Result<(), ClientError>,
