@@ -10,7 +10,7 @@ pub enum State {
     Orphaned,
     #[serde(alias = "creating")]
     Running,
-    /// It runs, but its machine stands still because the host's disk is full. Its row says that it runs.
+    /// Its machine stands still because the host's disk is full. Rows and callers see that it runs.
     Stalled,
     Paused,
     /// Saved, without a machine. The next use wakes it.
@@ -18,6 +18,13 @@ pub enum State {
     Ended,
     /// Its row cannot be read. It is left alone until it is removed.
     Unreadable,
+}
+
+impl State {
+    /// The state as rows and callers see it.
+    pub(crate) fn shown(self) -> Self {
+        if self == Self::Stalled { Self::Running } else { self }
+    }
 }
 
 /// Why a sandbox ended.

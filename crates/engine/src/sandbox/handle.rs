@@ -58,7 +58,7 @@ impl Sandbox {
 
     pub fn info(&self) -> SandboxInfo {
         SandboxInfo {
-            state: self.phase.borrow().state(),
+            state: self.phase.borrow().state().shown(),
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
             timeline: self.timeline.borrow().clone(),

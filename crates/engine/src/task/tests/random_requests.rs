@@ -113,11 +113,6 @@ impl World {
         self.sandbox.phase.borrow().state()
     }
 
-    /// The state as its row says it. A machine that stalled may go on at any time.
-    fn written(&self) -> State {
-        Some(self.state()).filter(|state| *state != State::Stalled).unwrap_or(State::Running)
-    }
-
     /// What a request should lead to.
     fn expect(&mut self, request: &Request) -> Result<(), Refused> {
         let before = self.state();
@@ -157,14 +152,14 @@ impl World {
 
     /// Asks for something that has to fail if it is allowed and would change anything, and then changes nothing.
     async fn ask_in_vain(&mut self, request: Request) {
-        let (before, asked) = (self.written(), decide(self.state(), &request));
+        let (before, asked) = (self.state().shown(), decide(self.state(), &request));
         let answer = match request {
             Request::Pause => self.sandbox.pause().await,
             Request::Hibernate => self.sandbox.hibernate().await,
             _ => self.sandbox.wake().await,
         };
         assert_eq!(answer.is_ok(), asked == Ok(Verdict::NothingToDo), "{request:?}: {answer:?}");
-        assert_eq!(self.written(), before, "{request:?}");
+        assert_eq!(self.state().shown(), before, "{request:?}");
     }
 
     async fn ask_unwritten(&mut self, request: Request) {
@@ -316,7 +311,7 @@ impl World {
     fn check(&self) {
         let (state, machine, id) = (self.state(), self.fakes.newest(), self.sandbox.id());
         assert_eq!(self.recorded(), self.events, "the events are those of the transitions");
-        assert_eq!(self.row().map(|row| row.info.state), (state != State::Ended).then_some(self.written()));
+        assert_eq!(self.row().map(|row| row.info.state), (state != State::Ended).then_some(self.state().shown()));
         let has_machine = matches!(state, State::Running | State::Stalled | State::Paused);
         if state != State::Stalled {
             assert_eq!(machine.stopped.load(Ordering::SeqCst) && has_machine, state == State::Paused);
