@@ -22,10 +22,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 impl SandboxTask {
     /// A sandbox that cannot be taken over ends.
     pub(super) async fn take_over(&mut self, row: State) -> Result<(), ChangeError> {
-        if row == State::Hibernated {
-            // The machine was saved, and may have outlived the engine that was about to end it.
-            remove_leftover(&self.dir).await;
-        }
         match self.taken_over(row).await {
             Ok(phase) => {
                 if phase.live().is_ok() {
@@ -41,6 +37,8 @@ impl SandboxTask {
 
     async fn taken_over(&mut self, row: State) -> Result<Phase, String> {
         if row == State::Hibernated {
+            // The machine was saved, and may have outlived the engine that was about to end it.
+            remove_leftover(&self.dir).await;
             return self.own().map(|()| Phase::Hibernated).map_err(gone);
         }
         let machine = Machine::adopt(MachineDir::new(&self.dir)).await.map_err(gone)?;

@@ -94,7 +94,7 @@ fn example(sleeps: bool) -> SandboxInfo {
 }
 
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), future).await.unwrap_or_else(|_| panic!("{what} takes too long"))
+    tokio::time::timeout(Duration::from_secs(10), future).await.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
 impl World {
@@ -357,7 +357,7 @@ fn the_task_makes_the_transitions_that_the_lifecycle_allows_and_no_others() {
     let home = Home::new(dir.path().to_owned());
     let parts = runtime.block_on(async { parts(&home) });
     let steps = prop::collection::vec(any_step(), 1..25);
-    let config = ProptestConfig { cases: 48, max_shrink_iters: 100, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: 48, max_shrink_iters: 10, ..ProptestConfig::default() };
     proptest!(config, |(steps in steps, sleeps in any::<bool>())| {
         runtime.block_on(async {
             let mut world = World::new(&home, &parts, sleeps).await;
