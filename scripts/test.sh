@@ -117,6 +117,7 @@ public_clients() {
   part "PandaStack's clients" conformance/pandastack/run.sh "$sandling" &&
     part "E2B's clients" conformance/e2b/run.sh "$sandling" &&
     part "the API and its document" conformance/schemathesis.sh "$sandling" "${SANDLING_SCHEMATHESIS_SECONDS:-30}" &&
+    part "attacks on the listener" conformance/listener/run.sh "$sandling" &&
     part "faults" conformance/faults/run.sh "$sandling" "${SANDLING_KILLS:-5}" &&
     part "MCP clients" conformance/mcp/run.sh "$sandling"
 }
