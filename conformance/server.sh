@@ -14,13 +14,14 @@ fail() {
   failed=1
 }
 
+# Starts the server. Arguments are options of `serve`.
 start_server() {
   export SANDLING_HOME=$run/home
   [ -z "${SANDLING_TEST_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=$SANDLING_TEST_TEMPLATES
   [ -n "${SANDLING_TEMPLATES:-}" ] || export SANDLING_TEMPLATES=${XDG_DATA_HOME:-$HOME/.local/share}/sandling/templates
   SANDLING_TOKEN=conformance-$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
   export SANDLING_TOKEN
-  "$sandling" serve --listen 127.0.0.1:0 >"$run/server.log" 2>&1 &
+  "$sandling" serve --listen 127.0.0.1:0 "$@" >"$run/server.log" 2>&1 &
   server=$!
   local attempt
   for attempt in $(seq 300); do

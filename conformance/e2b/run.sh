@@ -2,7 +2,10 @@
 # Tests E2B's public clients, and agent frameworks that use them, unmodified, against a server with real virtual
 # machines.
 #
-#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks]
+#   conformance/e2b/run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks] [domain] [domain_typescript]
+#
+# The last two are a part of the first two. Their clients know nothing but `E2B_DOMAIN`: they use HTTPS and names below
+# that domain. All others use the URLs of docs/e2b.md.
 #
 # SANDLING is the path of the binary; by default all suites run. `conformance/server.sh` says which templates are used.
 # PYTEST_ADDOPTS selects tests of the Python suites. CONFORMANCE_NEWEST=1 uses E2B's newest packages instead of the
@@ -10,10 +13,10 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-sandling=$(realpath "${1:?usage: run.sh SANDLING [python] [typescript] [older] [older_code] [frameworks]}")
+sandling=$(realpath "${1:?usage: run.sh SANDLING [SUITE...]}")
 shift
 suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(python typescript older older_code frameworks)
+[ ${#suites[@]} -gt 0 ] || suites=(python typescript older older_code frameworks domain domain_typescript)
 
 # Machines outlive the process that started them. A subreaper finds those that were forgotten.
 if [ -z "${CONFORMANCE_SUBREAPER:-}" ]; then
@@ -74,6 +77,26 @@ run_typescript() {
   (cd "$installed/${newest}typescript" && timeout 900 "$(cat node.path)" --test --test-reporter=spec)
 }
 
+# Leaves E2B's clients with the domain and the certificates only.
+by_domain() {
+  unset E2B_API_URL E2B_SANDBOX_URL E2B_VOLUME_API_URL
+  export E2B_DOMAIN=$domain SSL_CERT_FILE=$SANDLING_HOME/tls/trust.pem NODE_EXTRA_CA_CERTS=$SANDLING_HOME/tls/ca.pem
+  export NO_PROXY=localhost,.localhost,127.0.0.1
+}
+run_domain() (
+  by_domain
+  cd "$here/domain"
+  PYTHONDONTWRITEBYTECODE=1 timeout 900 "$installed/${newest}python/bin/python" -m pytest --quiet \
+    . ../python/test_{sandboxes,commands,files,code,async,volumes}.py
+)
+run_domain_typescript() (
+  by_domain
+  cd "$installed/${newest}typescript"
+  # Node asks the system's resolver, and not every system resolves names below localhost.
+  timeout 900 "$(cat node.path)" --import ./support/localhost.mjs --test --test-reporter=spec \
+    sandboxes.test.mjs commands.test.mjs code.test.mjs volumes.test.mjs
+)
+
 api() { # METHOD PATH [JSON]
   curl --silent --show-error --fail-with-body --request "$1" "$SANDLING_API$2" \
     --header "Authorization: Bearer $SANDLING_TOKEN" ${3:+--header "Content-Type: application/json" --data "$3"}
@@ -83,8 +106,8 @@ trap 'clean_up "$installed/server.log"' EXIT
 
 mkdir -p "$installed"
 installing=()
-for suite in "${suites[@]}"; do
-  "install_$suite" &
+for packages in $(printf '%s\n' "${suites[@]}" | sed 's/^domain$/python/; s/^domain_//' | sort -u); do
+  "install_$packages" &
   installing+=($!)
 done
 for pid in "${installing[@]}"; do
@@ -92,7 +115,9 @@ for pid in "${installing[@]}"; do
 done
 # Test hosts may have a mirror of the registries at reserved addresses.
 export SANDLING_NETWORK_OPEN=192.0.2.0/24,198.51.100.0/24,203.0.113.0/24
-start_server
+start_server --tls self
+domain=$(sed -n 's|.*https://api\.\(sandling\.localhost:[0-9]*\),.*|\1|p' "$run/server.log")
+[ -n "$domain" ] || { fail "the server did not say its domain"; exit 1; }
 # Some clients need a key of the form `e2b_` plus hexadecimal digits.
 E2B_API_KEY=e2b_$(printf %s "$SANDLING_TOKEN" | od -An -v -tx1 | tr -d ' \n')
 export E2B_API_KEY E2B_API_URL=$SANDLING_API E2B_SANDBOX_URL=$SANDLING_API E2B_VOLUME_API_URL=$SANDLING_API

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use hyper::Method;
-use sandling_api::{App, ServerLimits, serve};
+use sandling_api::{App, Listener, ServerLimits, serve};
 use sandling_engine::{CreateSpec, DEFAULT_WORKSPACE, EndReason, Engine, EngineConfig, Home, RunSpec, Sandbox};
 use sandling_protocol::Program;
 use sandling_service::{Service, ServiceSettings};
@@ -30,7 +30,8 @@ pub async fn measure(options: &Options, report: &mut Report) -> anyhow::Result<(
     let app = App::new(engine.clone(), Service::open(engine.clone(), settings)?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mut client = Client::new(listener.local_addr()?, TOKEN);
-    let serving = tokio::spawn(serve(listener, app, ServerLimits::default(), std::future::pending()));
+    let serving =
+        tokio::spawn(serve(vec![Listener::plain(listener)], app, ServerLimits::default(), std::future::pending()));
     let spec =
         CreateSpec { template: "base".to_owned(), workspace: DEFAULT_WORKSPACE.to_owned(), ..CreateSpec::default() };
     let sandbox = engine.create(spec).await?;

@@ -16,6 +16,7 @@ use sandling_service::{Principal, Scope, WorkspaceName};
 use crate::app::App;
 use crate::context::RequestContext;
 use crate::error::ApiError;
+use crate::request_limits::{self, Holder};
 
 /// A scope as a type.
 pub(crate) trait Need: Send + Sync {
@@ -73,6 +74,7 @@ impl<N: Need> FromRequestParts<Arc<App>> for Caller<N> {
         if let Some(context) = parts.extensions.get::<RequestContext>() {
             context.came_from(&principal);
         }
+        request_limits::admit(app, &parts.extensions, &principal.workspace, Holder::Token(&principal.token_prefix))?;
         principal.require(N::SCOPE)?;
         if let Some(id) = used_sandbox(parts.uri.path())
             && let Some(sandbox) = app.engine.find(principal.workspace.as_str(), &id).await

@@ -7,12 +7,10 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use sandling_service::Principal;
 
+use crate::peer::Peer;
+
 /// The header of a request's id, in both directions.
 pub(crate) const HEADER: &str = "x-request-id";
-
-/// The address of the client.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Data about a request that its handler shares with the outer layers. Clones are cheap and share it.
 #[derive(Clone)]
@@ -20,7 +18,7 @@ pub(crate) struct RequestContext(Arc<Context>);
 
 struct Context {
     id: String,
-    peer: Option<Peer>,
+    peer: Option<SocketAddr>,
     principal: OnceLock<Principal>,
     object: OnceLock<String>,
 }
@@ -29,7 +27,7 @@ impl RequestContext {
     pub(crate) fn new(request: &Request) -> Self {
         Self(Arc::new(Context {
             id: requested_id(request.headers()).unwrap_or_else(fresh_id),
-            peer: request.extensions().get().copied(),
+            peer: request.extensions().get().map(|peer: &Peer| peer.route().address),
             principal: OnceLock::new(),
             object: OnceLock::new(),
         }))
@@ -40,7 +38,7 @@ impl RequestContext {
     }
 
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        self.0.peer.map(|Peer(address)| address)
+        self.0.peer
     }
 
     pub(crate) fn principal(&self) -> Option<&Principal> {

@@ -21,11 +21,13 @@ mod idempotency;
 mod meter;
 mod native;
 mod pandastack;
+mod peer;
 mod preview;
 mod range;
 mod recorder;
 mod refusals;
 mod request;
+mod request_limits;
 mod router;
 mod server;
 mod service_refusals;
@@ -35,7 +37,7 @@ mod text;
 
 pub use app::App;
 pub use native::openapi_json;
-pub use server::{ServerLimits, serve};
+pub use server::{Listener, LocalCertificate, ServerLimits, Tls, TlsError, serve};
 // The answers that the command line also gives without a server.
 pub use convert::network::{BadNetwork, network_spec};
 pub use convert::template::template_view;

@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use sandling_service::{
     AdmitError, AuthError, BaseError, BuildFailure, Busy, CreateError, Denied, ForkError, InvalidValue, KeyRefused,
-    OpenVolumeError, PlanError, PreviewError, RegisterError, ReleaseVolumeError, StartError, TokenError,
-    UnknownTemplate, UploadError, VolumeFileError, WorkspaceError,
+    OpenVolumeError, PlanError, PreviewError, RegisterError, ReleaseVolumeError, RequestRefused, StartError,
+    TokenError, UnknownTemplate, UploadError, VolumeFileError, WorkspaceError,
 };
 
 use crate::error::ApiError;
@@ -51,6 +51,17 @@ impl From<AdmitError> for ApiError {
             AdmitError::NoWorkspace(_) => Self::not_found("workspace"),
             AdmitError::Store(source) => source.into(),
         }
+    }
+}
+
+impl From<RequestRefused> for ApiError {
+    fn from(refused: RequestRefused) -> Self {
+        let (code, wait) = match &refused {
+            RequestRefused::Rate { retry_after, .. } => ("rate_limited", retry_after.as_secs_f64().ceil().max(1.0)),
+            RequestRefused::Concurrent { .. } => ("too_many_open_requests", 1.0),
+            RequestRefused::Store(source) => return Self::internal(source),
+        };
+        Self::new(StatusCode::TOO_MANY_REQUESTS, code, refused.to_string()).retry_after(wait as u64)
     }
 }
 

@@ -85,9 +85,9 @@ impl Cgroups {
         self.ready.pop().or_else(|| self.make().ok())
     }
 
-    /// Takes a group back. It is reused when its last process has ended.
-    pub fn give_back(&mut self, cgroup: Cgroup) {
-        self.lingering.push(cgroup);
+    /// Takes a group back, if there is one. It is reused when its last process has ended.
+    pub fn give_back(&mut self, cgroup: Option<Cgroup>) {
+        self.lingering.extend(cgroup);
         if self.lingering.len() > READY {
             self.collect();
         }

@@ -14,7 +14,7 @@ const RNDADDENTROPY: libc::c_ulong = 0x4008_5203;
 /// `_IO('R', 7)`: makes the generator use it at once.
 const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
 
-pub const LEAST_ENTROPY_BYTES: usize = 32;
+pub const MIN_ENTROPY_BYTES: usize = 32;
 const MOST_ENTROPY_BYTES: usize = 512;
 
 pub const MACHINE_ID: &str = "machine-id";
@@ -93,7 +93,7 @@ pub fn reseed_line() -> String {
 
 /// Fresh randomness for one interpreter, from the kernel.
 pub fn fresh_entropy() -> String {
-    let mut bytes = [0u8; LEAST_ENTROPY_BYTES];
+    let mut bytes = [0u8; MIN_ENTROPY_BYTES];
     // Cannot fail: the kernel's generator is ready long before this and returns so few bytes at once.
     let _ = getrandom(&mut bytes, GetRandomFlags::empty());
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -26,7 +26,7 @@ struct Queue {
     frames: VecDeque<Vec<u8>>,
     bytes: usize,
     /// A message in it is urgent.
-    hurry: bool,
+    urgent: bool,
     /// Streams that workers have ended.
     ended: Vec<StreamId>,
     /// How many workers wait for room.
@@ -62,13 +62,13 @@ impl Outbox {
 
     /// Adds a message from the agent's thread.
     pub fn push(&self, session: u64, message: &ToHost, body: &[u8]) -> Result<(), SessionOver> {
-        self.push_unhurried(session, message, body)?;
-        self.hurry();
+        self.push_deferred(session, message, body)?;
+        self.mark_urgent();
         Ok(())
     }
 
-    /// Adds a message that is sent with the next urgent one, or after [`Outbox::hurry`].
-    pub fn push_unhurried(&self, session: u64, message: &ToHost, body: &[u8]) -> Result<(), SessionOver> {
+    /// Adds a message that is sent with the next urgent one, or after [`Outbox::mark_urgent`].
+    pub fn push_deferred(&self, session: u64, message: &ToHost, body: &[u8]) -> Result<(), SessionOver> {
         let frame = encode(message, body);
         let mut queue = self.lock();
         if queue.session != session {
@@ -79,8 +79,8 @@ impl Outbox {
     }
 
     /// Makes the waiting messages urgent.
-    pub fn hurry(&self) {
-        self.lock().hurry = true;
+    pub fn mark_urgent(&self) {
+        self.lock().urgent = true;
     }
 
     /// Adds a message from a worker; blocks until there is room.
@@ -99,7 +99,7 @@ impl Outbox {
             queue.ended.push(*stream);
         }
         queue.add(frame);
-        queue.hurry = true;
+        queue.urgent = true;
         drop(queue);
         // Fails only if the counter is full, and then the agent has been woken already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -115,14 +115,14 @@ impl Outbox {
     /// Moves complete frames to `out`, about as many as one write to the channel takes.
     pub fn drain_into(&self, out: &mut Vec<u8>, about: usize) {
         let mut queue = self.lock();
-        while queue.hurry
+        while queue.urgent
             && out.len() < about
             && let Some(frame) = queue.frames.pop_front()
         {
             queue.bytes -= frame.len();
             out.extend_from_slice(&frame);
         }
-        queue.hurry &= !queue.frames.is_empty();
+        queue.urgent &= !queue.frames.is_empty();
         if queue.waiting > 0 && queue.bytes < ROOM {
             self.room.notify_all();
         }
@@ -181,14 +181,14 @@ mod tests {
     fn messages_that_are_not_urgent_are_sent_with_the_next_urgent_one() {
         let outbox = Outbox::new().unwrap();
         outbox.begin(1);
-        outbox.push_unhurried(1, &hello(), &[]).unwrap();
+        outbox.push_deferred(1, &hello(), &[]).unwrap();
         let mut out = Vec::new();
         outbox.drain_into(&mut out, 1000);
         assert_eq!(out.len(), 0);
         outbox.push(1, &hello(), &[]).unwrap();
         outbox.drain_into(&mut out, 1000);
         assert_eq!(out.len(), 2 * encode(&hello(), &[]).len());
-        outbox.push_unhurried(1, &hello(), &[]).unwrap();
+        outbox.push_deferred(1, &hello(), &[]).unwrap();
         outbox.drain_into(&mut out, 1000);
         assert_eq!(out.len(), 2 * encode(&hello(), &[]).len());
     }

@@ -1,13 +1,13 @@
 //! The streams that the host has opened, and the credits of both directions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use sandling_protocol::{CHUNK, Event, Failure, Outcome, Response, StreamId, ToHost, WINDOW};
 
 use crate::exec::output::{Log, Output};
 use crate::outbox::Outbox;
-use crate::worker::WorkerEnd;
+use crate::worker::WorkerChannel;
 
 /// No correct host opens more at once.
 pub const MAX_STREAMS: usize = 1024;
@@ -22,39 +22,24 @@ pub struct Stream {
     pub window: usize,
     /// Consumed bytes that were not credited yet.
     owed: usize,
+    /// How far the log that it sends has been sent.
+    pub position: u64,
     pub kind: Kind,
 }
 
 pub enum Kind {
     /// Waits for an answer; carries no data.
     Waiting,
-    /// Sends a command's output from a position on.
-    Viewer { exec: u64, position: u64, existing: bool },
+    /// Sends a command's output.
+    Viewer { exec: u64, existing: bool },
     /// Sends the output of a running cell.
-    Cell { context: u64, position: u64 },
+    Cell { context: u64 },
     /// Sends the rest of the output of a cell that has ended.
-    Ended { output: Box<Output>, position: u64, response: Response },
+    Ended { output: Box<Output>, response: Response },
     /// A worker thread has the other end.
-    Worker(Arc<WorkerEnd>),
+    Worker(Arc<WorkerChannel>),
     /// A TCP connection; see [`crate::tunnel`].
     Tunnel,
-}
-
-impl Stream {
-    fn new(kind: Kind) -> Self {
-        Self { credit: WINDOW, window: WINDOW, owed: 0, kind }
-    }
-}
-
-/// Why a stream stopped sending.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Pumped {
-    /// Everything was sent.
-    Everything,
-    /// The host must grant credit first.
-    NeedsCredit,
-    /// The outbox must have room first.
-    NeedsRoom,
 }
 
 pub struct Streams {
@@ -63,23 +48,38 @@ pub struct Streams {
     pub session: u64,
     /// The host has begun this session. Messages that arrive before belong to an earlier one.
     pub greeted: bool,
+    /// Streams that wait for room in the outbox.
+    pub waiting_for_room: BTreeSet<StreamId>,
 }
 
 impl Streams {
     pub fn new(outbox: Arc<Outbox>) -> Self {
-        Self { open: HashMap::new(), outbox, session: 0, greeted: false }
+        Self { open: HashMap::new(), outbox, session: 0, greeted: false, waiting_for_room: BTreeSet::new() }
     }
 
     /// Ends the session and returns its streams, for the caller to release.
     pub fn end_session(&mut self) -> Vec<(StreamId, Stream)> {
         self.session += 1;
         self.greeted = false;
+        self.waiting_for_room.clear();
         self.outbox.begin(self.session);
         self.open.drain().collect()
     }
 
-    pub fn open(&mut self, stream: StreamId, kind: Kind) {
-        self.open.insert(stream, Stream::new(kind));
+    /// Opens a stream that waits for an answer.
+    pub fn open(&mut self, stream: StreamId) {
+        let open = Stream { credit: WINDOW, window: WINDOW, owed: 0, position: 0, kind: Kind::Waiting };
+        self.open.insert(stream, open);
+    }
+
+    pub fn kind(&mut self, stream: StreamId) -> Option<&mut Kind> {
+        self.open.get_mut(&stream).map(|open| &mut open.kind)
+    }
+
+    pub fn set_kind(&mut self, stream: StreamId, kind: Kind) {
+        if let Some(open) = self.open.get_mut(&stream) {
+            open.kind = kind;
+        }
     }
 
     pub fn is_full(&self) -> bool {
@@ -99,8 +99,8 @@ impl Streams {
     }
 
     /// Adds an event that is sent with the next message.
-    pub fn unhurried_event(&self, stream: StreamId, event: Event) {
-        let _ = self.outbox.push_unhurried(self.session, &ToHost::Event { stream, event }, &[]);
+    pub fn deferred_event(&self, stream: StreamId, event: Event) {
+        let _ = self.outbox.push_deferred(self.session, &ToHost::Event { stream, event }, &[]);
     }
 
     /// Ends a stream.
@@ -129,33 +129,28 @@ impl Streams {
         }
     }
 
-    /// Sends a log from `position` on, as far as credit and room allow. Returns the new position.
-    pub fn pump(&mut self, stream: StreamId, log: &Log, mut position: u64) -> (Pumped, u64) {
-        let Some(open) = self.open.get_mut(&stream) else {
-            return (Pumped::Everything, position);
-        };
+    /// Sends a log from the stream's position on, as far as credit and room allow. Returns the new position.
+    pub fn pump(&mut self, stream: StreamId, log: &Log) -> Option<u64> {
+        let open = self.open.get_mut(&stream)?;
+        let push = |message: ToHost, body: &[u8]| drop(self.outbox.push(self.session, &message, body));
         loop {
-            if position < log.start() {
-                let bytes = log.start() - position;
-                let event = ToHost::Event { stream, event: Event::Dropped { bytes } };
-                let _ = self.outbox.push(self.session, &event, &[]);
-                position = log.start();
+            if open.position < log.start() {
+                let bytes = log.start() - open.position;
+                push(ToHost::Event { stream, event: Event::Dropped { bytes } }, &[]);
+                open.position = log.start();
             }
-            if position >= log.end() {
-                return (Pumped::Everything, position);
-            }
-            if open.credit == 0 {
-                return (Pumped::NeedsCredit, position);
+            if open.position >= log.end() || open.credit == 0 {
+                break;
             }
             if !self.outbox.has_room() {
-                return (Pumped::NeedsRoom, position);
+                self.waiting_for_room.insert(stream);
+                break;
             }
-            let Some((part, bytes)) = log.read(position, CHUNK.min(open.credit)) else {
-                return (Pumped::Everything, position);
-            };
+            let Some((part, bytes)) = log.read(open.position, CHUNK.min(open.credit)) else { break };
             open.credit -= bytes.len();
-            let _ = self.outbox.push(self.session, &ToHost::Data { stream, part, offset: position }, &bytes);
-            position += bytes.len() as u64;
+            push(ToHost::Data { stream, part, offset: open.position }, &bytes);
+            open.position += bytes.len() as u64;
         }
+        Some(open.position)
     }
 }

@@ -25,7 +25,7 @@ const NOT_OVER: [&str; 6] = ["/proc", "/sys", "/dev", "/run", "/etc", "/usr"];
 pub fn mount(slot: u32, path: &str, read_only: bool) -> Result<Response, Failure> {
     let place = check_place(path)?;
     let disk = wait_for_disk(slot)?;
-    link_as_expected(slot, &disk);
+    link_as_virtio_disk(slot, &disk);
     let about = |error: &io::Error| match error.raw_os_error() {
         Some(libc::EBUSY) => failure(
             FailureKind::Busy,
@@ -39,13 +39,13 @@ pub fn mount(slot: u32, path: &str, read_only: bool) -> Result<Response, Failure
     let done = if here {
         mount_remount(place, flags, c"").map_err(io::Error::from)
     } else {
-        mount_when_there(&disk, place, flags)
+        mount_when_ready(&disk, place, flags)
     };
     done.map(|()| Response::Done).map_err(|error| about(&error))
 }
 
 /// Retries, because a disk's node appears a moment before it can be opened.
-fn mount_when_there(disk: &Path, place: &Path, flags: MountFlags) -> io::Result<()> {
+fn mount_when_ready(disk: &Path, place: &Path, flags: MountFlags) -> io::Result<()> {
     let options = if flags.contains(MountFlags::RDONLY) { c"" } else { c"discard" };
     let deadline = Instant::now() + APPEARS_WITHIN;
     loop {
@@ -153,7 +153,7 @@ fn unescape(field: &str) -> PathBuf {
 }
 
 /// Links the disk as `/dev/vdb` and so on, where programs written for other products look for volumes.
-fn link_as_expected(slot: u32, disk: &Path) {
+fn link_as_virtio_disk(slot: u32, disk: &Path) {
     let Some(letter) = u8::try_from(slot).ok().and_then(|slot| b'b'.checked_add(slot)).filter(u8::is_ascii_lowercase)
     else {
         return;

@@ -98,14 +98,14 @@ pub struct Cancelled;
 pub struct Overrun;
 
 /// The state of one stream that the agent's thread and a worker share.
-pub struct WorkerEnd {
-    state: Mutex<EndState>,
+pub struct WorkerChannel {
+    state: Mutex<ChannelState>,
     changed: Condvar,
     /// Becomes readable on cancellation, for workers that wait on descriptors.
     cancelled: OwnedFd,
 }
 
-struct EndState {
+struct ChannelState {
     /// Bytes that the worker may still send.
     credit: usize,
     /// Bytes that the host may still send.
@@ -115,12 +115,12 @@ struct EndState {
     cancelled: bool,
 }
 
-impl WorkerEnd {
-    fn lock(&self) -> MutexGuard<'_, EndState> {
+impl WorkerChannel {
+    fn lock(&self) -> MutexGuard<'_, ChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut EndState)) {
+    fn change(&self, change: impl FnOnce(&mut ChannelState)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
@@ -149,7 +149,7 @@ impl WorkerEnd {
     }
 
     /// Waits until `ready` returns true.
-    fn wait(&self, ready: impl Fn(&EndState) -> bool) -> Result<MutexGuard<'_, EndState>, Cancelled> {
+    fn wait(&self, ready: impl Fn(&ChannelState) -> bool) -> Result<MutexGuard<'_, ChannelState>, Cancelled> {
         let mut state = self.lock();
         loop {
             if state.cancelled {
@@ -167,7 +167,7 @@ impl WorkerEnd {
 pub struct WorkerStream {
     stream: StreamId,
     session: u64,
-    end: Arc<WorkerEnd>,
+    end: Arc<WorkerChannel>,
     outbox: Arc<Outbox>,
     offset: u64,
     answered: bool,
@@ -176,13 +176,13 @@ pub struct WorkerStream {
 impl WorkerStream {
     pub fn new(stream: StreamId, session: u64, outbox: Arc<Outbox>) -> std::io::Result<Self> {
         let state =
-            EndState { credit: WINDOW, window: WINDOW, inbox: VecDeque::new(), finished: false, cancelled: false };
+            ChannelState { credit: WINDOW, window: WINDOW, inbox: VecDeque::new(), finished: false, cancelled: false };
         let cancelled = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let end = Arc::new(WorkerEnd { state: Mutex::new(state), changed: Condvar::new(), cancelled });
+        let end = Arc::new(WorkerChannel { state: Mutex::new(state), changed: Condvar::new(), cancelled });
         Ok(Self { stream, session, end, outbox, offset: 0, answered: false })
     }
 
-    pub fn agent_end(&self) -> Arc<WorkerEnd> {
+    pub fn channel(&self) -> Arc<WorkerChannel> {
         self.end.clone()
     }
 

@@ -60,10 +60,9 @@ impl Apt {
     pub(crate) fn plan(&self, packages: &BTreeSet<String>) -> Result<Plan, BuildError> {
         let names = self.tool("apt-cache").arg("pkgnames").capture()?;
         let known: BTreeSet<&str> = names.lines().collect();
-        let missing = packages.iter().filter(|name| !known.contains(name.as_str()));
-        let missing: Vec<String> = missing.map(|name| format!("`{name}`")).collect();
-        if !missing.is_empty() {
-            return Err(BuildError::NoSuchPackage { packages: missing, suite: self.suite.clone() });
+        let mut missing = packages.iter().map(String::as_str).filter(|name| !known.contains(name)).peekable();
+        if missing.peek().is_some() {
+            return Err(self.no_such_packages(missing));
         }
         // `--print-uris` fetches nothing and, unlike `--simulate`, still prints the size.
         let install = self.tool("apt-get").args(["install", "--print-uris", "--no-install-recommends", "--quiet"]);
@@ -90,10 +89,7 @@ impl Apt {
     pub(crate) fn version(&self, package: &str) -> Result<String, BuildError> {
         let shown = self.tool("apt-cache").args(["show", "--no-all-versions", package]).capture()?;
         let version = shown.lines().find_map(|line| line.strip_prefix("Version: "));
-        version.map(str::to_owned).ok_or_else(|| BuildError::NoSuchPackage {
-            packages: vec![format!("`{package}`")],
-            suite: self.suite.clone(),
-        })
+        version.map(str::to_owned).ok_or_else(|| self.no_such_packages([package]))
     }
 
     /// Downloads a package's file into `directory` and returns its path. Apt verifies it.
@@ -107,10 +103,12 @@ impl Apt {
         let entries = fs::read_dir(directory).map_err(io_at("list", directory))?;
         let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let file = files.find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-        file.ok_or_else(|| BuildError::NoSuchPackage {
-            packages: vec![format!("`{package}`")],
-            suite: self.suite.clone(),
-        })
+        file.ok_or_else(|| self.no_such_packages([package]))
+    }
+
+    fn no_such_packages<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> BuildError {
+        let packages = names.into_iter().map(|name| format!("`{name}`")).collect();
+        BuildError::NoSuchPackage { packages, suite: self.suite.clone() }
     }
 
     fn tool(&self, program: &'static str) -> Tool {
@@ -141,7 +139,7 @@ Acquire::Languages "none";
 
 /// The host's settings for reaching an archive, as lines for `mmdebstrap --aptopt`.
 pub(crate) fn host_options() -> Result<Vec<String>, ToolError> {
-    const REACH: [&str; 6] = [
+    const PREFIXES: [&str; 6] = [
         "acquire::http::",
         "acquire::https::",
         "acquire::check-valid-until",
@@ -150,7 +148,7 @@ pub(crate) fn host_options() -> Result<Vec<String>, ToolError> {
         "acquire::force",
     ];
     let dump = Tool::new("apt-config").arg("dump").capture()?;
-    let wanted = |line: &&str| REACH.iter().any(|prefix| line.to_ascii_lowercase().starts_with(prefix));
+    let wanted = |line: &&str| PREFIXES.iter().any(|prefix| line.to_ascii_lowercase().starts_with(prefix));
     Ok(dump.lines().filter(wanted).filter(|line| !line.ends_with(" \"\";")).map(str::to_owned).collect())
 }
 

@@ -19,7 +19,7 @@ const NEEDED: [&str; 5] = ["virtio_blk", "virtio_scsi", "sd_mod", "virtio_net", 
 
 /// For containers and disk images inside a sandbox. Other modules are left out, because a root that had them would work
 /// with one kernel only.
-const WELCOME: [&str; 2] = ["overlay", "loop"];
+const OPTIONAL: [&str; 2] = ["overlay", "loop"];
 
 const COMPRESSED: [&str; 4] = ["", ".xz", ".zst", ".gz"];
 
@@ -47,7 +47,7 @@ impl Modules {
         for module in NEEDED {
             self.add(module, &mut order)?;
         }
-        for module in WELCOME.iter().filter(|module| self.files.contains_key(**module)) {
+        for module in OPTIONAL.iter().filter(|module| self.files.contains_key(**module)) {
             self.add(module, &mut order)?;
         }
         Ok(order)

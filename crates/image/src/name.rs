@@ -6,6 +6,40 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// The conversions of a text that `FromStr` checks.
+macro_rules! checked_text {
+    ($name:ident, $error:ident) => {
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = $error;
+
+            fn try_from(text: String) -> Result<Self, $error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(checked: $name) -> Self {
+                checked.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+    };
+}
+
+checked_text!(TemplateName, BadTemplateName);
+checked_text!(ContentId, BadContentId);
+
 /// A template's name: 1 to 64 characters of `[A-Za-z0-9._-]`, not starting with a dot or a dash.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -17,12 +51,6 @@ pub struct BadTemplateName {
     pub name: String,
 }
 
-impl TemplateName {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl FromStr for TemplateName {
     type Err = BadTemplateName;
 
@@ -31,26 +59,6 @@ impl FromStr for TemplateName {
         // It becomes a file name and an argument, so it must not be hidden, `..` or an option.
         let good = (1..=64).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with(['.', '-']);
         if good { Ok(Self(text.to_owned())) } else { Err(BadTemplateName { name: text.to_owned() }) }
-    }
-}
-
-impl TryFrom<String> for TemplateName {
-    type Error = BadTemplateName;
-
-    fn try_from(text: String) -> Result<Self, BadTemplateName> {
-        text.parse()
-    }
-}
-
-impl From<TemplateName> for String {
-    fn from(name: TemplateName) -> Self {
-        name.0
-    }
-}
-
-impl fmt::Display for TemplateName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 
@@ -77,10 +85,6 @@ impl ContentId {
     pub(crate) fn of_json(value: &Value) -> Self {
         Self::of(canonical(value).as_bytes())
     }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// Not `Value::to_string`, whose order of keys depends on a feature of serde_json that any dependency can turn on.
@@ -104,26 +108,6 @@ impl FromStr for ContentId {
     fn from_str(text: &str) -> Result<Self, BadContentId> {
         let good = text.len() == Self::LENGTH && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         if good { Ok(Self(text.to_owned())) } else { Err(BadContentId(text.to_owned())) }
-    }
-}
-
-impl TryFrom<String> for ContentId {
-    type Error = BadContentId;
-
-    fn try_from(text: String) -> Result<Self, BadContentId> {
-        text.parse()
-    }
-}
-
-impl From<ContentId> for String {
-    fn from(id: ContentId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for ContentId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 

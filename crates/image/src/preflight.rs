@@ -1,7 +1,6 @@
 //! What this host lacks to build templates, and how to get it.
 
-use crate::tool::{TOOLS, find};
-use crate::workspace::is_ordinary_user;
+use crate::tool::{TOOLS, find, is_ordinary_user};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
 
 /// How long a program may be silent before [`Event::Silence`] is reported.
 const TICK: Duration = Duration::from_secs(1);
@@ -68,6 +68,14 @@ impl Tool {
         Self { program, command }
     }
 
+    /// A program that runs in a user namespace if this user is not root, because it handles files with several owners.
+    pub(crate) fn unshared(program: &'static str) -> Self {
+        match is_ordinary_user() {
+            true => Self::new("mmdebstrap").args(["--unshare-helper", program]),
+            false => Self::new(program),
+        }
+    }
+
     pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
         self
@@ -96,28 +104,28 @@ impl Tool {
     /// Runs the program and returns its standard output.
     pub(crate) fn capture(mut self) -> Result<String, ToolError> {
         let output = self.command.output().map_err(|error| cannot_run(self.program, error))?;
-        let mut said = Said::default();
-        String::from_utf8_lossy(&output.stderr).lines().for_each(|line| said.hear(line.to_owned()));
-        said.judge(self.program, output.status)?;
+        let mut explanation = FailureLines::default();
+        String::from_utf8_lossy(&output.stderr).lines().for_each(|line| explanation.add(line.to_owned()));
+        explanation.check(self.program, output.status)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Runs the program and reports each line of its standard output and error as it is printed.
     pub(crate) fn follow(mut self, mut on: impl FnMut(Event<'_>)) -> Result<(), ToolError> {
         let (mut child, lines) = self.start().map_err(|error| cannot_run(self.program, error))?;
-        let mut said = Said::default();
+        let mut explanation = FailureLines::default();
         loop {
             match lines.recv_timeout(TICK) {
                 Ok(line) => {
                     on(Event::Line(&line));
-                    said.hear(line);
+                    explanation.add(line);
                 }
                 Err(RecvTimeoutError::Timeout) => on(Event::Silence),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         let status = child.wait().map_err(|error| cannot_run(self.program, error))?;
-        said.judge(self.program, status)
+        explanation.check(self.program, status)
     }
 
     fn start(&mut self) -> io::Result<(Child, Receiver<String>)> {
@@ -140,6 +148,11 @@ impl Tool {
         });
         Ok((child, lines))
     }
+}
+
+/// Whether this process needs a user namespace to create files with several owners.
+pub(crate) fn is_ordinary_user() -> bool {
+    !geteuid().is_root()
 }
 
 /// Finds a program, also in directories that an ordinary user's PATH lacks.
@@ -166,15 +179,15 @@ fn cannot_run(program: &str, source: io::Error) -> ToolError {
 
 /// The output lines that explain a program's failure.
 #[derive(Default)]
-struct Said {
+struct FailureLines {
     last: VecDeque<String>,
     /// The lines marked with `E:` by apt, dpkg and mmdebstrap.
     marked: Vec<String>,
     disk_full: bool,
 }
 
-impl Said {
-    fn hear(&mut self, line: String) {
+impl FailureLines {
+    fn add(&mut self, line: String) {
         self.disk_full |= line.contains("No space left on device");
         if let Some(error) = line.strip_prefix("E: ")
             && self.marked.len() < KEPT_LINES
@@ -190,7 +203,7 @@ impl Said {
         self.last.push_back(line);
     }
 
-    fn judge(self, program: &str, status: ExitStatus) -> Result<(), ToolError> {
+    fn check(self, program: &str, status: ExitStatus) -> Result<(), ToolError> {
         let program = program.to_owned();
         if status.success() {
             return Ok(());

@@ -8,8 +8,6 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::process::geteuid;
-
 use crate::error::{BuildError, io_at};
 use crate::name::ContentId;
 use crate::progress::{Progress, Report, Step};
@@ -75,11 +73,6 @@ fn parent() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
 }
 
-/// Whether this process needs a user namespace to create files with several owners.
-pub(crate) fn is_ordinary_user() -> bool {
-    !geteuid().is_root()
-}
-
 fn sweep(parent: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -101,7 +94,5 @@ fn remove(dir: &Path) -> io::Result<()> {
 
 /// An ordinary user does not own the files built in a user namespace, and removes them in another one.
 fn remove_tree(tree: &Path) -> Tool {
-    let tool =
-        if is_ordinary_user() { Tool::new("mmdebstrap").args(["--unshare-helper", "rm"]) } else { Tool::new("rm") };
-    tool.arg("-rf").arg(tree)
+    Tool::unshared("rm").arg("-rf").arg(tree)
 }

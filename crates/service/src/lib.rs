@@ -24,6 +24,7 @@ mod presence;
 mod previews;
 mod process_defaults;
 pub mod random;
+mod request_limiter;
 mod sandboxes;
 mod service;
 mod store;
@@ -47,6 +48,7 @@ pub use idempotency::{Begin, BodyHash, Idempotency, IdempotencyKey, KeyRefused, 
 pub use limits::{InvalidValue, check_env, check_map, parse_mode};
 pub use previews::{PreviewError, PreviewToken, Previews};
 pub use process_defaults::inherit_process_defaults;
+pub use request_limiter::{RequestLimiter, RequestPermit, RequestRefused};
 pub use sandboxes::{
     CreateError, ForkError, ReleaseVolumeError, Sandboxes, TemplateSize, UnknownTemplate, find_template, template_size,
 };

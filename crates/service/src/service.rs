@@ -14,6 +14,7 @@ use crate::create_limiter::CreateLimiter;
 use crate::idempotency::Idempotency;
 use crate::presence::Presence;
 use crate::previews::Previews;
+use crate::request_limiter::RequestLimiter;
 use crate::sandboxes::Sandboxes;
 use crate::store::Store;
 use crate::tokens::{LocalTokenError, Tokens};
@@ -55,6 +56,7 @@ pub struct Service {
     pub workspaces: Workspaces,
     pub admission: Arc<Admission>,
     pub create_limiter: Arc<CreateLimiter>,
+    pub request_limiter: Arc<RequestLimiter>,
     pub sandboxes: Arc<Sandboxes>,
     pub volume_files: VolumeFiles,
     pub builds: Arc<Builds>,
@@ -84,6 +86,7 @@ impl Service {
             previews,
             idempotency: Idempotency::open(store.clone(), presence)?,
             audit: AuditLog::open(store, settings.audit)?,
+            request_limiter: Arc::new(RequestLimiter::new(admission.clone())),
             admission,
             create_limiter,
             sandboxes,

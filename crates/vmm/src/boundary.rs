@@ -44,14 +44,14 @@ impl Boundary {
         cgroup: Option<&Cgroup>,
     ) -> io::Result<Self> {
         let status = Status::read(pid)?;
-        let apart = |kind| is_apart(pid, kind);
+        let separate = |kind| is_separate(pid, kind);
         Ok(Self {
             accelerator,
-            user_namespace: apart("user")?,
-            mount_namespace: apart("mnt")?,
-            network_namespace: apart("net")?,
-            pid_namespace: apart("pid")?,
-            ipc_namespace: apart("ipc")?,
+            user_namespace: separate("user")?,
+            mount_namespace: separate("mnt")?,
+            network_namespace: separate("net")?,
+            pid_namespace: separate("pid")?,
+            ipc_namespace: separate("ipc")?,
             unprivileged_user: status.is_unprivileged(),
             no_capabilities: status.has_no_capabilities(),
             no_new_privs: status.is("NoNewPrivs", "1"),
@@ -80,7 +80,7 @@ impl Boundary {
     }
 }
 
-fn is_apart(pid: i32, kind: &str) -> io::Result<bool> {
+fn is_separate(pid: i32, kind: &str) -> io::Result<bool> {
     let theirs = fs::read_link(format!("/proc/{pid}/ns/{kind}"))?;
     Ok(theirs != fs::read_link(format!("/proc/self/ns/{kind}"))?)
 }

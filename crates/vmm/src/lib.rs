@@ -17,6 +17,7 @@ mod inherited;
 pub mod jail;
 pub mod machine;
 pub mod memory;
+mod pass_fd;
 #[path = "../preload/plan.rs"]
 mod plan;
 mod process;

@@ -5,22 +5,24 @@
 //! malformed input ends the connection, and nothing waits forever.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::SendFlags;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::Interest;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
+
+use crate::pass_fd;
 
 /// The longest line that QEMU may send; its largest legitimate answers (the block graph) are far smaller.
 const MAX_LINE: u64 = 1024 * 1024;
@@ -151,18 +153,27 @@ impl Drop for Qmp {
     }
 }
 
+/// Waits for an event of which `find` makes something. `None` if QEMU closed the connection.
+pub(crate) async fn find_event<T>(
+    mut events: broadcast::Receiver<Event>,
+    mut find: impl FnMut(&Event) -> Option<T>,
+) -> Option<T> {
+    loop {
+        match events.recv().await.as_ref().map(&mut find) {
+            Ok(None) | Err(RecvError::Lagged(_)) => {}
+            Ok(found) => return found,
+            Err(RecvError::Closed) => return None,
+        }
+    }
+}
+
 /// Sends as much of the bytes as the socket takes, and the descriptor with the first of them.
 async fn send_with(writer: &OwnedWriteHalf, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<usize> {
     let stream: &UnixStream = writer.as_ref();
     loop {
         stream.writable().await?;
-        let sent = stream.try_io(Interest::WRITABLE, || {
-            let fds = [fd];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut ancillary = SendAncillaryBuffer::new(&mut space);
-            ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-            Ok(sendmsg(stream, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?)
-        });
+        let send = || Ok(pass_fd::send(stream, bytes, Some(fd), SendFlags::empty())?);
+        let sent = stream.try_io(Interest::WRITABLE, send);
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,

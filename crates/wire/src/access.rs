@@ -107,6 +107,10 @@ pub struct Limits {
     pub memory_mb: Option<u32>,
     pub disk_mb: Option<u32>,
     pub creates_per_minute: Option<u32>,
+    /// Requests per second of each token. A token may send those of four seconds at once.
+    pub requests_per_second: Option<u32>,
+    /// Requests, streams and WebSockets that each token may have open at once.
+    pub open_requests: Option<u32>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

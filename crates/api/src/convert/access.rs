@@ -100,6 +100,8 @@ impl IntoWire for Quota {
             memory_mb: self.memory_mib,
             disk_mb: self.disk_mib,
             creates_per_minute: self.creates_per_minute,
+            requests_per_second: self.requests_per_second,
+            open_requests: self.open_requests,
         }
     }
 }
@@ -114,6 +116,8 @@ impl IntoEngine for Limits {
             memory_mib: self.memory_mb,
             disk_mib: self.disk_mb,
             creates_per_minute: self.creates_per_minute,
+            requests_per_second: self.requests_per_second,
+            open_requests: self.open_requests,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -27,6 +27,7 @@ use crate::auth::query_value;
 use crate::context::RequestContext;
 use crate::error::ApiError;
 use crate::preview::{host, proxy};
+use crate::request_limits::{self, Holder};
 
 pub(super) const ENVD: u16 = 49983;
 pub(super) const INTERPRETER: u16 = 49999;
@@ -73,8 +74,14 @@ pub(crate) async fn by_place(State(app): State<Arc<App>>, mut request: Request, 
     }
     let Some(place) = place else { return next.run(request).await };
     let answer = match (place.port, request.uri().path()) {
-        (ENVD | INTERPRETER, "/health") => health(&app, &place, request.headers()).await.map(share),
-        (ENVD, "/metrics") => metrics(&app, &place, request.headers()).await.map(share),
+        (ENVD | INTERPRETER, "/health") => match count_anybody(&app, &request, &place) {
+            Ok(()) => health(&app, &place, request.headers()).await.map(share),
+            Err(error) => Err(error),
+        },
+        (ENVD, "/metrics") => match count_anybody(&app, &request, &place) {
+            Ok(()) => metrics(&app, &place, request.headers()).await.map(share),
+            Err(error) => Err(error),
+        },
         (ENVD | INTERPRETER, _) => {
             request.extensions_mut().insert(host::Claimed);
             request.extensions_mut().insert(place);
@@ -161,13 +168,17 @@ async fn to_port(app: &App, place: &Place, mut request: Request) -> Result<Passe
     if !Settings::of(&sandbox.info()).public_ports {
         let given = request.headers().get(TRAFFIC_TOKEN).and_then(|token| token.to_str().ok());
         match given {
-            Some(given) if token::same(given, &token::traffic(app, &place.id)) => {}
+            Some(given) if token::same(given, &token::traffic(app, &place.id)) => {
+                count(app, request.extensions(), &place.id, Holder::Sandbox(&place.id))?;
+            }
             None if place.by_host => return Ok(Passed::NotOurs(request)),
             _ => {
                 let message = "this sandbox's servers need its traffic access token";
                 return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
             }
         }
+    } else {
+        count_anybody(app, &request, place)?;
     }
     let sandbox = awake(app, request.headers(), &place.id).await?;
     for name in [SANDBOX_ID, SANDBOX_PORT, ACCESS_TOKEN, TRAFFIC_TOKEN, crate::auth::API_KEY] {
@@ -234,6 +245,7 @@ impl Envd {
         let candidates =
             named.map_or_else(|| app.engine.list().into_iter().map(|info| info.id).collect(), |id| vec![id]);
         let id = candidates.into_iter().find(fits).ok_or_else(wrong)?;
+        count(app, &parts.extensions, &id, Holder::Sandbox(&id))?;
         Self::enter(app, parts, &id, user_name).await
     }
 }
@@ -260,6 +272,7 @@ impl FromRequestParts<Arc<App>> for Interpreter {
             let message = "this sandbox's interpreters need its traffic access token";
             return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
         }
+        count(app, &parts.extensions, &id, Holder::Ports(&id))?;
         Self::enter(app, parts, &id).await
     }
 }
@@ -311,7 +324,19 @@ fn no_place() -> ApiError {
 
 /// Checks that the request has this sandbox's access token.
 pub(super) fn check_token(app: &App, parts: &Parts, id: &SandboxId) -> Result<(), ApiError> {
-    check_headers(app, &parts.headers, id)
+    check_headers(app, &parts.headers, id)?;
+    count(app, &parts.extensions, id, Holder::Sandbox(id))
+}
+
+/// Counts a request that needs no token.
+fn count_anybody(app: &App, request: &Request, place: &Place) -> Result<(), ApiError> {
+    count(app, request.extensions(), &place.id, Holder::Ports(&place.id))
+}
+
+/// Counts a request to a sandbox against the limits of its holder.
+fn count(app: &App, extensions: &Extensions, id: &SandboxId, holder: Holder) -> Result<(), ApiError> {
+    let workspace = app.engine.get(id).and_then(|sandbox| WorkspaceName::parse(&sandbox.info().workspace));
+    workspace.map_or(Ok(()), |workspace| request_limits::admit(app, extensions, &workspace, holder))
 }
 
 fn check_headers(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<(), ApiError> {

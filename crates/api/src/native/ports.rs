@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use sandling_wire::{PortList, PortView};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -12,7 +11,7 @@ use crate::app::App;
 use crate::auth::{Caller, Read};
 use crate::error::ApiError;
 use crate::extract::Parts;
-use crate::preview::host;
+use crate::preview::host::Origin;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(list))
@@ -29,10 +28,10 @@ async fn list(
     State(app): State<Arc<App>>,
     caller: Caller<Read>,
     Parts(id): Parts<String>,
-    headers: HeaderMap,
+    origin: Origin,
 ) -> Result<Json<PortList>, ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
     let ports = sandbox.ports().await?;
-    let view = |port| PortView { port, preview_url: host::url(&headers, port, sandbox.id().as_str()) };
+    let view = |port| PortView { port, preview_url: origin.preview_url(port, sandbox.id().as_str()) };
     Ok(Json(PortList { ports: ports.into_iter().map(view).collect() }))
 }

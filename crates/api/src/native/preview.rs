@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{self, HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{self, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -20,7 +20,8 @@ use crate::auth::{Caller, Run};
 use crate::context::RequestContext;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
-use crate::preview::{authorize, host, proxy};
+use crate::preview::host::{self, Origin};
+use crate::preview::{authorize, proxy};
 
 const DEFAULT_TTL: u64 = 3600;
 const MAX_TTL: u64 = 7 * 24 * 3600;
@@ -51,7 +52,7 @@ async fn create(
     caller: Caller<Run>,
     Extension(context): Extension<RequestContext>,
     Parts(id): Parts<String>,
-    headers: HeaderMap,
+    origin: Origin,
     body: JsonBody<CreatePreview>,
 ) -> Result<(StatusCode, Json<PreviewView>), ApiError> {
     let sandbox = caller.sandbox(&app, &id).await?;
@@ -68,7 +69,7 @@ async fn create(
     };
     context.made(&token.id);
     let signed = app.service.previews.issue(caller.workspace(), &token)?;
-    Ok((StatusCode::CREATED, Json(view(&headers, token, signed))))
+    Ok((StatusCode::CREATED, Json(view(&origin, token, signed))))
 }
 
 fn checked(request: CreatePreview) -> Result<CreatePreview, ApiError> {
@@ -86,11 +87,11 @@ fn checked(request: CreatePreview) -> Result<CreatePreview, ApiError> {
     Ok(request)
 }
 
-fn view(headers: &HeaderMap, token: PreviewToken, signed: String) -> PreviewView {
+fn view(origin: &Origin, token: PreviewToken, signed: String) -> PreviewView {
     let expires = Timestamp::from_second(token.expires_unix).unwrap_or_default();
     PreviewView {
-        url: format!("{}?sandling_token={signed}", host::url(headers, token.port, &token.sandbox)),
-        path_url: format!("http://{}/v1/p/{signed}/", host::of(headers)),
+        url: format!("{}?sandling_token={signed}", origin.preview_url(token.port, &token.sandbox)),
+        path_url: origin.api_url(&format!("/v1/p/{signed}/")),
         token: signed,
         id: token.id,
         sandbox_id: token.sandbox,
@@ -136,6 +137,7 @@ async fn by_path(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 async fn by_token(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     let (token, target) = signed(&app, parts.uri.path())?;
+    authorize::count_preview(&app, &parts, &token)?;
     let sandbox = app.engine.find(&token.workspace, &target.sandbox).await;
     let sandbox = sandbox.ok_or_else(|| ApiError::not_found("sandbox"))?;
     authorize::take_out_ours(&app, &mut parts);

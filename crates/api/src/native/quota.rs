@@ -53,6 +53,14 @@ async fn set(
     body: JsonBody<Limits>,
 ) -> Result<Json<QuotaView>, ApiError> {
     let name = named(&app, &workspace)?;
+    // No token of the workspace could change it again.
+    for (limit, value) in
+        [("requests_per_second", body.value.requests_per_second), ("open_requests", body.value.open_requests)]
+    {
+        if value == Some(0) {
+            return Err(ApiError::bad_request(format!("{limit} must be at least 1")));
+        }
+    }
     app.service.admission.set_quota(&name, &body.value.into_engine())?;
     view(&app, &name).await
 }

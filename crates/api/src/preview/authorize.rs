@@ -10,12 +10,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use jiff::Timestamp;
 use sandling_engine::{Sandbox, SandboxId};
-use sandling_service::{AuthError, PreviewToken, Scope};
+use sandling_service::{AuthError, PreviewToken, Scope, WorkspaceName};
 
 use crate::app::App;
 use crate::auth::{API_KEY, bearer_of, presented, query_value};
 use crate::error::ApiError;
 use crate::preview::host;
+use crate::request_limits::{self, Holder};
 
 const QUERY: &str = "sandling_token";
 const COOKIE: &str = "sandling_preview";
@@ -43,10 +44,14 @@ pub(crate) async fn pass(
     if by_cookie.is_some() && from_elsewhere {
         return Err(ApiError::new(StatusCode::FORBIDDEN, "foreign_origin", "another site may not open this socket"));
     }
-    let cookie = by_query.as_ref().and_then(|(signed, token)| cookie(signed, token));
+    let scheme = host::scheme(&parts.extensions);
+    let cookie = by_query.as_ref().and_then(|(signed, token)| cookie(signed, token, scheme));
     let mut tokens = [by_query, by_header, by_cookie].into_iter().flatten().map(|(_, token)| token);
     let workspace = match tokens.find(|token| token.allows(id.as_str(), port, path)) {
-        Some(token) => token.workspace,
+        Some(token) => {
+            count_preview(app, parts, &token)?;
+            token.workspace
+        }
         None => by_api_token(app, parts)?,
     };
     take_out_ours(app, parts);
@@ -57,7 +62,16 @@ pub(crate) async fn pass(
 fn by_api_token(app: &App, parts: &Parts) -> Result<String, ApiError> {
     let principal = app.service.tokens.authenticate(&presented(parts))?;
     principal.require(Scope::Run)?;
+    request_limits::admit(app, &parts.extensions, &principal.workspace, Holder::Token(&principal.token_prefix))?;
     Ok(principal.workspace.to_string())
+}
+
+/// Counts a request with a preview token against the limits of that token.
+pub(crate) fn count_preview(app: &App, parts: &Parts, token: &PreviewToken) -> Result<(), ApiError> {
+    match WorkspaceName::parse(&token.workspace) {
+        Some(workspace) => request_limits::admit(app, &parts.extensions, &workspace, Holder::Preview(&token.id)),
+        None => Ok(()),
+    }
 }
 
 /// Whether a page of another site opens a WebSocket. The browser would send this site's cookie with it.
@@ -81,9 +95,10 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(';')).map(str::trim)
 }
 
-fn cookie(signed: &str, token: &PreviewToken) -> Option<HeaderValue> {
+fn cookie(signed: &str, token: &PreviewToken, scheme: &str) -> Option<HeaderValue> {
     let left = (token.expires_unix - Timestamp::now().as_second()).max(0);
-    format!("{COOKIE}={signed}; Path=/; HttpOnly; SameSite=Lax; Max-Age={left}").parse().ok()
+    let secure = if scheme == "https" { "; Secure" } else { "" };
+    format!("{COOKIE}={signed}; Path=/; HttpOnly; SameSite=Lax; Max-Age={left}{secure}").parse().ok()
 }
 
 /// Removes Sandling's credentials from a request before it goes to the sandbox.

@@ -1,7 +1,13 @@
-//! Host names of previews: `{port}-{sandbox}.{suffix}`.
+//! Host names of the API and of previews: `{port}-{sandbox}.{domain}`.
 
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use sandling_engine::SandboxId;
+
+use crate::peer::Peer;
 
 /// Marks a request whose host a dialect handles itself, so that it is not treated as a preview.
 #[derive(Clone, Copy)]
@@ -29,21 +35,54 @@ pub(crate) fn of(headers: &HeaderMap) -> &str {
     headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
 }
 
-/// A port's preview URL, for a client that reached the API through this request's host.
-pub(crate) fn url(headers: &HeaderMap, port: u16, sandbox: &str) -> String {
-    format!("http://{port}-{sandbox}.{}/", domain(headers))
+/// The scheme of the connection that a request came over.
+pub(crate) fn scheme(extensions: &axum::http::Extensions) -> &'static str {
+    extensions.get::<Peer>().map_or("http", |peer| peer.route().scheme)
 }
 
-/// The domain after the first label of a preview's host: a name, and the API's port.
-pub(crate) fn domain(headers: &HeaderMap) -> String {
-    let host = of(headers);
-    let (name, own_port) = match host.rsplit_once(':') {
-        Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => (name, format!(":{digits}")),
-        _ => (host, String::new()),
-    };
-    let is_name = !name.is_empty() && !name.starts_with('[') && name.parse::<std::net::Ipv4Addr>().is_err();
-    let suffix = if is_name { name.strip_prefix("api.").unwrap_or(name) } else { LOCAL };
-    format!("{suffix}{own_port}")
+/// How the client reached the API. The URLs that it is given fit that.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    scheme: &'static str,
+    host: String,
+    domain: String,
+}
+
+impl Origin {
+    fn new(scheme: &'static str, host: &str, domain: Option<&str>) -> Self {
+        let (name, own_port) = match host.rsplit_once(':') {
+            Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => (name, format!(":{digits}")),
+            _ => (host, String::new()),
+        };
+        let is_name = !name.is_empty() && !name.starts_with('[') && name.parse::<std::net::Ipv4Addr>().is_err();
+        let named = if is_name { name.strip_prefix("api.").unwrap_or(name) } else { LOCAL };
+        let domain = format!("{}{own_port}", domain.unwrap_or(named));
+        Self { scheme, host: host.to_owned(), domain }
+    }
+
+    /// The domain after the first label of a preview's host: a name, and the API's port.
+    pub(crate) fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// A port's preview URL.
+    pub(crate) fn preview_url(&self, port: u16, sandbox: &str) -> String {
+        format!("{}://{port}-{sandbox}.{}/", self.scheme, self.domain)
+    }
+
+    /// The URL of a path of the API.
+    pub(crate) fn api_url(&self, path: &str) -> String {
+        format!("{}://{}{path}", self.scheme, self.host)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Origin {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let domain = parts.extensions.get::<Peer>().and_then(|peer| peer.route().domain.clone());
+        Ok(Self::new(scheme(&parts.extensions), of(&parts.headers), domain.as_deref()))
+    }
 }
 
 #[cfg(test)]
@@ -64,14 +103,20 @@ mod tests {
 
     #[test]
     fn the_url_fits_the_way_the_api_was_reached() {
-        let url = |host: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::HOST, host.parse().unwrap());
-            url(&headers, 80, "s")
-        };
+        let url = |host: &str| Origin::new("http", host, None).preview_url(80, "s");
         assert_eq!(url("127.0.0.1:8080"), "http://80-s.localhost:8080/");
         assert_eq!(url("[::1]:8080"), "http://80-s.localhost:8080/");
         assert_eq!(url("localhost:8080"), "http://80-s.localhost:8080/");
         assert_eq!(url("api.example.org"), "http://80-s.example.org/");
+    }
+
+    #[test]
+    fn a_configured_domain_is_used_however_the_api_was_reached() {
+        for (host, port) in [("127.0.0.1:8443", ":8443"), ("api.d.example", ""), ("d.example:8443", ":8443")] {
+            let origin = Origin::new("https", host, Some("d.example"));
+            assert_eq!(origin.domain(), format!("d.example{port}"));
+            assert_eq!(origin.preview_url(80, "s"), format!("https://80-s.d.example{port}/"));
+            assert_eq!(origin.api_url("/x"), format!("https://{host}/x"));
+        }
     }
 }

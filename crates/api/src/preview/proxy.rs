@@ -14,6 +14,7 @@ use sandling_protocol::FailureKind;
 
 use crate::closing::Closing;
 use crate::error::ApiError;
+use crate::preview::host;
 
 /// Headers that apply to a single connection (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 7] = [
@@ -40,7 +41,8 @@ pub(crate) async fn forward(
     tokio::spawn(connection.with_upgrades());
     let wants_upgrade = is_upgrade(request.headers());
     let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
-    prepare(request.headers_mut(), port, wants_upgrade);
+    let scheme = host::scheme(request.extensions());
+    prepare(request.headers_mut(), port, scheme, wants_upgrade);
     let mut answer = sender.send_request(request).await.map_err(broken)?;
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client else {
@@ -68,7 +70,7 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
 }
 
 /// Prepares a request's headers for the connection to the sandbox.
-fn prepare(headers: &mut HeaderMap, port: u16, wants_upgrade: bool) {
+fn prepare(headers: &mut HeaderMap, port: u16, scheme: &'static str, wants_upgrade: bool) {
     let host = headers.get(header::HOST).cloned();
     strip(headers);
     if wants_upgrade {
@@ -78,7 +80,7 @@ fn prepare(headers: &mut HeaderMap, port: u16, wants_upgrade: bool) {
     }
     let local = format!("localhost:{port}").parse().expect("letters, digits and a colon make a header");
     headers.insert(header::HOST, local);
-    headers.insert("x-forwarded-proto", HeaderValue::from_static("http"));
+    headers.insert("x-forwarded-proto", HeaderValue::from_static(scheme));
     if let Some(host) = host {
         headers.insert("x-forwarded-host", host);
     }
@@ -125,12 +127,15 @@ mod tests {
         ] {
             headers.insert(HeaderName::from_static(name), value.parse().unwrap());
         }
-        prepare(&mut headers, 3000, false);
+        prepare(&mut headers, 3000, "https", false);
         let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept", "host", "x-forwarded-host", "x-forwarded-proto"]);
         assert_eq!(headers["host"], "localhost:3000");
-        assert_eq!(headers["x-forwarded-host"], "a:1");
+        assert_eq!(
+            (&headers["x-forwarded-host"], &headers["x-forwarded-proto"]),
+            (&"a:1".parse().unwrap(), &"https".parse().unwrap())
+        );
     }
 
     #[test]
@@ -139,7 +144,7 @@ mod tests {
         headers.insert(header::CONNECTION, "keep-alive, Upgrade".parse().unwrap());
         headers.insert(header::UPGRADE, "websocket".parse().unwrap());
         assert!(is_upgrade(&headers));
-        prepare(&mut headers, 80, true);
+        prepare(&mut headers, 80, "http", true);
         assert_eq!(
             (&headers["connection"], &headers["upgrade"]),
             (&"upgrade".parse().unwrap(), &"websocket".parse().unwrap())

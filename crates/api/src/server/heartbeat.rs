@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::connection::Pulse;
+use super::pulsed::Pulse;
 
 /// Sends interim responses on one connection.
 #[derive(Clone)]

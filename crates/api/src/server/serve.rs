@@ -1,38 +1,46 @@
 //! Accepts connections, passes their requests to the router, and drains them at shutdown.
 
-use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::Request;
-use axum::response::Response;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use futures_util::future::select_all;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tower::ServiceExt;
 
-use super::connection::Connection;
 use super::heartbeat::Heartbeat;
+use super::listener::Listener;
+use super::pool::{Pool, PoolLimits};
+use super::pulsed::Pulsed;
+use super::respond::Client;
+use super::socket::{Socket, TcpPlace};
+use super::tls::Tls;
 use crate::app::App;
-use crate::context::Peer;
+use crate::closing::Closing;
+use crate::peer::Route;
 use crate::router;
 
 /// Limits for clients of the server.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// The most connections. Further clients get 503 with `Retry-After`.
+    /// The most connections. Half of them at most belong to clients whose last request had no valid token.
     pub connections: usize,
-    /// How long a client may take to send a request's head. It also is the idle timeout of a connection.
+    /// The most connections of one address, or of one /64 of IPv6, whose last request had no valid token. Clients on
+    /// this machine have no such limit.
+    pub untrusted_per_address: usize,
+    /// How long a client may take to connect and to send a request's head.
     pub head_within: Duration,
+    /// The idle timeout of a connection whose last request had a valid token.
+    pub idle: Duration,
+    /// The idle timeout of all other connections.
+    pub untrusted_idle: Duration,
     /// How long running requests may take to finish at shutdown.
     pub drain_within: Duration,
     /// The interval of interim responses, for clients with a short read timeout.
@@ -43,7 +51,11 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections: 4096,
-            head_within: Duration::from_secs(60),
+            untrusted_per_address: 256,
+            head_within: Duration::from_secs(10),
+            // E2B's clients keep connections for 300 s.
+            idle: Duration::from_secs(330),
+            untrusted_idle: Duration::from_secs(60),
             drain_within: Duration::from_secs(30),
             heartbeat: Duration::from_secs(10),
         }
@@ -53,41 +65,91 @@ impl Default for ServerLimits {
 /// How often abandoned uploads are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
+/// Connections over the limit that get a response. Further ones are closed without it.
+const MOST_REFUSALS: usize = 64;
+
+/// The largest head of a request.
+const MAX_HEAD: usize = 64 * 1024;
+
+/// Requests that one HTTP/2 connection may have open.
+const MAX_STREAMS: u32 = 256;
+/// Requests of an HTTP/2 connection that the client may cancel before the server has looked at them. A client that
+/// cancels more is disconnected.
+const MAX_RESETS: usize = 32;
+/// Requests of an HTTP/2 connection that may break the protocol.
+const MAX_PROTOCOL_ERRORS: usize = 128;
+/// An HTTP/2 client that does not answer a ping is gone.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PONG_WITHIN: Duration = Duration::from_secs(20);
+
 /// Sent without reading the request, so that a connection over the limit costs almost nothing.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
     connection: close\r\ncontent-length: 63\r\n\r\n{\"error\":\"too many connections\",\"code\":\"too_many_connections\"}\n";
 
 /// Serves until `shutdown` completes, then waits for running requests.
-pub async fn serve(listener: TcpListener, app: Arc<App>, limits: ServerLimits, shutdown: impl Future<Output = ()>) {
+pub async fn serve(listeners: Vec<Listener>, app: Arc<App>, limits: ServerLimits, shutdown: impl Future<Output = ()>) {
+    let total = limits.connections.min(descriptors() / 2);
     let server = Server {
         router: router::build(app.clone()),
-        places: Arc::new(Semaphore::new(limits.connections.min(descriptors() / 2))),
+        pool: Pool::new(PoolLimits {
+            total,
+            untrusted: total.div_ceil(2),
+            untrusted_per_address: limits.untrusted_per_address,
+            head: limits.head_within,
+            idle: limits.idle,
+            untrusted_idle: limits.untrusted_idle,
+        }),
+        http: http(),
         app,
         limits,
     };
     let builds = server.app.service.builds.clone();
     tokio::spawn(async move { builds.clean_up().await });
-    let mut connections = JoinSet::new();
+    let (mut connections, mut refusals) = (JoinSet::new(), JoinSet::new());
     let mut sweeps = tokio::time::interval(SWEEP_EVERY);
+    let mut deadlines = tokio::time::interval(server.limits.head_within.min(Duration::from_secs(4)) / 4);
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => server.admit(stream, peer, &mut connections),
+            (accepted, listener) = accept(&listeners) => match accepted {
+                Ok((stream, peer)) => server.admit(listener, stream, peer, &mut connections, &mut refusals),
                 Err(error) => wait_out(&error).await,
             },
             Some(_) = connections.join_next() => {}
+            Some(_) = refusals.join_next() => {}
+            _ = deadlines.tick() => server.pool.close_expired(Instant::now()),
             _ = sweeps.tick() => server.app.service.builds.forget_unused_files(),
             () = &mut shutdown => break,
         }
     }
-    drop(listener);
+    drop(listeners);
     server.app.close_streams();
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(server.limits.drain_within, drained).await.is_err() {
         tracing::warn!("shutdown: unfinished requests are aborted");
     }
     connections.shutdown().await;
+}
+
+async fn accept(listeners: &[Listener]) -> (io::Result<(TcpStream, SocketAddr)>, &Listener) {
+    let accepting = listeners.iter().map(|listener| Box::pin(async move { (listener.accept().await, listener) }));
+    select_all(accepting).await.0
+}
+
+/// HTTP/1.1 and HTTP/2. The pool has the deadlines, because those of hyper do not tell a slow client from an idle one.
+fn http() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_pending_accept_reset_streams(MAX_RESETS)
+        .max_local_error_reset_streams(MAX_PROTOCOL_ERRORS)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN);
+    builder
 }
 
 /// Raises the limit of file descriptors and returns it. The caller uses only half for connections, because virtual
@@ -101,70 +163,104 @@ fn descriptors() -> usize {
 
 struct Server {
     router: Router,
-    places: Arc<Semaphore>,
+    pool: Arc<Pool<Arc<TcpStream>>>,
+    http: auto::Builder<TokioExecutor>,
     app: Arc<App>,
     limits: ServerLimits,
 }
 
 impl Server {
-    fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
-        match self.places.clone().try_acquire_owned() {
-            Ok(place) => self.converse(stream, peer, place, connections),
-            Err(_) => drop(connections.spawn(turn_away(stream))),
-        }
-    }
-
-    fn converse(
+    fn admit(
         &self,
+        listener: &Listener,
         stream: TcpStream,
         peer: SocketAddr,
-        place: OwnedSemaphorePermit,
         connections: &mut JoinSet<()>,
+        refusals: &mut JoinSet<()>,
     ) {
         // Without Nagle's algorithm, small responses are sent at once. Failing to set this is harmless.
         let _ = stream.set_nodelay(true);
-        let (connection, pulse) = Connection::new(stream);
-        let router = self.router.clone();
-        let heartbeat = Heartbeat::new(pulse, self.limits.heartbeat);
-        let service = service_fn(move |request| answer(router.clone(), request, peer, heartbeat.clone()));
-        let serving = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.head_within)
-            .max_buf_size(64 * 1024)
-            .serve_connection(TokioIo::new(connection), service)
-            .with_upgrades();
-        let mut closing = self.app.closing();
-        connections.spawn(async move {
-            let mut serving = std::pin::pin!(serving);
-            let ended = tokio::select! {
-                ended = serving.as_mut() => ended,
-                () = closing.reached() => {
-                    serving.as_mut().graceful_shutdown();
-                    serving.await
-                }
-            };
-            if let Err(error) = ended {
-                tracing::debug!(%peer, %error, "a connection failed");
+        let stream = Arc::new(stream);
+        match self.pool.admit(peer.ip(), stream.clone(), Instant::now()) {
+            Ok(place) => {
+                let connection = self.connection(Arc::new(place), listener.route(peer));
+                connections.spawn(connection.run(stream, listener.tls.clone()));
             }
-            drop(place);
-        });
+            // A client that expects TLS could not read the response.
+            Err(_) if listener.tls.is_some() || refusals.len() >= MOST_REFUSALS => {}
+            Err((_, socket)) => {
+                drop(socket);
+                refusals.spawn(turn_away(stream));
+            }
+        }
+    }
+
+    fn connection(&self, place: Arc<TcpPlace>, route: Route) -> Connection {
+        Connection {
+            router: self.router.clone(),
+            http: self.http.clone(),
+            closing: self.app.closing(),
+            beat_every: self.limits.heartbeat,
+            place,
+            route,
+        }
     }
 }
 
-async fn answer(
+/// One accepted connection.
+struct Connection {
     router: Router,
-    request: hyper::Request<Incoming>,
-    peer: SocketAddr,
-    heartbeat: Heartbeat,
-) -> Result<Response, Infallible> {
-    let mut request: Request = request.map(Body::new);
-    request.extensions_mut().insert(Peer(peer));
-    let wanted = router::wants_interim_responses(request.headers());
-    let work = router.oneshot(request);
-    if wanted { heartbeat.beside(work).await } else { work.await }
+    http: auto::Builder<TokioExecutor>,
+    closing: Closing,
+    beat_every: Duration,
+    place: Arc<TcpPlace>,
+    route: Route,
 }
 
-async fn turn_away(mut stream: TcpStream) {
+impl Connection {
+    async fn run(self, stream: Arc<TcpStream>, tls: Option<Tls>) {
+        let peer = self.route.address;
+        let socket = Socket::new(stream, self.place.clone());
+        let ended = match tls {
+            None => self.converse(socket).await,
+            Some(tls) => {
+                let mut closing = self.closing.clone();
+                let accepted = tokio::select! {
+                    accepted = tls.accept(socket) => accepted,
+                    () = closing.reached() => return,
+                };
+                match accepted {
+                    Ok(stream) => self.converse(stream).await,
+                    Err(error) => Err(error.into()),
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "a connection failed");
+        }
+    }
+
+    async fn converse<S>(self, stream: S) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { router, http, mut closing, beat_every, place, route } = self;
+        let (stream, pulse) = Pulsed::new(stream);
+        let client = Client { router, place, route, heartbeat: Heartbeat::new(pulse, beat_every) };
+        let service = service_fn(move |request| client.clone().answer(request));
+        let mut serving = std::pin::pin!(http.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        tokio::select! {
+            ended = serving.as_mut() => ended,
+            () = closing.reached() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        }
+    }
+}
+
+async fn turn_away(stream: Arc<TcpStream>) {
+    let Ok(mut stream) = Arc::try_unwrap(stream) else { return };
     // Give up on a client that does not read this.
     let _ = tokio::time::timeout(Duration::from_secs(1), async {
         stream.write_all(FULL).await?;
@@ -174,7 +270,7 @@ async fn turn_away(mut stream: TcpStream) {
 }
 
 /// The process is probably out of descriptors: wait until other connections end.
-async fn wait_out(error: &std::io::Error) {
+async fn wait_out(error: &io::Error) {
     tracing::warn!(%error, "a connection could not be accepted");
     tokio::time::sleep(Duration::from_millis(100)).await;
 }

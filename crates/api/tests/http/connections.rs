@@ -19,6 +19,11 @@ fn head(agent: &str) -> String {
     )
 }
 
+/// A request whose response has no end.
+fn events() -> String {
+    format!("GET /v1/events?follow=1 HTTP/1.1\r\nhost: t\r\nauthorization: Bearer {TOKEN}\r\n\r\n")
+}
+
 async fn heard(stream: &mut TcpStream, length: usize) -> String {
     let mut bytes = vec![0; length];
     tokio::time::timeout(PATIENCE, stream.read_exact(&mut bytes)).await.expect("bytes in time").unwrap();
@@ -67,12 +72,44 @@ async fn other_clients_get_no_signs_of_life() {
 async fn one_connection_too_many_is_told_to_come_back() {
     let server = Server::with(ServerLimits { connections: 1, ..Default::default() }).await;
     let mut first = server.connect().await;
-    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await.unwrap();
+    first.write_all(events().as_bytes()).await.unwrap();
     assert!(heard(&mut first, 12).await.ends_with("200"));
     let refused = Answer::read(server.connect().await).await;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     assert_eq!(refused.json()["code"], "too_many_connections");
     drop(first);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_makes_room_for_a_new_one() {
+    let server = Server::with(ServerLimits { connections: 1, ..Default::default() }).await;
+    let mut first = server.connect().await;
+    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await.unwrap();
+    assert!(heard(&mut first, 12).await.ends_with("200"));
+    assert_eq!(server.get("/v1/me").await.status, 200);
+    let mut rest = Vec::new();
+    tokio::time::timeout(PATIENCE, first.read_to_end(&mut rest)).await.expect("it is closed").unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_lives_longer_than_a_slow_head() {
+    let limits = ServerLimits { head_within: Duration::from_millis(200), ..Default::default() };
+    let server = Server::with(limits).await;
+    let mut stream = server.connect().await;
+    for _ in 0..2 {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        while !answer.ends_with('}') {
+            answer += &heard(&mut stream, 1).await;
+        }
+        tokio::time::sleep(Duration::from_millis(600)).await;
+    }
+    stream.write_all(b"GET /healthz").await.unwrap();
+    let mut rest = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it is closed").unwrap();
+    assert_eq!(rest, b"");
     server.stop().await;
 }
 
@@ -92,8 +129,7 @@ async fn a_connection_that_does_not_finish_its_head_is_closed() {
 async fn an_event_stream_without_end_ends_when_the_server_drains() {
     let server = Server::start().await;
     let mut stream = server.connect().await;
-    let request = format!("GET /v1/events?follow=1 HTTP/1.1\r\nhost: t\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(events().as_bytes()).await.unwrap();
     assert!(heard(&mut stream, 12).await.ends_with("200"));
     server.stop().await;
     let mut rest = Vec::new();

@@ -1,11 +1,11 @@
 //! A server of the test's own, and a client that says exactly what it is told to.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandling_api::{App, ServerLimits, serve};
+use sandling_api::{App, Listener, ServerLimits, serve};
 use sandling_engine::{Engine, EngineConfig, Home};
 use sandling_service::{Service, ServiceSettings};
 use serde_json::Value;
@@ -33,6 +33,11 @@ impl Server {
     }
 
     pub async fn with(limits: ServerLimits) -> Self {
+        Self::listening(limits, |listener, _| listener).await
+    }
+
+    /// A server whose listener `configure` completes; it also gets a directory for its files.
+    pub async fn listening(limits: ServerLimits, configure: impl FnOnce(Listener, &Path) -> Listener) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path().join("home"));
         let engine = Engine::open(EngineConfig::new(home.clone()).unwrap()).await.unwrap();
@@ -40,11 +45,12 @@ impl Server {
         let app: Arc<App> = App::new(engine.clone(), Service::open(engine, settings).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let listener = configure(Listener::plain(listener), directory.path());
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move {
             let _ = stopped.await;
         };
-        let serving = tokio::spawn(serve(listener, app, limits, shutdown));
+        let serving = tokio::spawn(serve(vec![listener], app, limits, shutdown));
         Self { address, stop: Some(stop), serving, directory }
     }
 
@@ -52,6 +58,11 @@ impl Server {
     pub async fn stop(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         tokio::time::timeout(PATIENCE, self.serving).await.expect("the server drains").unwrap();
+    }
+
+    /// The directory that the listener's files are in.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Where the server keeps everything.

@@ -8,4 +8,6 @@ mod connections;
 mod document;
 mod harness;
 mod hostile;
+mod limits;
 mod network;
+mod tls;

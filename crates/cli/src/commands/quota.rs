@@ -34,9 +34,12 @@ fn changed(mut limits: Limits, set: &[(String, Option<u32>)]) -> anyhow::Result<
             "memory_mb" => &mut limits.memory_mb,
             "disk_mb" => &mut limits.disk_mb,
             "creates_per_minute" => &mut limits.creates_per_minute,
-            _ => {
-                bail!("unknown limit {name:?}; use sandboxes, cpu, memory_mb, disk_mb or creates_per_minute")
-            }
+            "requests_per_second" => &mut limits.requests_per_second,
+            "open_requests" => &mut limits.open_requests,
+            _ => bail!(
+                "unknown limit {name:?}; use sandboxes, cpu, memory_mb, disk_mb, creates_per_minute, \
+                 requests_per_second or open_requests"
+            ),
         };
         *limit = *value;
     }
@@ -59,8 +62,15 @@ mod tests {
 
     #[test]
     fn only_the_named_limits_change() {
-        let limits =
-            Limits { sandboxes: Some(1), cpu: Some(2), memory_mb: None, disk_mb: Some(4), creates_per_minute: Some(5) };
+        let limits = Limits {
+            sandboxes: Some(1),
+            cpu: Some(2),
+            memory_mb: None,
+            disk_mb: Some(4),
+            creates_per_minute: Some(5),
+            requests_per_second: None,
+            open_requests: Some(6),
+        };
         let set = [("sandboxes".to_owned(), None), ("memory_mb".to_owned(), Some(7))];
         let limits = changed(limits, &set).unwrap();
         assert_eq!((limits.sandboxes, limits.cpu, limits.memory_mb), (None, Some(2), Some(7)));

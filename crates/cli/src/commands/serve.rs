@@ -1,23 +1,29 @@
 //! `sandling serve`: the HTTP server.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sandling_api::{App, ServerLimits};
+use sandling_api::{App, Listener, LocalCertificate, ServerLimits, Tls};
 use sandling_engine::{Engine, EngineConfig, NetworkConfig};
 use sandling_service::{Service, ServiceSettings};
-use sandling_wire::{TOKEN_VARIABLE, local_token_path};
+use sandling_wire::{Home, TOKEN_VARIABLE, local_token_path};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::config;
 use crate::client::announce::{self, Announcement};
-use crate::options::{Common, Serve};
+use crate::options::{Common, Listening, Serve};
+
+/// The directory of the home with the certificate of `--tls self`.
+const TLS_DIRECTORY: &str = "tls";
+/// The domain of `--tls self`. Browsers resolve names below `localhost` to this machine. A certificate for
+/// `*.localhost` would not do: some clients accept no wildcard directly below a top-level name.
+const LOCAL_DOMAIN: &str = "sandling.localhost";
 
 pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
-    check(options.listen)?;
+    check(&options.listening)?;
     let network = NetworkConfig { builds: options.build_network.clone(), ..options.operator.config()? };
     let config = EngineConfig {
         standbys: options.standbys,
@@ -32,10 +38,7 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
     let engine = Engine::open(config).await?;
     let service = Service::open(engine.clone(), ServiceSettings::from_environment())?;
     let app = App::new(engine.clone(), service);
-    let listener =
-        TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
-    let address = listener.local_addr()?;
-    println!("sandling listens on http://{address}");
+    let (listeners, address) = listen(&home, &options.listening).await?;
     println!("the token is in {}", local_token_path(&home).display());
     let announced =
         Announcement::publish(&home, address).context("cannot write the server's address to the home directory")?;
@@ -53,11 +56,76 @@ pub async fn serve(common: &Common, options: &Serve) -> anyhow::Result<()> {
         // Withdraw the address before draining, because new requests are refused from now on.
         ending.iter().for_each(|announced| announced.close());
     };
-    sandling_api::serve(listener, app, ServerLimits::default(), shutdown).await;
+    sandling_api::serve(listeners, app, ServerLimits::default(), shutdown).await;
     // Sandboxes keep running; the next server takes them over.
     engine.detach().await;
     drop(announced);
     Ok(())
+}
+
+/// Opens the listeners and says how to reach them. Returns the address for commands on this machine.
+///
+/// With TLS, the server also listens on a loopback port without TLS. So commands on this machine need neither the
+/// domain nor the certificate.
+async fn listen(home: &Home, options: &Listening) -> anyhow::Result<(Vec<Listener>, SocketAddr)> {
+    let (public, address) = bind(options.listen).await?;
+    let public = Listener::plain(public);
+    if !options.has_tls() {
+        println!("sandling listens on http://{address}");
+        if !address.ip().is_loopback() {
+            println!("the connection is not encrypted: anybody on the network can read the tokens that clients send");
+        }
+        let public = match &options.domain {
+            Some(domain) => public.at_domain(domain),
+            None => public,
+        };
+        return Ok((vec![public], address));
+    }
+    let local = options.tls.map(|_| local_certificate(home, options)).transpose()?;
+    let tls = match (&local, &options.tls_cert, &options.tls_key) {
+        (Some(local), ..) => local.tls()?,
+        (None, Some(certificate), Some(key)) => Tls::from_files(certificate, key)?,
+        _ => bail!("--tls-cert and --tls-key belong together"),
+    };
+    let public = public.with_tls(tls);
+    let (plain, local_address) = bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
+    println!("sandling listens on https://{address}");
+    let public = match domain(options) {
+        Some(domain) => {
+            let port = address.port();
+            println!("the API is at https://api.{domain}:{port}, ports are at https://PORT-ID.{domain}:{port}");
+            println!("E2B's clients need a key and: export E2B_DOMAIN={domain}:{port}");
+            public.at_domain(domain)
+        }
+        None => public,
+    };
+    if let Some(local) = local {
+        println!("clients must trust the certificate authority of this home:");
+        println!("  export SSL_CERT_FILE={}", local.trust().display());
+        println!("  export NODE_EXTRA_CA_CERTS={}", local.authority_certificate().display());
+    }
+    println!("commands on this machine use http://{local_address}");
+    Ok((vec![public, Listener::plain(plain)], local_address))
+}
+
+async fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(wanted).await.with_context(|| format!("cannot listen on {wanted}"))?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+fn domain(options: &Listening) -> Option<&str> {
+    options.domain.as_deref().or(options.tls.map(|_| LOCAL_DOMAIN))
+}
+
+fn local_certificate(home: &Home, options: &Listening) -> anyhow::Result<LocalCertificate> {
+    let mut addresses = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    let ip = options.listen.ip();
+    if !ip.is_unspecified() && !addresses.contains(&ip) {
+        addresses.push(ip);
+    }
+    let domain = domain(options).unwrap_or(LOCAL_DOMAIN);
+    Ok(LocalCertificate::create(&home.root().join(TLS_DIRECTORY), domain, &addresses)?)
 }
 
 /// Waits until the server has been idle for this long.
@@ -68,10 +136,20 @@ async fn idle(app: Arc<App>, after: Option<Duration>) {
     }
 }
 
-/// Requires an explicit token before listening on an address that other machines can reach.
-fn check(listen: SocketAddr) -> anyhow::Result<()> {
-    if !listen.ip().is_loopback() && std::env::var_os(TOKEN_VARIABLE).is_none_or(|token| token.is_empty()) {
+/// Requires TLS and an explicit token before listening on an address that other machines can reach.
+fn check(options: &Listening) -> anyhow::Result<()> {
+    let listen = options.listen;
+    if listen.ip().is_loopback() {
+        return Ok(());
+    }
+    if std::env::var_os(TOKEN_VARIABLE).is_none_or(|token| token.is_empty()) {
         bail!("other machines can reach {listen}; set {TOKEN_VARIABLE} to a secret first");
+    }
+    if !options.has_tls() && !options.insecure {
+        bail!(
+            "other machines can reach {listen}, and without TLS anybody on the network can read your token; use \
+             --tls self, or --tls-cert and --tls-key, or --insecure if a proxy adds TLS"
+        );
     }
     Ok(())
 }

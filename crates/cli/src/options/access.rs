@@ -60,7 +60,8 @@ pub struct Quota {
     /// Use another workspace (operators only)
     #[arg(long, value_name = "NAME")]
     pub workspace: Option<String>,
-    /// Change a limit: sandboxes, cpu, memory_mb, disk_mb or creates_per_minute (operators only); may be repeated
+    /// Change a limit: sandboxes, cpu, memory_mb, disk_mb, creates_per_minute, requests_per_second or open_requests
+    /// (operators only); may be repeated
     #[arg(long, value_name = "NAME=N|none", value_parser = parse::limit)]
     pub set: Vec<(String, Option<u32>)>,
     #[arg(long, help = "Print JSON")]

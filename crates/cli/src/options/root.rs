@@ -1,16 +1,14 @@
 //! The list of commands and the options they share.
 
-use std::net::SocketAddr;
-
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell as CompletionShell;
 use sandling_network::policy::Policy;
 use sandling_vmm::accelerator::AcceleratorChoice;
 
 use super::{
-    Agent, Audit, CheckpointCommand, Cp, Create, Diff, Events, Exec, Fork, Logs, Ls, Mcp, Network, OperatorNetwork,
-    Ports, Quota, Rewind, Rm, Run, SandboxList, SecretCommand, Shell, SnapshotCommand, TemplateCommand, Timeline,
-    Token, VolumeCommand,
+    Agent, Audit, CheckpointCommand, Cp, Create, Diff, Events, Exec, Fork, Listening, Logs, Ls, Mcp, Network,
+    OperatorNetwork, Ports, Quota, Rewind, Rm, Run, SandboxList, SecretCommand, Shell, SnapshotCommand,
+    TemplateCommand, Timeline, Token, VolumeCommand,
 };
 
 /// A disposable computer for every AI agent.
@@ -219,7 +217,7 @@ pub enum Command {
     /// Build, list, inspect and remove templates
     #[command(subcommand)]
     Template(TemplateCommand),
-    /// Run the HTTP server, for Sandling's and PandaStack's clients
+    /// Run the HTTP server, for Sandling's, E2B's and PandaStack's clients
     ///
     /// Every request needs a token. The first start creates one. On SIGTERM the server finishes its open requests and
     /// exits. Sandboxes keep running, and the next start takes them over.
@@ -249,9 +247,8 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Address to listen on. Any address except loopback requires SANDLING_TOKEN to be set
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
-    pub listen: SocketAddr,
+    #[command(flatten)]
+    pub listening: Listening,
     /// Standby machines per template that has been used; 0 disables them
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub standbys: usize,

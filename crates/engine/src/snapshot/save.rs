@@ -92,13 +92,12 @@ impl Save<'_> {
         let mut disk = standing.disk.clone();
         disk.push(id.clone());
         let info = self.describe(id.clone(), disk.clone());
-        let frozen =
-            match self.machine.freeze_with(STATE, &top, memory_bytes, self.afterwards, self.copies(files)).await {
-                Ok(frozen) => Ok(frozen),
-                // The disk has moved on; only the memory is missing.
-                Err(FreezeError::After(error)) => Err(error),
-                Err(error) => return Err(error.into()),
-            };
+        let frozen = match self.machine.freeze(STATE, &top, memory_bytes, self.afterwards, self.copies(files)).await {
+            Ok(frozen) => Ok(frozen),
+            // The disk has moved on; only the memory is missing.
+            Err(FreezeError::After(error)) => Err(error),
+            Err(error) => return Err(error.into()),
+        };
         let freeze = frozen.as_ref().map(|frozen| frozen.times).unwrap_or_default();
         // At once: the machine stands on this layer from now on, even if the rest is never written.
         let taken = take(&own.join(standing.top()), &files.disk());
@@ -214,7 +213,7 @@ impl Saving {
             self.finish_process(process, &saved.map);
             io::Result::Ok(saved)
         })?;
-        frozen.let_go();
+        frozen.release();
         self.info.digests.pages = pages.finish()?;
         self.info.memory_bytes = saved.stored_bytes;
         self.info.memory = if saved.layers == 1 { Vec::new() } else { layers };

@@ -10,12 +10,12 @@ use super::state::Agent;
 use crate::clock;
 use crate::console;
 use crate::failure::{failure, io_failure};
-use crate::identity::{LEAST_ENTROPY_BYTES, from_hex, hostname, reseed_line};
+use crate::identity::{MIN_ENTROPY_BYTES, from_hex, hostname, reseed_line};
 use crate::interpreters::Role;
 
 impl Agent {
     pub fn identify(&mut self, identity: Identity) -> Result<Proof, Failure> {
-        let entropy = from_hex(&identity.entropy).filter(|entropy| entropy.len() >= LEAST_ENTROPY_BYTES);
+        let entropy = from_hex(&identity.entropy).filter(|entropy| entropy.len() >= MIN_ENTROPY_BYTES);
         let entropy =
             entropy.ok_or_else(|| failure(FailureKind::Invalid, "entropy must be 32 bytes or more, in hex"))?;
         let mut kernel_reseeded = false;
@@ -46,7 +46,7 @@ impl Agent {
             count.0 += 1;
             match interpreter.role {
                 Role::Zygote | Role::Spare => {
-                    interpreter.control.owe(reseed_line().as_bytes());
+                    interpreter.control.send_with_next(reseed_line().as_bytes());
                     count.1 += 1;
                 }
                 Role::Script { .. } | Role::Context { .. } => in_use.push(interpreter.key),

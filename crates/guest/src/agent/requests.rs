@@ -8,14 +8,6 @@ use crate::streams::{Kind, Stream};
 use crate::worker::{WorkerStream, Workers};
 use crate::{disk, files, ports, usage, volumes};
 
-/// The state of a stream after its request was handled.
-enum Opened {
-    /// It ends with this answer.
-    Answer(Response),
-    /// It stays open; another handler will end it.
-    GoesOn,
-}
-
 impl Agent {
     pub fn received(&mut self, message: ToGuest, body: Vec<u8>) {
         match message {
@@ -40,7 +32,6 @@ impl Agent {
 
     /// Drops all streams. Commands and cells keep running.
     pub fn end_session(&mut self) {
-        self.waiting_for_room.clear();
         for (stream, open) in self.streams.end_session() {
             self.release(stream, open);
         }
@@ -49,7 +40,7 @@ impl Agent {
     fn release(&mut self, stream: StreamId, open: Stream) {
         match open.kind {
             Kind::Viewer { exec, .. } => self.viewer_left(stream, exec),
-            Kind::Cell { context, .. } => self.cell_listener_left(context),
+            Kind::Cell { context } => self.cell_listener_left(context),
             Kind::Worker(end) => end.cancel(),
             Kind::Tunnel => drop(self.tunnels.remove(&stream)),
             Kind::Waiting => {
@@ -65,45 +56,43 @@ impl Agent {
             return;
         }
         let full = self.streams.is_full();
-        self.streams.open(stream, Kind::Waiting);
+        self.streams.open(stream);
         let opened = if full {
             Err(failure(FailureKind::Busy, "too many requests at once; retry later"))
         } else {
             self.handle(stream, request, body)
         };
-        match opened {
-            Ok(Opened::Answer(response)) => self.streams.end(stream, Ok(response)),
-            Ok(Opened::GoesOn) => {}
-            Err(failure) => self.streams.end(stream, Err(failure)),
+        if let Some(result) = opened.transpose() {
+            self.streams.end(stream, result);
         }
     }
 
-    fn handle(&mut self, stream: StreamId, request: Request, body: &[u8]) -> Result<Opened, Failure> {
-        use Opened::{Answer, GoesOn};
+    /// Returns the answer, or `None` if the stream stays open and another handler ends it.
+    fn handle(&mut self, stream: StreamId, request: Request, body: &[u8]) -> Result<Option<Response>, Failure> {
         Ok(match request {
-            Request::Identify(identity) => Answer(Response::Identified(self.identify(identity)?)),
+            Request::Identify(identity) => Some(Response::Identified(self.identify(identity)?)),
             Request::AddVariables { variables } => {
                 self.variables.extend(variables);
-                Answer(Response::Done)
+                Some(Response::Done)
             }
-            Request::Settle { language } => self.settle(stream, language).map(|()| GoesOn)?,
-            Request::Warm { language, imports } => self.warm(stream, language, imports).map(|()| GoesOn)?,
-            Request::Run(spec) => self.run(stream, spec, body).map(|()| GoesOn)?,
-            Request::Attach { exec, from } => self.attach(stream, &exec, from).map(|()| GoesOn)?,
-            Request::Signal { exec, signal } => Answer(self.signal(&exec, signal)?),
-            Request::Resize { exec, size } => Answer(self.resize(&exec, size)?),
-            Request::ListExecs => Answer(self.list_execs()),
-            Request::Forget { exec } => Answer(self.forget(&exec)?),
-            Request::CreateContext(spec) => self.create_context(stream, spec).map(|()| GoesOn)?,
-            Request::RunCell(spec) => self.run_cell(stream, &spec, body).map(|()| GoesOn)?,
-            Request::Interrupt { context } => Answer(self.interrupt(&context)?),
-            Request::RestartContext { context } => self.restart_context(stream, &context).map(|()| GoesOn)?,
-            Request::CloseContext { context } => Answer(self.close_context(&context)?),
-            Request::ListContexts => Answer(self.list_contexts()),
-            Request::Connect { port } => self.connect(stream, port).map(|()| GoesOn)?,
-            Request::ListPorts => Answer(Response::Ports { ports: ports::listening() }),
-            Request::Freeze => Answer(self.freeze()?),
-            Request::Usage => Answer(Response::Usage(usage::now())),
+            Request::Settle { language } => self.settle(stream, language).map(|()| None)?,
+            Request::Warm { language, imports } => self.warm(stream, language, imports).map(|()| None)?,
+            Request::Run(spec) => self.run(stream, spec, body).map(|()| None)?,
+            Request::Attach { exec, from } => self.attach(stream, &exec, from).map(|()| None)?,
+            Request::Signal { exec, signal } => Some(self.signal(&exec, signal)?),
+            Request::Resize { exec, size } => Some(self.resize(&exec, size)?),
+            Request::ListExecs => Some(self.list_execs()),
+            Request::Forget { exec } => Some(self.forget(&exec)?),
+            Request::CreateContext(spec) => self.create_context(stream, spec).map(|()| None)?,
+            Request::RunCell(spec) => self.run_cell(stream, &spec, body).map(|()| None)?,
+            Request::Interrupt { context } => Some(self.interrupt(&context)?),
+            Request::RestartContext { context } => self.restart_context(stream, &context).map(|()| None)?,
+            Request::CloseContext { context } => Some(self.close_context(&context)?),
+            Request::ListContexts => Some(self.list_contexts()),
+            Request::Connect { port } => self.connect(stream, port).map(|()| None)?,
+            Request::ListPorts => Some(Response::Ports { ports: ports::listening() }),
+            Request::Freeze => Some(self.freeze()?),
+            Request::Usage => Some(Response::Usage(usage::now())),
             Request::Sync => self.work(stream, |work| {
                 rustix::fs::sync();
                 work.end(Ok(Response::Done));
@@ -129,7 +118,11 @@ impl Agent {
     }
 
     /// Hands a stream to a worker thread.
-    fn work(&mut self, stream: StreamId, job: impl FnOnce(WorkerStream) + Send + 'static) -> Result<Opened, Failure> {
+    fn work(
+        &mut self,
+        stream: StreamId,
+        job: impl FnOnce(WorkerStream) + Send + 'static,
+    ) -> Result<Option<Response>, Failure> {
         let workers = self.workers.clone();
         self.work_on(&workers, stream, job)
     }
@@ -139,15 +132,13 @@ impl Agent {
         workers: &Workers,
         stream: StreamId,
         job: impl FnOnce(WorkerStream) + Send + 'static,
-    ) -> Result<Opened, Failure> {
+    ) -> Result<Option<Response>, Failure> {
         let work = WorkerStream::new(stream, self.streams.session, self.streams.outbox.clone())
             .map_err(|error| io_failure("a worker", &error))?;
-        let end = work.agent_end();
+        let end = work.channel();
         workers.run(move || job(work))?;
-        if let Some(open) = self.streams.get(stream) {
-            open.kind = Kind::Worker(end);
-        }
-        Ok(Opened::GoesOn)
+        self.streams.set_kind(stream, Kind::Worker(end));
+        Ok(None)
     }
 
     fn data(&mut self, stream: StreamId, bytes: Vec<u8>) {
@@ -185,11 +176,8 @@ impl Agent {
     }
 
     fn finish(&mut self, stream: StreamId) {
-        match self.streams.get(stream).map(|open| &open.kind) {
-            Some(Kind::Viewer { exec, .. }) => {
-                let exec = *exec;
-                self.exec_input_finished(exec);
-            }
+        match self.streams.kind(stream) {
+            Some(&mut Kind::Viewer { exec, .. }) => self.exec_input_finished(exec),
             Some(Kind::Worker(end)) => end.finish(),
             Some(Kind::Tunnel) => self.tunnel_input_finished(stream),
             _ => {}
@@ -209,12 +197,9 @@ impl Agent {
 
     /// Sends a stream's pending data.
     pub fn pump(&mut self, stream: StreamId) {
-        match self.streams.get(stream).map(|open| &open.kind) {
+        match self.streams.kind(stream) {
             Some(Kind::Viewer { .. }) => self.pump_viewer(stream),
-            Some(Kind::Cell { context, .. }) => {
-                let context = *context;
-                self.pump_cell(context);
-            }
+            Some(&mut Kind::Cell { context }) => self.pump_cell(context),
             Some(Kind::Ended { .. }) => self.pump_ended(stream),
             Some(Kind::Tunnel) => self.tunnel_ready(stream),
             Some(Kind::Worker(_) | Kind::Waiting) | None => {}

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use sandling_protocol::{ExitReason, Part, StreamId};
+use sandling_protocol::{ExitReason, StreamId};
 
 use super::state::{Agent, Owner};
 use crate::exec::Pipe;
@@ -61,8 +61,8 @@ impl Agent {
             Source::ExecStderr(key) => self.exec_readable(key, Pipe::Second),
             Source::ExecStdin(key) => self.exec_writable(key),
             Source::Control(key) => self.control_ready(key),
-            Source::ContextStdout(key) => self.context_readable(key, Part::Stdout),
-            Source::ContextStderr(key) => self.context_readable(key, Part::Stderr),
+            Source::ContextStdout(key) => self.context_readable(key, Pipe::First),
+            Source::ContextStderr(key) => self.context_readable(key, Pipe::Second),
             Source::Discarded(key) => self.discard(key),
             Source::Tunnel(stream) => self.tunnel_ready(stream as StreamId),
         }
@@ -125,10 +125,10 @@ impl Agent {
                 Ok(everything) => self.set_blocked(!everything),
                 Err(_) => return self.link_broken(),
             }
-            if self.blocked || self.waiting_for_room.is_empty() {
+            if self.blocked || self.streams.waiting_for_room.is_empty() {
                 return;
             }
-            for stream in std::mem::take(&mut self.waiting_for_room) {
+            for stream in std::mem::take(&mut self.streams.waiting_for_room) {
                 self.pump(stream);
             }
         }

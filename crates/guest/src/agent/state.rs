@@ -1,6 +1,6 @@
 //! The agent's state, and how it is set up.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -93,8 +93,6 @@ pub struct Agent {
     pub children: HashMap<u32, Owner>,
     /// Endings of processes that are not in `children`, newest first.
     pub unclaimed_endings: Vec<(u32, Ending)>,
-    /// Streams that wait for room in the outbox.
-    pub waiting_for_room: BTreeSet<StreamId>,
     pub discarded: HashMap<u64, OwnedFd>,
     pub last_discarded: u64,
     /// A buffer for reads; its content does not outlive a call.
@@ -135,7 +133,6 @@ impl Agent {
             tunnels: HashMap::new(),
             children: HashMap::new(),
             unclaimed_endings: Vec::new(),
-            waiting_for_room: BTreeSet::new(),
             discarded: HashMap::new(),
             last_discarded: 0,
             buffer: vec![0; READ_BYTES],

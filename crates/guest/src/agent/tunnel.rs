@@ -28,9 +28,7 @@ impl Agent {
             interest: None,
         };
         self.tunnels.insert(stream, tunnel);
-        if let Some(open) = self.streams.get(stream) {
-            open.kind = Kind::Tunnel;
-        }
+        self.streams.set_kind(stream, Kind::Tunnel);
         self.wait_for_tunnel(stream);
         Ok(())
     }
@@ -109,7 +107,7 @@ impl Agent {
         let wants_to_read = !connecting && !tunnel.ended && open.credit > 0;
         let read = wants_to_read && self.streams.outbox.has_room();
         if wants_to_read && !read {
-            self.waiting_for_room.insert(stream);
+            self.streams.waiting_for_room.insert(stream);
         }
         tunnel.wait(&self.poller, stream, Interest::of(read, connecting || !tunnel.pending.is_empty()));
     }

@@ -18,7 +18,7 @@ const FIRST_HOSTNAME: &str = "sandling";
 const OPEN_FILES: u64 = 65_536;
 
 /// Sets what PID 1 has to set.
-pub fn settle() -> Result<(), BootError> {
+pub fn configure() -> Result<(), BootError> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // Best effort: not every kernel supports these, and the machine works without them.
     let _ = rustix::system::reboot(RebootCommand::CadOff);
@@ -53,7 +53,7 @@ fn is_emulated() -> bool {
 }
 
 /// Mounts writable files where programs look for the machine's names, so that a restored machine can get new ones.
-pub fn make_names_changeable(folder: &Path) -> Result<(), BootError> {
+pub fn mount_names(folder: &Path) -> Result<(), BootError> {
     fs::create_dir_all(folder).during(|| format!("make {}", folder.display()))?;
     let random = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let boot_id = random("/proc/sys/kernel/random/boot_id");

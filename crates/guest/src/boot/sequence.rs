@@ -49,8 +49,8 @@ fn boot() -> Result<Agent, BootError> {
     }
     mounts::mount_all()?;
     console::use_kernel_log();
-    machine::settle()?;
-    machine::make_names_changeable(Path::new(FOLDER))?;
+    machine::configure()?;
+    machine::mount_names(Path::new(FOLDER))?;
     let cgroups = Cgroups::new(Path::new(cgroup::ROOT), usage::memory_available_bytes());
     // Without control groups, the machine still runs commands, with weaker limits.
     let cgroups = cgroups.unwrap_or_else(|error| {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Seek, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -67,11 +67,15 @@ impl Setting {
 }
 
 /// A program to start.
+#[derive(Default)]
 pub struct Plan {
     pub programs: Vec<String>,
     pub arguments: Vec<String>,
     /// Becomes descriptor 3.
     pub extra: Option<OwnedFd>,
+    pub niceness: i32,
+    /// It reads nothing, and what it prints is dropped.
+    pub is_silent: bool,
 }
 
 impl Plan {
@@ -82,11 +86,12 @@ impl Plan {
     pub fn argv(argv: &[String], variables: &Variables) -> Result<Self, Failure> {
         let program = argv.first().filter(|program| !program.is_empty());
         let program = program.ok_or_else(|| failure(FailureKind::Invalid, "the command is empty"))?;
-        Ok(Self { programs: environment::candidates(program, variables), arguments: argv.to_vec(), extra: None })
+        let programs = environment::candidates(program, variables);
+        Ok(Self { programs, arguments: argv.to_vec(), ..Self::default() })
     }
 
     pub fn bash_code(code: &[u8], args: &[String]) -> Result<Self, Failure> {
-        let code = std::str::from_utf8(code).map_err(|_| failure(FailureKind::Invalid, "the code is not UTF-8"))?;
+        let code = text_of(code)?;
         let mut names = vec!["bash".to_owned()];
         names.extend_from_slice(args);
         Self::bash(code, &names)
@@ -104,15 +109,10 @@ impl Plan {
         }
         arguments.extend_from_slice(names);
         let programs = ["/bin/bash", "/usr/local/bin/bash", "/bin/sh"].map(str::to_owned).to_vec();
-        Ok(Self { programs, arguments, extra })
+        Ok(Self { programs, arguments, extra, ..Self::default() })
     }
 
-    /// Fills in everything except the descriptors.
-    pub fn launch<'a>(
-        &self,
-        setting: &Setting,
-        stdio: [std::os::fd::BorrowedFd<'a>; 3],
-    ) -> Result<Launch<'a>, Failure> {
+    pub fn launch<'a>(&'a self, setting: &Setting, stdio: [BorrowedFd<'a>; 3]) -> Result<Launch<'a>, Failure> {
         let to_c = |texts: &[String], what: &str| {
             texts.iter().map(|text| environment::c_string(text.as_str(), what)).collect::<Result<Vec<_>, _>>()
         };
@@ -123,10 +123,10 @@ impl Plan {
             directory: environment::c_string(setting.directory.as_str(), "the working directory")?,
             user: setting.user.change(),
             stdio,
-            extra: None,
+            extra: self.extra.as_ref().map(|fd| fd.as_fd()),
             controls_terminal: false,
             cgroup: None,
-            niceness: 0,
+            niceness: self.niceness,
         })
     }
 
@@ -140,6 +140,10 @@ fn in_memory(code: &str) -> std::io::Result<OwnedFd> {
     file.write_all(code.as_bytes())?;
     file.rewind()?;
     Ok(file.into())
+}
+
+pub fn text_of(code: &[u8]) -> Result<&str, Failure> {
+    std::str::from_utf8(code).map_err(|_| failure(FailureKind::Invalid, "the code is not UTF-8"))
 }
 
 pub fn check_id(id: &str) -> Result<(), Failure> {

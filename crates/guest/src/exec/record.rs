@@ -1,18 +1,16 @@
 //! The record of one command, running or finished.
 
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use sandling_protocol::{ExecInfo, ExecState, Exit, ExitReason, Part, StreamId, TerminalSize};
+use sandling_protocol::{ExecInfo, ExecState, Exit, ExitReason, StreamId, TerminalSize};
 
 use super::output::{Memory, Output};
+use super::pipes::Pipes;
 use super::stdin::Stdin;
 use crate::cgroup::Cgroup;
 use crate::sys::children::Ending;
 use crate::sys::fds;
-
-/// The largest size that a process can give a pipe.
-const LARGEST_PIPE_BYTES: usize = 1024 * 1024;
+use crate::sys::poller::{Poller, Source};
 
 pub struct Exec {
     pub key: u64,
@@ -42,37 +40,6 @@ pub struct Exec {
     pub interpreter: Option<u64>,
 }
 
-/// The sources of a command's output. Each is open until its last writer has closed it.
-pub enum Pipes {
-    Apart { stdout: Option<OwnedFd>, stderr: Option<OwnedFd> },
-    Terminal(Option<OwnedFd>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pipe {
-    First,
-    Second,
-}
-
-impl Pipes {
-    pub fn fd(&self, pipe: Pipe) -> Option<(&OwnedFd, Part)> {
-        match (self, pipe) {
-            (Self::Apart { stdout, .. }, Pipe::First) => stdout.as_ref().map(|fd| (fd, Part::Stdout)),
-            (Self::Apart { stderr, .. }, Pipe::Second) => stderr.as_ref().map(|fd| (fd, Part::Stderr)),
-            (Self::Terminal(fd), Pipe::First) => fd.as_ref().map(|fd| (fd, Part::Terminal)),
-            (Self::Terminal(_), Pipe::Second) => None,
-        }
-    }
-
-    pub fn close(&mut self, pipe: Pipe) -> Option<OwnedFd> {
-        match (self, pipe) {
-            (Self::Apart { stdout: fd, .. } | Self::Terminal(fd), Pipe::First) => fd.take(),
-            (Self::Apart { stderr: fd, .. }, Pipe::Second) => fd.take(),
-            (Self::Terminal(_), Pipe::Second) => None,
-        }
-    }
-}
-
 impl Exec {
     pub fn info(&self) -> ExecInfo {
         let state = self.exit.clone().map_or(ExecState::Running, ExecState::Exited);
@@ -86,29 +53,18 @@ impl Exec {
         }
     }
 
-    /// Reads everything that its pipes hold, with a limit, because a process may still be writing.
+    /// Reads the rest of its output.
     pub fn drain(&mut self, buffer: &mut [u8]) {
-        for pipe in [Pipe::First, Pipe::Second] {
-            let mut left = LARGEST_PIPE_BYTES;
-            while let Some((fd, part)) = self.pipes.fd(pipe)
-                && left > 0
-            {
-                match fds::read(fd, buffer) {
-                    fds::ReadResult::Bytes(length) => {
-                        self.output.take(part, &buffer[..length], Memory::LastBytes);
-                        left = left.saturating_sub(length);
-                    }
-                    fds::ReadResult::NothingYet => break,
-                    fds::ReadResult::End => drop(self.pipes.close(pipe)),
-                }
-            }
-        }
+        let Self { pipes, output, .. } = self;
+        pipes.drain(buffer, |part, bytes| drop(output.take(part, bytes, Memory::LastBytes)));
+    }
+
+    /// Waits for its output from now on.
+    pub fn watch(&self, poller: &Poller) -> std::io::Result<()> {
+        self.pipes.watch(poller, [Source::ExecStdout(self.key), Source::ExecStderr(self.key)])
     }
 
     pub fn resize(&self, size: TerminalSize) -> Option<std::io::Result<()>> {
-        match &self.pipes {
-            Pipes::Terminal(Some(fd)) => Some(fds::resize(fd, size)),
-            _ => None,
-        }
+        self.pipes.terminal().map(|terminal| fds::resize(terminal, size))
     }
 }

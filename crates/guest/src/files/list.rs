@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use sandling_protocol::{CHUNK, Failure, FailureKind, Part, Response};
+use serde::Serialize;
 
 use super::entry::entry;
 use super::path::about;
@@ -16,51 +17,51 @@ pub fn list(path: &Path, depth: u32, work: &mut WorkerStream) -> Result<Response
     if depth == 0 {
         return Err(failure(FailureKind::Invalid, "the depth of a listing must be at least 1").into());
     }
-    let mut listing = Listing { work, lines: Vec::with_capacity(CHUNK), entries: 0 };
-    listing.directory(path, depth, Top::Yes)?;
-    listing.send()?;
-    Ok(Response::Listed { entries: listing.entries })
+    let mut listing = Listing::new(work);
+    add_directory(fs::read_dir(path).map_err(about(path))?, depth, &mut listing)?;
+    listing.finish()
 }
 
-struct Listing<'a> {
+fn add_directory(directory: fs::ReadDir, depth: u32, listing: &mut Listing<'_>) -> Result<(), Stopped> {
+    let mut paths: Vec<_> = directory.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        // It was removed after the directory was read.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        listing.add(&entry(&path, &metadata))?;
+        // The content of unreadable directories is left out.
+        if metadata.is_dir()
+            && depth > 1
+            && let Ok(below) = fs::read_dir(&path)
+        {
+            add_directory(below, depth - 1, listing)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends entries as lines of JSON, about as many at a time as one message takes.
+pub struct Listing<'a> {
     work: &'a mut WorkerStream,
     lines: Vec<u8>,
     entries: u64,
 }
 
-#[derive(PartialEq, Eq)]
-enum Top {
-    Yes,
-    No,
-}
+impl<'a> Listing<'a> {
+    pub fn new(work: &'a mut WorkerStream) -> Self {
+        Self { work, lines: Vec::with_capacity(2 * CHUNK), entries: 0 }
+    }
 
-impl Listing<'_> {
-    fn directory(&mut self, path: &Path, depth: u32, top: Top) -> Result<(), Stopped> {
-        let names = match fs::read_dir(path) {
-            Ok(found) => found.flatten().map(|entry| entry.file_name()),
-            // Unreadable directories below `path` are left out.
-            Err(_) if top == Top::No => return Ok(()),
-            Err(error) => return Err(about(path)(error).into()),
-        };
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        for name in names {
-            let path = path.join(name);
-            // It was removed after the directory was read.
-            let Ok(metadata) = fs::symlink_metadata(&path) else {
-                continue;
-            };
-            serde_json::to_writer(&mut self.lines, &entry(&path, &metadata)).map_err(unwritable)?;
-            self.lines.push(b'\n');
-            self.entries += 1;
-            if self.lines.len() >= CHUNK {
-                self.send()?;
-            }
-            if metadata.is_dir() && depth > 1 {
-                self.directory(&path, depth - 1, Top::No)?;
-            }
-        }
-        Ok(())
+    pub fn add(&mut self, entry: &impl Serialize) -> Result<(), Stopped> {
+        serde_json::to_writer(&mut self.lines, entry).map_err(unwritable)?;
+        self.lines.push(b'\n');
+        self.entries += 1;
+        if self.lines.len() >= CHUNK { self.send() } else { Ok(()) }
+    }
+
+    pub fn finish(mut self) -> Result<Response, Stopped> {
+        self.send()?;
+        Ok(Response::Listed { entries: self.entries })
     }
 
     fn send(&mut self) -> Result<(), Stopped> {

@@ -4,9 +4,10 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use sandling_protocol::{CHUNK, FailureKind, Part, Response, TreeEntry};
+use sandling_protocol::{FailureKind, Response, TreeEntry};
 
 use super::entry::kind_of;
+use super::list::Listing;
 use super::path::about;
 use super::serve::Stopped;
 use crate::failure::failure;
@@ -19,30 +20,18 @@ pub fn walk(path: &Path, skip: &[String], work: &mut WorkerStream) -> Result<Res
         return Err(failure(FailureKind::NotADirectory, format!("{} is not a directory", path.display())).into());
     }
     let skipped = |path: &Path| skip.iter().any(|skip| path == Path::new(skip));
-    let mut entries = 0;
-    let mut lines = Vec::with_capacity(2 * CHUNK);
+    let mut listing = Listing::new(work);
     let mut directories = vec![path.to_owned()];
     while let Some(directory) = directories.pop() {
-        for (path, metadata) in children(&directory) {
-            if skipped(&path) {
-                continue;
-            }
-            serde_json::to_writer(&mut lines, &walked(&path, &metadata))
-                .map_err(|error| failure(FailureKind::Other, error.to_string()))?;
-            lines.push(b'\n');
-            entries += 1;
-            if lines.len() >= CHUNK {
-                work.send(Part::Entries, &lines)?;
-                lines.clear();
-            }
+        for (path, metadata) in children(&directory).filter(|(path, _)| !skipped(path)) {
+            listing.add(&tree_entry(&path, &metadata))?;
             // Another file system is mounted there.
             if metadata.is_dir() && metadata.dev() == top.dev() {
                 directories.push(path);
             }
         }
     }
-    work.send(Part::Entries, &lines)?;
-    Ok(Response::Listed { entries })
+    listing.finish()
 }
 
 fn children(directory: &Path) -> impl Iterator<Item = (PathBuf, Metadata)> {
@@ -50,7 +39,7 @@ fn children(directory: &Path) -> impl Iterator<Item = (PathBuf, Metadata)> {
     found.filter_map(|entry| entry.metadata().ok().map(|metadata| (entry.path(), metadata)))
 }
 
-fn walked(path: &Path, metadata: &Metadata) -> TreeEntry {
+fn tree_entry(path: &Path, metadata: &Metadata) -> TreeEntry {
     let link = if metadata.is_symlink() { path.read_link().ok() } else { None };
     TreeEntry {
         path: path.to_string_lossy().into_owned(),

@@ -29,7 +29,7 @@ pub fn write(
     let owner = user.map(|user| User::find(Some(user))).transpose()?;
     let target = target(path).map_err(about(path))?;
     let existing = fs::metadata(&target).ok();
-    refuse_what_cannot_be(&target, how, existing.as_ref())?;
+    check_write_target(&target, how, existing.as_ref())?;
     make_parents(&target, owner.as_ref()).map_err(about(path))?;
     let is_device = existing.as_ref().is_some_and(|existing| !existing.is_file());
     if is_device {
@@ -48,7 +48,7 @@ pub fn write(
     Ok(Response::Written { bytes })
 }
 
-fn refuse_what_cannot_be(target: &Path, how: WriteMode, existing: Option<&Metadata>) -> Result<(), Failure> {
+fn check_write_target(target: &Path, how: WriteMode, existing: Option<&Metadata>) -> Result<(), Failure> {
     match existing {
         Some(existing) if existing.is_dir() => {
             Err(failure(FailureKind::IsADirectory, format!("{}: is a directory", target.display())))

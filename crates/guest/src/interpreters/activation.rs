@@ -1,11 +1,10 @@
 //! The line that activates an interpreter as a script or a context.
 
-use sandling_protocol::{Failure, FailureKind, Language};
+use sandling_protocol::{Failure, Language};
 use serde::Serialize;
 
 use crate::environment::Variables;
-use crate::exec::Setting;
-use crate::failure::failure;
+use crate::exec::{Setting, text_of};
 
 /// Variables that an interpreter reads only at startup.
 const READ_AT_START: [&str; 2] = ["NODE_OPTIONS", "NODE_PATH"];
@@ -37,10 +36,6 @@ impl Script {
         let script = Some((self.code.as_str(), self.args.as_slice()));
         line(setting, prepared, "script", script)
     }
-}
-
-pub fn text_of(code: &[u8]) -> Result<&str, Failure> {
-    std::str::from_utf8(code).map_err(|_| failure(FailureKind::Invalid, "the code is not UTF-8"))
 }
 
 pub fn context_activation(setting: &Setting, prepared: &Prepared) -> Vec<u8> {

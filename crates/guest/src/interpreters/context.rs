@@ -1,13 +1,14 @@
 //! Contexts: live interpreters whose variables last from cell to cell.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 
 use sandling_protocol::{ContextSpec, Failure, StreamId};
 
 use super::cell::Cell;
+use crate::exec::Pipes;
 use crate::exec::output::Log;
 use crate::failure::not_found;
+use crate::sys::poller::{Poller, Source};
 
 /// Keys increase, so their order is the order of creation.
 #[derive(Default)]
@@ -21,8 +22,7 @@ pub struct Context {
     pub spec: ContextSpec,
     /// `None` after an interpreter has died between cells; the next cell starts a new one.
     pub interpreter: Option<u64>,
-    pub stdout: Option<OwnedFd>,
-    pub stderr: Option<OwnedFd>,
+    pub pipes: Pipes,
     pub cells: u64,
     pub restarts: u32,
     pub cell: Option<Cell>,
@@ -34,6 +34,13 @@ pub struct Context {
     pub made: bool,
     /// The working directory its interpreter was started in.
     pub cwd: String,
+}
+
+impl Context {
+    /// Waits for its output from now on.
+    pub fn watch(&self, poller: &Poller) -> std::io::Result<()> {
+        self.pipes.watch(poller, [Source::ContextStdout(self.key), Source::ContextStderr(self.key)])
+    }
 }
 
 impl Contexts {

@@ -13,7 +13,7 @@ pub struct Control {
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
     /// A line that is not worth waking the interpreter for; it is sent before the next line.
-    owed: Vec<u8>,
+    deferred: Vec<u8>,
     /// Lines are held until the process is known and in its control group.
     held: bool,
 }
@@ -29,7 +29,7 @@ pub enum Lines {
 
 impl Control {
     pub fn new(fd: OwnedFd) -> Self {
-        Self { fd, incoming: Vec::new(), outgoing: Vec::new(), owed: Vec::new(), held: false }
+        Self { fd, incoming: Vec::new(), outgoing: Vec::new(), deferred: Vec::new(), held: false }
     }
 
     /// Makes a socket that holds all lines until [`Control::release`].
@@ -42,17 +42,17 @@ impl Control {
     }
 
     /// Sends a line before the next one. Replaces an earlier line of this kind.
-    pub fn owe(&mut self, line: &[u8]) {
-        self.owed = [line, b"\n"].concat();
+    pub fn send_with_next(&mut self, line: &[u8]) {
+        self.deferred = [line, b"\n"].concat();
     }
 
-    fn pay(&mut self) {
-        let owed = std::mem::take(&mut self.owed);
-        self.outgoing.extend_from_slice(&owed);
+    fn queue_deferred(&mut self) {
+        let deferred = std::mem::take(&mut self.deferred);
+        self.outgoing.extend_from_slice(&deferred);
     }
 
     pub fn send(&mut self, line: &[u8]) {
-        self.pay();
+        self.queue_deferred();
         self.outgoing.extend_from_slice(line);
         self.outgoing.push(b'\n');
         self.flush();
@@ -60,7 +60,7 @@ impl Control {
 
     /// Sends a line with descriptors. Fails if other lines wait, because it must not overtake them.
     pub fn send_with_fds(&mut self, line: &[u8], fds: [BorrowedFd<'_>; 4]) -> std::io::Result<()> {
-        self.pay();
+        self.queue_deferred();
         self.flush();
         if self.has_unsent() {
             return Err(std::io::Error::from(std::io::ErrorKind::WouldBlock));
@@ -139,7 +139,7 @@ mod tests {
         let mut control = Control::held(ours);
         control.send(b"a");
         control.send(b"b");
-        assert_eq!(fds::waiting(&theirs), 0);
+        assert_eq!(rustix::io::ioctl_fionread(&theirs).unwrap(), 0);
         control.release();
         assert!(!control.is_read());
         let mut buffer = [0; 8];
@@ -152,9 +152,9 @@ mod tests {
     fn an_owed_line_is_sent_once_before_the_next_line() {
         let (ours, theirs) = socket::pair().unwrap();
         let mut control = Control::new(ours);
-        control.owe(b"forgotten");
-        control.owe(b"owed");
-        assert_eq!(fds::waiting(&theirs), 0);
+        control.send_with_next(b"forgotten");
+        control.send_with_next(b"owed");
+        assert_eq!(rustix::io::ioctl_fionread(&theirs).unwrap(), 0);
         control.send(b"a");
         control.send(b"b");
         let mut buffer = [0; 16];

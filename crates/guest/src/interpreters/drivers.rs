@@ -7,20 +7,13 @@ use std::path::{Path, PathBuf};
 
 use sandling_protocol::Language;
 
+use super::table::Role;
+
 /// Names and contents, from the build script.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/drivers.rs"));
 
 pub struct Drivers {
     folder: PathBuf,
-}
-
-/// The mode to start a driver in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    Zygote,
-    Spare,
-    Script,
-    Context,
 }
 
 impl Drivers {
@@ -36,17 +29,13 @@ impl Drivers {
     }
 
     /// The command that starts a driver. Node's driver always waits for its activation; only a spare warms up first.
-    pub fn command(&self, language: Language, mode: Mode) -> Vec<String> {
-        let (interpreter, file) = match language {
-            Language::Node => ("node", "node.js"),
-            Language::Python | Language::Bash => ("python3", "python.py"),
-        };
-        let mode = match mode {
-            Mode::Spare if language == Language::Node => "spare",
-            _ if language == Language::Node => "cold",
-            Mode::Zygote => "zygote",
-            Mode::Spare | Mode::Script => "script",
-            Mode::Context => "context",
+    pub fn command(&self, language: Language, role: Role) -> Vec<String> {
+        let (interpreter, file, mode) = match (language, role) {
+            (Language::Node, Role::Spare) => ("node", "node.js", "spare"),
+            (Language::Node, _) => ("node", "node.js", "cold"),
+            (_, Role::Zygote) => ("python3", "python.py", "zygote"),
+            (_, Role::Spare | Role::Script { .. }) => ("python3", "python.py", "script"),
+            (_, Role::Context { .. }) => ("python3", "python.py", "context"),
         };
         vec![interpreter.to_owned(), self.folder.join(file).display().to_string(), mode.to_owned()]
     }

@@ -13,12 +13,12 @@ mod packages;
 mod pool;
 mod table;
 
-pub use activation::{Prepared, Script, context_activation, needs_fresh_start, text_of};
+pub use activation::{Prepared, Script, context_activation, needs_fresh_start};
 pub use cell::Cell;
 pub use context::{Context, Contexts};
 pub use control::{Control, Lines};
-pub use drivers::{Drivers, Mode};
+pub use drivers::Drivers;
 pub use message::{Message, Status};
 pub use packages::Packages;
 pub use pool::Pool;
-pub use table::{Interpreter, Interpreters, Role, Streams};
+pub use table::{Interpreter, Interpreters, Role};

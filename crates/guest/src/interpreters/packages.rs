@@ -22,7 +22,7 @@ impl Packages {
     }
 
     /// False also if unknown: an interpreter that was not forked finds new packages itself.
-    pub fn are_as_noted(&self, setting: &Setting) -> bool {
+    pub fn are_unchanged(&self, setting: &Setting) -> bool {
         let Some(own) = &self.own_folder else {
             return false;
         };
@@ -53,15 +53,15 @@ mod tests {
         let packages = Packages { folders, own_folder: Some("lib".into()) };
         let variables = Variables::from([("HOME".to_owned(), home.to_str().unwrap().to_owned())]);
         let setting = Setting::ours(variables);
-        assert!(packages.are_as_noted(&setting));
+        assert!(packages.are_unchanged(&setting));
         fs::create_dir(home.join("lib")).unwrap();
-        assert!(!packages.are_as_noted(&setting));
+        assert!(!packages.are_unchanged(&setting));
         fs::remove_dir(home.join("lib")).unwrap();
-        assert!(packages.are_as_noted(&setting));
+        assert!(packages.are_unchanged(&setting));
         std::thread::sleep(std::time::Duration::from_millis(20));
         fs::create_dir(shared.join("package")).unwrap();
-        assert!(!packages.are_as_noted(&setting));
-        assert!(!Packages::default().are_as_noted(&setting));
+        assert!(!packages.are_unchanged(&setting));
+        assert!(!Packages::default().are_unchanged(&setting));
         fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -1,7 +1,6 @@
 //! The table of all interpreters that have a control socket.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 
 use sandling_protocol::{Language, StreamId};
 
@@ -9,6 +8,7 @@ use super::control::Control;
 use super::pool::Pool;
 use crate::cgroup::Cgroup;
 use crate::environment::Variables;
+use crate::exec::AgentStdio;
 
 #[derive(Default)]
 pub struct Interpreters {
@@ -24,8 +24,8 @@ pub struct Interpreter {
     /// `None` while a zygote is forking it.
     pub pid: Option<u32>,
     pub control: Control,
-    /// The agent's ends of its standard streams, until a script or a context takes them.
-    pub streams: Option<Streams>,
+    /// The agent's stdio of its standard streams, until a script or a context takes them.
+    pub stdio: Option<AgentStdio>,
     pub cgroup: Option<Cgroup>,
     /// The environment that it has set in advance.
     pub rehearsed: Option<Variables>,
@@ -39,13 +39,12 @@ pub enum Role {
     Context { context: u64 },
 }
 
-pub struct Streams {
-    pub stdin: OwnedFd,
-    pub stdout: OwnedFd,
-    pub stderr: OwnedFd,
-}
-
 impl Interpreter {
+    /// An interpreter that has only a control socket so far. Its key follows when it is added to the table.
+    pub fn new(language: Language, role: Role, control: Control) -> Self {
+        Self { key: 0, language, role, pid: None, control, stdio: None, cgroup: None, rehearsed: None }
+    }
+
     /// Whether it reads its control socket at all times.
     pub fn listens(&self) -> bool {
         !matches!(self.role, Role::Script { .. })

@@ -82,8 +82,3 @@ pub fn resize(terminal: impl AsFd, size: TerminalSize) -> io::Result<()> {
     let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
     Ok(rustix::termios::tcsetwinsize(terminal, size)?)
 }
-
-/// How many bytes can be read without blocking.
-pub fn waiting(fd: impl AsFd) -> usize {
-    rustix::io::ioctl_fionread(fd).unwrap_or(0) as usize
-}

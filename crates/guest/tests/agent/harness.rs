@@ -272,7 +272,8 @@ impl Host {
     pub fn until(&mut self, stream: StreamId, condition: impl Fn(&Heard) -> bool) -> &Heard {
         let deadline = Instant::now() + PATIENCE;
         while !condition(&self.streams[&stream]) {
-            assert!(Instant::now() < deadline, "it did not happen: {:?}", self.streams[&stream]);
+            let received = self.streams[&stream].received();
+            assert!(Instant::now() < deadline, "it did not happen within {PATIENCE:?}; {received} bytes were received");
             self.listen();
             self.pay(stream);
         }

@@ -11,8 +11,8 @@ use crate::apt::{self, Apt, Plan};
 use crate::error::{BuildError, io_at};
 use crate::progress::Report;
 use crate::recipe::Recipe;
-use crate::tool::{self, Event, Tool};
-use crate::workspace::{TREE, Workspace, is_ordinary_user};
+use crate::tool::{self, Event, Tool, is_ordinary_user};
+use crate::workspace::{TREE, Workspace};
 
 const HOOKS: &str = "hooks";
 
@@ -61,7 +61,7 @@ pub(crate) fn bootstrap(
     let mut output = Output::new(plan.packages);
     tool.stdin(lock).follow(|event| {
         if let Event::Line(line) = event {
-            output.hear(line);
+            output.add_line(line);
         }
         report(&output.progress());
     })?;

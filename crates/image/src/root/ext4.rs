@@ -7,7 +7,6 @@ use std::path::Path;
 use crate::error::{BuildError, io_at};
 use crate::progress::{Progress, Report, Step};
 use crate::tool::{Tool, ToolError};
-use crate::workspace::is_ordinary_user;
 
 /// Part of a root's inputs.
 ///
@@ -39,12 +38,7 @@ pub(crate) fn make_image(tree: &Path, image: &Path, disk_mib: u32, report: Repor
     report(&progress);
     // In the user namespace, the tree has the owners that the image needs, but the store is inaccessible, so the image
     // is passed as an open file.
-    let tool = if is_ordinary_user() {
-        Tool::new("mmdebstrap").args(["--unshare-helper", "mke2fs"])
-    } else {
-        Tool::new("mke2fs")
-    };
-    let tool = tool.args(MKE2FS_OPTIONS).arg(tree).arg("/proc/self/fd/0").stdin(file);
+    let tool = Tool::unshared("mke2fs").args(MKE2FS_OPTIONS).arg(tree).arg("/proc/self/fd/0").stdin(file);
     tool.follow(|_| report(&progress)).map_err(|error| too_small(error, disk_mib))?;
     fs::set_permissions(image, Permissions::from_mode(0o444)).map_err(io_at("protect", image))
 }

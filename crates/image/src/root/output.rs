@@ -19,7 +19,7 @@ impl Output {
         Self { packages, step: Step::Download, downloaded: 0, unpacked: 0, set_up: 0, detail: String::new() }
     }
 
-    pub(super) fn hear(&mut self, line: &str) {
+    pub(super) fn add_line(&mut self, line: &str) {
         if line.starts_with("Get:") {
             self.downloaded += 1;
             // Get:12 http://mirror suite/component arch NAME arch version [size]
@@ -64,24 +64,24 @@ mod tests {
     #[test]
     fn downloads_and_installations_are_counted() {
         let mut output = Output::new(60);
-        output.hear("Unpacking usr-is-merged (1) ...");
-        output.hear(GET);
+        output.add_line("Unpacking usr-is-merged (1) ...");
+        output.add_line(GET);
         let expected = Progress { step: Step::Download, done: 1, total: Some(60), detail: "gcc-12-base".into() };
         assert_eq!(output.progress(), expected);
-        output.hear("Unpacking gcc-12-base:amd64 (12.2.0-14) ...");
-        output.hear("Setting up gcc-12-base:amd64 (12.2.0-14) ...");
+        output.add_line("Unpacking gcc-12-base:amd64 (12.2.0-14) ...");
+        output.add_line("Setting up gcc-12-base:amd64 (12.2.0-14) ...");
         let expected = Progress { step: Step::Install, done: 2, total: Some(120), detail: "gcc-12-base:amd64".into() };
         assert_eq!(output.progress(), expected);
-        output.hear("I: running --customize-hook directly: /x/customize-system.sh /x/tree");
+        output.add_line("I: running --customize-hook directly: /x/customize-system.sh /x/tree");
         assert_eq!(output.progress().step, Step::Customise);
     }
 
     #[test]
     fn progress_does_not_exceed_the_total() {
         let mut output = Output::new(1);
-        output.hear(GET);
+        output.add_line(GET);
         for _ in 0..9 {
-            output.hear("Setting up a (1) ...");
+            output.add_line("Setting up a (1) ...");
         }
         assert_eq!(output.progress().done, 2);
     }

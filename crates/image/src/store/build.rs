@@ -32,7 +32,7 @@ pub struct BuildOptions {
 }
 
 impl BuildOptions {
-    fn asks_for_nothing(&self) -> bool {
+    fn allow_reuse(&self) -> bool {
         !self.force && !self.upgrade && self.kernel.is_none()
     }
 }
@@ -41,16 +41,13 @@ impl ImageStore {
     /// Builds the parts of the recipe's image whose inputs changed. Blocks; a build from scratch takes minutes.
     pub fn ensure(&self, recipe: &Recipe, options: &BuildOptions, report: Report<'_>) -> Result<Image, BuildError> {
         recipe.check()?;
-        if options.asks_for_nothing()
-            && let Some(image) = self.up_to_date(recipe)
-        {
+        let up_to_date = || if options.allow_reuse() { self.up_to_date(recipe) } else { None };
+        if let Some(image) = up_to_date() {
             return Ok(image);
         }
         let lock = StoreLock::acquire(&self.dir, report)?;
         // Another builder may have finished while this one waited for the lock.
-        if options.asks_for_nothing()
-            && let Some(image) = self.up_to_date(recipe)
-        {
+        if let Some(image) = up_to_date() {
             return Ok(image);
         }
         self.sweep_scratch()?;
@@ -108,7 +105,7 @@ impl Build<'_> {
             Provenance::Root { inputs, packages } if inputs == wanted => Some(packages),
             _ => None,
         };
-        if !force && let Some(found) = self.parts.find(Kind::Root, |_, provenance| made_from_it(provenance))? {
+        if !force && let Some(found) = self.parts.find_all(Kind::Root, made_from_it)?.into_iter().next() {
             return Ok(found);
         }
         let (_guard, dir) = self.scratch()?;
@@ -124,7 +121,7 @@ impl Build<'_> {
             return self.publish_kernel(&dir, KernelOrigin::File, report);
         }
         if !options.upgrade
-            && let Some(found) = self.kernel_at_hand()?
+            && let Some(found) = self.existing_kernel()?
         {
             return Ok(found);
         }
@@ -132,31 +129,31 @@ impl Build<'_> {
     }
 
     /// The template's current kernel; for a new template, the newest of Debian's kernels in the store.
-    fn kernel_at_hand(&self) -> Result<Option<(Part, KernelOrigin)>, BuildError> {
-        if let Ok(image) = self.store.inspect(&self.recipe.name) {
-            let current = image.manifest.kernel.id;
-            let found =
-                self.parts.find(
-                    Kind::Kernel,
-                    |part, provenance| {
-                        if part.id == current { kernel_origin(provenance) } else { None }
-                    },
-                )?;
-            if found.is_some() {
-                return Ok(found);
-            }
+    fn existing_kernel(&self) -> Result<Option<(Part, KernelOrigin)>, BuildError> {
+        let kernels = self.kernels()?;
+        if let Ok(image) = self.store.inspect(&self.recipe.name)
+            && let Some(found) = kernels.iter().find(|(part, _)| part.id == image.manifest.kernel.id)
+        {
+            return Ok(Some(found.clone()));
         }
-        let whole = self.parts.find_all(Kind::Kernel, |_, provenance| kernel_origin(provenance))?;
-        let debians = whole.into_iter().filter(|(_, origin)| *origin != KernelOrigin::File);
+        let debians = kernels.into_iter().filter(|(_, origin)| *origin != KernelOrigin::File);
         Ok(debians.max_by_key(|(_, origin)| age(origin)))
     }
 
+    /// The undamaged kernels in the store.
+    fn kernels(&self) -> Result<Vec<(Part, KernelOrigin)>, BuildError> {
+        self.parts.find_all(Kind::Kernel, |provenance| match provenance {
+            Provenance::Kernel { origin } => Some(origin),
+            _ => None,
+        })
+    }
+
     fn newest_kernel(&self, report: Report<'_>) -> Result<(Part, KernelOrigin), BuildError> {
-        let at_hand = self.parts.find_all(Kind::Kernel, |_, provenance| kernel_origin(provenance))?;
-        let known = |wanted: &KernelOrigin| at_hand.iter().any(|(_, origin)| origin == wanted);
+        let kernels = self.kernels()?;
+        let known = |wanted: &KernelOrigin| kernels.iter().any(|(_, origin)| origin == wanted);
         let (_guard, dir) = self.scratch()?;
         let newest = self.session.kernel(&dir, &known, report)?;
-        match at_hand.iter().find(|(_, origin)| *origin == newest) {
+        match kernels.iter().find(|(_, origin)| *origin == newest) {
             Some(found) => Ok(found.clone()),
             None => self.publish_kernel(&dir, newest, report),
         }
@@ -198,13 +195,6 @@ impl Build<'_> {
     fn scratch(&self) -> Result<(TempDir, PathBuf), BuildError> {
         let parent = self.store.dir.join("scratch");
         scratch_dir(&parent).map_err(io_at("create a directory in", &parent))
-    }
-}
-
-fn kernel_origin(provenance: Provenance) -> Option<KernelOrigin> {
-    match provenance {
-        Provenance::Kernel { origin } => Some(origin),
-        _ => None,
     }
 }
 

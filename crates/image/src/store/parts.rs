@@ -84,24 +84,15 @@ impl Parts {
         Ok(description.part)
     }
 
-    /// The first undamaged part for which `pick` returns something.
-    pub(crate) fn find<T>(
-        &self,
-        kind: Kind,
-        pick: impl FnMut(&Part, Provenance) -> Option<T>,
-    ) -> Result<Option<(Part, T)>, BuildError> {
-        Ok(self.find_all(kind, pick)?.into_iter().next())
-    }
-
-    /// All such parts. Damaged ones are removed, so that they are built again.
+    /// The undamaged parts for which `pick` returns something. Damaged ones are removed, so that they are built again.
     pub(crate) fn find_all<T>(
         &self,
         kind: Kind,
-        mut pick: impl FnMut(&Part, Provenance) -> Option<T>,
+        pick: impl Fn(Provenance) -> Option<T>,
     ) -> Result<Vec<(Part, T)>, BuildError> {
         let mut found = Vec::new();
         for Description { part, provenance } in self.list(kind) {
-            if let Some(picked) = pick(&part, provenance)
+            if let Some(picked) = pick(provenance)
                 && self.discard_if_damaged(kind, &part)?
             {
                 found.push((part, picked));

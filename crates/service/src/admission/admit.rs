@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use sandling_engine::store::StoreError;
 
-use super::bucket::{Bucket, Wait};
+use super::bucket::{Bucket, Rate, Wait};
 use super::quota::{Quota, QuotaRefused, Resource, Resources, check};
 use crate::store::Store;
 use crate::workspaces::{WorkspaceError, WorkspaceName};
@@ -70,10 +70,11 @@ impl InProgress {
         check(quota, &(in_use + self.reserved), requested)?;
         // Last, so that a request that is refused for another reason does not count against the rate.
         if let Some(per_minute) = quota.creates_per_minute {
-            self.creates.take(now, requested.sandboxes, per_minute).map_err(|wait| QuotaRefused {
+            let rate = Rate::per_minute(per_minute);
+            self.creates.take(now, requested.sandboxes, rate).map_err(|wait| QuotaRefused {
                 what: Resource::CreatesPerMinute,
                 limit: per_minute.into(),
-                used: self.creates.taken(now, per_minute),
+                used: self.creates.taken(now, rate),
                 wanted: requested.sandboxes,
                 retry_after: match wait {
                     Wait::For(wait) => Some(wait),

@@ -1,4 +1,4 @@
-//! The rate limit on creates: a token bucket, stored as the time at which it is full again.
+//! The rate limit on creates and on requests: a token bucket, stored as the time at which it is full again.
 //!
 //! Counting time instead of tokens needs no fractions, and stays correct when the rate changes.
 
@@ -6,36 +6,54 @@ use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// How many a bucket holds, and how long it takes to fill up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rate {
+    pub(crate) count: u32,
+    pub(crate) period: Duration,
+}
+
+impl Rate {
+    pub(crate) fn per_minute(count: u32) -> Self {
+        Self { count, period: MINUTE }
+    }
+
+    /// How long the bucket needs to regain `count`: at most the period, because `count` is at most what it holds.
+    fn cost(&self, count: u64) -> Duration {
+        Duration::from_nanos((self.period.as_nanos() * u128::from(count) / u128::from(self.count)) as u64)
+    }
+}
+
 /// When a request that was refused would succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(crate) enum Wait {
     For(Duration),
     /// The request is larger than a full bucket.
     Never,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     /// When the bucket is full again. A time in the past means that it is full.
     full_at: Instant,
 }
 
 impl Bucket {
-    pub(super) fn full(now: Instant) -> Self {
+    pub(crate) fn full(now: Instant) -> Self {
         Self { full_at: now }
     }
 
-    /// Takes all of `count`, or nothing, from a bucket that holds `per_minute` and fills up in a minute.
-    pub(super) fn take(&mut self, now: Instant, count: u64, per_minute: u32) -> Result<(), Wait> {
+    /// Takes all of `count`, or nothing.
+    pub(crate) fn take(&mut self, now: Instant, count: u64, rate: Rate) -> Result<(), Wait> {
         if count == 0 {
             return Ok(());
         }
-        if count > u64::from(per_minute) {
+        if count > u64::from(rate.count) {
             return Err(Wait::Never);
         }
         let missing = self.missing(now);
-        let cost = cost(count, per_minute);
-        match (missing + cost).checked_sub(MINUTE) {
+        let cost = rate.cost(count);
+        match (missing + cost).checked_sub(rate.period) {
             Some(over) if !over.is_zero() => Err(Wait::For(over)),
             _ => {
                 self.full_at = now + missing + cost;
@@ -44,20 +62,15 @@ impl Bucket {
         }
     }
 
-    /// How many of `per_minute` are missing from the bucket, rounded up.
-    pub(super) fn taken(&self, now: Instant, per_minute: u32) -> u64 {
-        let missing = self.missing(now).as_nanos() * u128::from(per_minute);
-        missing.div_ceil(MINUTE.as_nanos()) as u64
+    /// How many are missing from the bucket, rounded up.
+    pub(crate) fn taken(&self, now: Instant, rate: Rate) -> u64 {
+        let missing = self.missing(now).as_nanos() * u128::from(rate.count);
+        missing.div_ceil(rate.period.as_nanos()) as u64
     }
 
     fn missing(&self, now: Instant) -> Duration {
         self.full_at.saturating_duration_since(now)
     }
-}
-
-/// How long the bucket needs to regain `count`: at most a minute, because `count` is at most `per_minute`.
-fn cost(count: u64, per_minute: u32) -> Duration {
-    Duration::from_nanos((MINUTE.as_nanos() * u128::from(count) / u128::from(per_minute)) as u64)
 }
 
 #[cfg(test)]
@@ -70,19 +83,19 @@ mod tests {
         let now = Instant::now();
         let mut bucket = Bucket::full(now);
         for _ in 0..6 {
-            assert_eq!(bucket.take(now, 1, 6), Ok(()));
+            assert_eq!(bucket.take(now, 1, Rate::per_minute(6)), Ok(()));
         }
-        assert_eq!(bucket.taken(now, 6), 6);
-        assert_eq!(bucket.take(now, 1, 6), Err(Wait::For(Duration::from_secs(10))));
-        assert_eq!(bucket.take(now + Duration::from_secs(10), 1, 6), Ok(()));
+        assert_eq!(bucket.taken(now, Rate::per_minute(6)), 6);
+        assert_eq!(bucket.take(now, 1, Rate::per_minute(6)), Err(Wait::For(Duration::from_secs(10))));
+        assert_eq!(bucket.take(now + Duration::from_secs(10), 1, Rate::per_minute(6)), Ok(()));
     }
 
     #[test]
     fn a_request_larger_than_the_bucket_never_succeeds() {
         let now = Instant::now();
-        assert_eq!(Bucket::full(now).take(now, 7, 6), Err(Wait::Never));
-        assert_eq!(Bucket::full(now).take(now, 1, 0), Err(Wait::Never));
-        assert_eq!(Bucket::full(now).take(now, 0, 0), Ok(()));
+        assert_eq!(Bucket::full(now).take(now, 7, Rate::per_minute(6)), Err(Wait::Never));
+        assert_eq!(Bucket::full(now).take(now, 1, Rate::per_minute(0)), Err(Wait::Never));
+        assert_eq!(Bucket::full(now).take(now, 0, Rate::per_minute(0)), Ok(()));
     }
 
     proptest! {
@@ -94,7 +107,7 @@ mod tests {
             let (mut now, mut bucket, mut granted) = (start, Bucket::full(start), 0);
             for (milliseconds, count) in steps {
                 now += Duration::from_millis(milliseconds);
-                if bucket.take(now, count, per_minute).is_ok() {
+                if bucket.take(now, count, Rate::per_minute(per_minute)).is_ok() {
                     granted += count;
                 }
                 let refilled = u128::from(per_minute) * (now - start).as_nanos() / MINUTE.as_nanos();
@@ -109,12 +122,12 @@ mod tests {
         ) {
             let now = Instant::now();
             let mut bucket = Bucket::full(now);
-            let _ = bucket.take(now, spent, per_minute);
-            if let Err(Wait::For(wait)) = bucket.take(now, count, per_minute) {
+            let _ = bucket.take(now, spent, Rate::per_minute(per_minute));
+            if let Err(Wait::For(wait)) = bucket.take(now, count, Rate::per_minute(per_minute)) {
                 prop_assert!(wait <= MINUTE);
                 let early = now + wait - Duration::from_nanos(1);
-                prop_assert!(bucket.take(early, count, per_minute).is_err());
-                prop_assert_eq!(bucket.take(now + wait, count, per_minute), Ok(()));
+                prop_assert!(bucket.take(early, count, Rate::per_minute(per_minute)).is_err());
+                prop_assert_eq!(bucket.take(now + wait, count, Rate::per_minute(per_minute)), Ok(()));
             }
         }
 
@@ -122,11 +135,11 @@ mod tests {
         fn a_refusal_costs_nothing(per_minute in 1u32..100, tries in 1usize..100) {
             let now = Instant::now();
             let mut bucket = Bucket::full(now);
-            prop_assert_eq!(bucket.take(now, u64::from(per_minute), per_minute), Ok(()));
-            let first = bucket.take(now, 1, per_minute);
+            prop_assert_eq!(bucket.take(now, u64::from(per_minute), Rate::per_minute(per_minute)), Ok(()));
+            let first = bucket.take(now, 1, Rate::per_minute(per_minute));
             prop_assert!(first.is_err());
             for _ in 0..tries {
-                prop_assert_eq!(bucket.take(now, 1, per_minute), first);
+                prop_assert_eq!(bucket.take(now, 1, Rate::per_minute(per_minute)), first);
             }
         }
     }

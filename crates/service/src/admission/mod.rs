@@ -7,4 +7,5 @@ mod quota;
 mod rows;
 
 pub use admit::{Admission, AdmitError, Reservation};
+pub(crate) use bucket::{Bucket, Rate, Wait};
 pub use quota::{DEFAULT_QUOTA, Quota, QuotaRefused, Resource, Resources, check};

@@ -15,6 +15,10 @@ pub struct Quota {
     pub memory_mib: Option<u32>,
     pub disk_mib: Option<u32>,
     pub creates_per_minute: Option<u32>,
+    /// Of each token. A token may send those of some seconds at once.
+    pub requests_per_second: Option<u32>,
+    /// Requests, streams and sockets that each token may have open at once.
+    pub open_requests: Option<u32>,
 }
 
 /// The quota of a workspace for which none was set. It is more than one host can carry, but stops a loop that creates
@@ -26,6 +30,8 @@ pub const DEFAULT_QUOTA: Quota = Quota {
     memory_mib: Some(256 * 1024),
     disk_mib: Some(2 * 1024 * 1024),
     creates_per_minute: Some(6000),
+    requests_per_second: Some(500),
+    open_requests: Some(1000),
 };
 
 impl Default for Quota {
@@ -140,8 +146,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const UNLIMITED: Quota =
-        Quota { sandboxes: None, vcpus: None, memory_mib: None, disk_mib: None, creates_per_minute: None };
+    const UNLIMITED: Quota = Quota {
+        sandboxes: None,
+        vcpus: None,
+        memory_mib: None,
+        disk_mib: None,
+        creates_per_minute: None,
+        requests_per_second: None,
+        open_requests: None,
+    };
 
     fn any_limit() -> impl Strategy<Value = Option<u32>> {
         prop_oneof![Just(None), (0u32..50).prop_map(Some), any::<u32>().prop_map(Some)]
@@ -151,7 +164,7 @@ mod tests {
         fn any_quota()(
             sandboxes in any_limit(), vcpus in any_limit(), memory_mib in any_limit(), disk_mib in any_limit(),
         ) -> Quota {
-            Quota { sandboxes, vcpus, memory_mib, disk_mib, creates_per_minute: None }
+            Quota { sandboxes, vcpus, memory_mib, disk_mib, ..UNLIMITED }
         }
     }
 

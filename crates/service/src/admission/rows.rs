@@ -18,6 +18,8 @@ impl Store {
                 memory_mib: row.get("memory_mib")?,
                 disk_mib: row.get("disk_mib")?,
                 creates_per_minute: row.get("creates_per_minute")?,
+                requests_per_second: row.get("requests_per_second")?,
+                open_requests: row.get("open_requests")?,
             })
         });
         Ok(quota.optional()?)
@@ -28,8 +30,8 @@ impl Store {
         let rows = self
             .connection()
             .prepare_cached(
-                "INSERT OR REPLACE INTO quotas (workspace, sandboxes, vcpus, memory_mib, disk_mib, creates_per_minute) \
-                 SELECT name, ?2, ?3, ?4, ?5, ?6 FROM workspaces WHERE name = ?1 AND deleted_ms IS NULL",
+                "INSERT OR REPLACE INTO quotas (workspace, sandboxes, vcpus, memory_mib, disk_mib, creates_per_minute, \
+                 requests_per_second, open_requests) SELECT name, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM workspaces WHERE name = ?1 AND deleted_ms IS NULL",
             )?
             .execute(params![
                 workspace.as_str(),
@@ -38,6 +40,8 @@ impl Store {
                 quota.memory_mib,
                 quota.disk_mib,
                 quota.creates_per_minute,
+                quota.requests_per_second,
+                quota.open_requests,
             ])?;
         Ok(rows == 1)
     }

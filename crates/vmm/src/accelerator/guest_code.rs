@@ -35,46 +35,21 @@ const DONE_PORT: u16 = 0x10;
 const DONE: u8 = 0x2a;
 
 /// The loop at the end tells hardware from a kernel that emulates every instruction: there it outlasts the limit.
-const GUEST_CODE: &[u8] = &[
-    0xf0,
-    0x48,
-    0x0f,
-    0xc7,
-    0x0f, // lock cmpxchg16b [rdi]
-    0x75,
-    0x1f, // jnz failed
-    0x31,
-    0xc9, // xor ecx, ecx
-    0x31,
-    0xd2, // xor edx, edx
-    0xb8,
-    0x03,
-    0x00,
-    0x00,
-    0x00, // mov eax, 3 (x87 and SSE)
-    0x0f,
-    0x01,
-    0xd1, // xsetbv
-    0x0f,
-    0xae,
-    0x26, // xsave [rsi]
-    0x0f,
-    0xae,
-    0x2e, // xrstor [rsi]
-    0xb9,
-    0x40,
-    0x0d,
-    0x03,
-    0x00, // mov ecx, 200_000
-    0xff,
-    0xc9, // again: dec ecx
-    0x75,
-    0xfc, // jnz again
-    0xb0,
-    DONE, // mov al, DONE
-    0xe6,
-    DONE_PORT as u8, // out DONE_PORT, al
-    0xf4,            // failed: hlt
+const GUEST_CODE: &[&[u8]] = &[
+    &[0xf0, 0x48, 0x0f, 0xc7, 0x0f], // lock cmpxchg16b [rdi]
+    &[0x75, 0x1f],                   // jnz failed
+    &[0x31, 0xc9],                   // xor ecx, ecx
+    &[0x31, 0xd2],                   // xor edx, edx
+    &[0xb8, 0x03, 0x00, 0x00, 0x00], // mov eax, 3 (x87 and SSE)
+    &[0x0f, 0x01, 0xd1],             // xsetbv
+    &[0x0f, 0xae, 0x26],             // xsave [rsi]
+    &[0x0f, 0xae, 0x2e],             // xrstor [rsi]
+    &[0xb9, 0x40, 0x0d, 0x03, 0x00], // mov ecx, 200_000
+    &[0xff, 0xc9],                   // again: dec ecx
+    &[0x75, 0xfc],                   // jnz again
+    &[0xb0, DONE],                   // mov al, DONE
+    &[0xe6, DONE_PORT as u8],        // out DONE_PORT, al
+    &[0xf4],                         // failed: hlt
 ];
 
 #[derive(Debug, thiserror::Error)]
@@ -268,7 +243,7 @@ impl GuestMemory {
         self.write(PML4, &(PDPT | PRESENT_WRITABLE).to_le_bytes());
         self.write(PDPT, &(PD | PRESENT_WRITABLE).to_le_bytes());
         self.write(PD, &(PRESENT_WRITABLE | LARGE).to_le_bytes());
-        self.write(CODE, GUEST_CODE);
+        self.write(CODE, &GUEST_CODE.concat());
     }
 
     fn write(&self, at: u64, bytes: &[u8]) {

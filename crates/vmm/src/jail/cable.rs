@@ -5,15 +5,13 @@
 //! over, and the program needs no system call to make or bind a socket. Frames that no client reads fill the socket and
 //! then wait in the guest.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, accept_with, recvmsg, sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, accept_with, socketpair};
+
+use crate::pass_fd;
 
 /// The supervisor's end, and the socket at which clients get it.
 pub(super) struct Cable {
@@ -36,24 +34,12 @@ impl Cable {
     /// Sends our end to the next client. If the client has gone or does not read, this does nothing.
     pub fn hand_out(&self) {
         let Ok(asking) = accept_with(&self.listener, SocketFlags::CLOEXEC) else { return };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let end = [self.end.as_fd()];
-        ancillary.push(SendAncillaryMessage::ScmRights(&end));
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let _ = sendmsg(&asking, &[IoSlice::new(b"c")], &mut ancillary, flags);
+        let _ = pass_fd::send(&asking, b"c", Some(self.end.as_fd()), SendFlags::DONTWAIT);
     }
 }
 
 /// Receives the supervisor's end.
 pub(crate) fn receive(supervisor: &UnixStream) -> io::Result<UnixDatagram> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(supervisor, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let end = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
+    let (_, end) = pass_fd::receive(supervisor, &mut [0])?;
     end.map(UnixDatagram::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }

@@ -76,6 +76,14 @@ impl MachineDir {
         self.supervisor().join(Self::PROGRAM_LOG)
     }
 
+    /// Removes a file, if it exists.
+    pub(crate) fn remove(path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+
     /// Replaces a file atomically: a reader sees the old text or the new one.
     pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
         let mut fresh = path.as_os_str().to_owned();

@@ -22,7 +22,7 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, pivot_root};
 
-use super::spec::{Layer, Linkage, Spec, Step, StepError};
+use super::spec::{Layer, Linkage, Spec, Step, StepError, is_plain_name};
 use super::{FILES, LAYERS, MEMORY, MachineDir, PRELOAD};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
@@ -93,8 +93,7 @@ fn mirror(path: &Path) -> io::Result<()> {
 }
 
 fn bind_layer(layer: &Layer, attributes: u64) -> io::Result<()> {
-    let plain = !layer.name.is_empty() && !layer.name.starts_with('.') && !layer.name.contains('/');
-    if !plain {
+    if !is_plain_name(&layer.name) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a layer's name must be a plain file name"));
     }
     bind(&layer.path, Path::new(LAYERS).join(&layer.name), attributes)

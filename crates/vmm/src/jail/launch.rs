@@ -86,16 +86,16 @@ impl Drop for Jailed {
         }
         let Processes { program, supervisor, cgroup } = &*self.processes;
         let _ = program.kill();
-        eventually(|| supervisor.has_ended());
+        wait_until(|| supervisor.has_ended());
         supervisor.reap();
         if let Some(cgroup) = cgroup {
-            eventually(|| cgroup.remove().is_ok());
+            wait_until(|| cgroup.remove().is_ok());
         }
     }
 }
 
 /// Polls a condition. A killed process ends within a millisecond or two, so a drop can wait for that.
-fn eventually(mut done: impl FnMut() -> bool) {
+fn wait_until(mut done: impl FnMut() -> bool) {
     let given_up = Instant::now() + END_LIMIT;
     while !done() && Instant::now() < given_up {
         std::thread::sleep(Duration::from_millis(1));
@@ -106,7 +106,7 @@ fn eventually(mut done: impl FnMut() -> bool) {
 pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) -> Result<Jailed, LaunchError> {
     let uid = geteuid().is_root().then(|| config.uid.filter(|uid| *uid != 0).ok_or(LaunchError::NoUser)).transpose()?;
     directory.create().map_err(LaunchError::Directory)?;
-    remove_old_report(directory).map_err(LaunchError::Directory)?;
+    MachineDir::remove(&directory.exit_report()).map_err(LaunchError::Directory)?;
     let path = directory.path().canonicalize().map_err(LaunchError::Directory)?;
     let cgroup = Cgroup::create(&path, &config.limits.cgroup).map_err(LaunchError::Cgroup)?;
     let spec = Spec {
@@ -124,13 +124,6 @@ pub fn launch(program: &Program, directory: &MachineDir, config: &JailConfig) ->
     })
 }
 
-fn remove_old_report(directory: &MachineDir) -> io::Result<()> {
-    match std::fs::remove_file(directory.exit_report()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jailed, LaunchError> {
     let mut child = Command::new(&config.launcher)
         .arg(ARGUMENT)
@@ -141,7 +134,7 @@ fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jai
         .stderr(Stdio::null())
         .spawn()
         .map_err(|source| LaunchError::Spawn { launcher: config.launcher.clone(), source })?;
-    let started = converse(&mut child, spec).and_then(|(pid, landlock, mut keep)| {
+    let started = exchange(&mut child, spec).and_then(|(pid, landlock, mut keep)| {
         let program = Process::open(pid).map_err(LaunchError::NoAnswer)?;
         let supervisor = Process::open(child.id() as i32).map_err(LaunchError::NoAnswer)?;
         keep.write_all(SEEN).map_err(LaunchError::NoAnswer)?;
@@ -156,7 +149,7 @@ fn start(spec: &Spec, config: &JailConfig, cgroup: Option<Cgroup>) -> Result<Jai
     started
 }
 
-fn converse(child: &mut Child, spec: &Spec) -> Result<(i32, Landlock, ChildStdin), LaunchError> {
+fn exchange(child: &mut Child, spec: &Spec) -> Result<(i32, Landlock, ChildStdin), LaunchError> {
     let (Some(mut to_launcher), Some(mut from_launcher)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(LaunchError::NoAnswer(io::ErrorKind::BrokenPipe.into()));
     };

@@ -11,6 +11,7 @@
 
 mod cable;
 mod config;
+mod death;
 mod directory;
 mod entry;
 mod filesystem;
@@ -29,13 +30,14 @@ mod survey;
 
 pub(crate) use cable::receive as receive_cable;
 pub use config::{JailConfig, Limits, Requirement};
+pub use death::Death;
 pub use directory::MachineDir;
 pub use entry::main;
 pub use landlock_rules::Landlock;
 pub(crate) use launch::Processes;
 pub use launch::{Jailed, LaunchError, launch};
+pub(crate) use spec::is_plain_name;
 pub use spec::{Inherit, Layer, Linkage, Program};
-pub use supervisor::ExitReport;
 pub use survey::{HostLayer, survey};
 
 /// The first argument with which a binary must call [`main`].

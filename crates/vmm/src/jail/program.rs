@@ -2,15 +2,11 @@
 
 use std::convert::Infallible;
 use std::ffi::CString;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
-};
+use rustix::net::SendFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +14,7 @@ use super::landlock_rules::{self, Landlock};
 use super::resources::Resources;
 use super::spec::{Linkage, Program, Spec, Step, StepError};
 use super::{FIRST_INHERITED, PRELOAD, limits, seccomp};
+use crate::pass_fd;
 
 /// The only descriptor that may be executed.
 ///
@@ -145,28 +142,16 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 
 fn send(supervisor: &OwnedFd, message: &Message, fd: Option<&OwnedFd>) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
-    if !fds.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    }
-    sendmsg(supervisor, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    pass_fd::send(supervisor, &text, fd.map(|fd| fd.as_fd()), SendFlags::empty())?;
     Ok(())
 }
 
 /// The child's next message and its descriptor, if it has one; `None` once the program runs or the child is dead.
 pub(super) fn receive(child: &OwnedFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
     let mut text = [0; LARGEST_MESSAGE];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let length = recvmsg(child, &mut [IoSliceMut::new(&mut text)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let (length, fd) = pass_fd::receive(child, &mut text)?;
     if length == 0 {
         return Ok(None);
     }
-    let fd = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
     Ok(Some((serde_json::from_slice(&text[..length])?, fd)))
 }

@@ -34,7 +34,7 @@ impl Resources {
     pub fn open(spec: &Spec) -> Result<Self, StepError> {
         let directory = MachineDir::new(&spec.directory);
         if let Some(uid) = spec.uid {
-            hand_over(&directory, uid).step("giving the machine's directory to its user")?;
+            chown_directory(&directory, uid).step("giving the machine's directory to its user")?;
         }
         let supervisor_dir = open(directory.supervisor(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .step("opening the supervisor's directory")?;
@@ -72,7 +72,7 @@ impl Resources {
 }
 
 /// Gives the directory, which root created, to the machine's own user, as whom the supervisor and the program run.
-fn hand_over(directory: &MachineDir, uid: u32) -> io::Result<()> {
+fn chown_directory(directory: &MachineDir, uid: u32) -> io::Result<()> {
     chown(directory.supervisor(), Some(uid), Some(uid))?;
     let files = directory.files();
     chown(&files, Some(uid), Some(uid))?;

@@ -69,16 +69,6 @@ const HOSTILE: &[i64] = &[
     SYS_setresuid, SYS_setresgid, SYS_setgroups, SYS_capset, SYS_personality, SYS_pidfd_getfd, SYS_kcmp,
 ];
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SeccompError {
-    #[error(transparent)]
-    Compile(#[from] seccompiler::BackendError),
-    #[error(transparent)]
-    Install(#[from] seccompiler::Error),
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
 /// Installs the answered filter; the supervisor reads its questions from the returned descriptor.
 ///
 /// This must come first: the other filters forbid the system call that installs filters.
@@ -96,69 +86,60 @@ pub(super) fn install_answered() -> io::Result<OwnedFd> {
 }
 
 /// Installs the other two filters. After this, only [`EXEC_FD`] can be executed.
-pub(super) fn install_final() -> Result<(), SeccompError> {
+pub(super) fn install_final() -> Result<(), seccompiler::Error> {
     apply_filter(&compile(hostile()?, SeccompAction::KillProcess, SeccompAction::Allow)?)?;
     apply_filter(&compile(allowed()?, SeccompAction::Allow, SeccompAction::Errno(EPERM as u32))?)?;
     Ok(())
 }
 
 /// Installs the supervisor's filter: no hostile calls, and no exec.
-pub(super) fn install_for_supervisor() -> Result<(), SeccompError> {
+pub(super) fn install_for_supervisor() -> Result<(), seccompiler::Error> {
     let mut rules = hostile()?;
     rules.insert(SYS_execveat, Vec::new());
     apply_filter(&compile(rules, SeccompAction::KillProcess, SeccompAction::Allow)?)?;
     Ok(())
 }
 
-fn compile(rules: Rules, listed: SeccompAction, other: SeccompAction) -> Result<BpfProgram, SeccompError> {
+fn compile(rules: Rules, listed: SeccompAction, other: SeccompAction) -> Result<BpfProgram, seccompiler::Error> {
     Ok(SeccompFilter::new(rules, other, listed, TargetArch::x86_64)?.try_into()?)
 }
 
 /// The hostile calls, and every exec except that of [`EXEC_FD`].
-fn hostile() -> Result<Rules, SeccompError> {
+fn hostile() -> Result<Rules, seccompiler::Error> {
     let mut rules: Rules = HOSTILE.iter().map(|call| (*call, Vec::new())).collect();
-    let other_file = condition(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, EXEC_FD as u64)?;
-    let by_path = condition(4, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, AT_EMPTY_PATH as u64)?;
+    let other_file = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, EXEC_FD as u64)?;
+    let by_path = SeccompCondition::new(4, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, AT_EMPTY_PATH as u64)?;
     rules.insert(SYS_execveat, vec![SeccompRule::new(vec![other_file])?, SeccompRule::new(vec![by_path])?]);
     Ok(rules)
 }
 
-fn allowed() -> Result<Rules, SeccompError> {
+fn allowed() -> Result<Rules, seccompiler::Error> {
     let mut rules: Rules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
     rules.insert(SYS_clone, clone_rules()?);
     rules.insert(SYS_prctl, prctl_rules()?);
     // Reading a limit, not setting one.
-    let no_new_limit = condition(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
+    let no_new_limit = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     rules.insert(SYS_prlimit64, vec![SeccompRule::new(vec![no_new_limit])?]);
     rules.insert(SYS_execveat, Vec::new());
     Ok(rules)
 }
 
 /// Allows threads, and the plain copy of the process from which its memory is saved, but no new namespace.
-fn clone_rules() -> Result<Vec<SeccompRule>, SeccompError> {
+fn clone_rules() -> Result<Vec<SeccompRule>, seccompiler::Error> {
     let thread = SeccompCmpOp::MaskedEq(CLONE_THREAD as u64);
-    let copy = condition(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, SIGCHLD as u64)?;
-    let thread = condition(0, SeccompCmpArgLen::Qword, thread, CLONE_THREAD as u64)?;
+    let copy = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, SIGCHLD as u64)?;
+    let thread = SeccompCondition::new(0, SeccompCmpArgLen::Qword, thread, CLONE_THREAD as u64)?;
     Ok(vec![SeccompRule::new(vec![thread])?, SeccompRule::new(vec![copy])?])
 }
 
-fn prctl_rules() -> Result<Vec<SeccompRule>, SeccompError> {
+fn prctl_rules() -> Result<Vec<SeccompRule>, seccompiler::Error> {
     [PR_SET_NAME, PR_SET_TIMERSLACK, PR_MCE_KILL]
         .into_iter()
         .map(|option| {
-            let condition = condition(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, option as u64)?;
+            let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, option as u64)?;
             Ok(SeccompRule::new(vec![condition])?)
         })
         .collect()
-}
-
-fn condition(
-    argument: u8,
-    length: SeccompCmpArgLen,
-    operator: SeccompCmpOp,
-    value: u64,
-) -> Result<SeccompCondition, SeccompError> {
-    Ok(SeccompCondition::new(argument, length, operator, value)?)
 }
 
 /// `clone3` returns ENOSYS, so that libraries use `clone`, whose flags a filter can see. `openat` with the bare flag

@@ -16,6 +16,11 @@ pub struct Layer {
     pub path: PathBuf,
 }
 
+/// Whether a name is that of a visible file in the directory to which it is added.
+pub(crate) fn is_plain_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains('/')
+}
+
 /// A descriptor that the program inherits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inherit {

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat, renameat};
 use rustix::process::{Pid, Signal, WaitIdOptions, pidfd_send_signal, waitid};
-use serde::{Deserialize, Serialize};
 
 use super::MachineDir;
 use super::cable::Cable;
+use super::death::Death;
 use super::log::BoundedLog;
 use super::memory_open::MemoryOpen;
 use super::spec::{KEEP, SEEN};
@@ -23,24 +23,7 @@ use super::spec::{KEEP, SEEN};
 const TICK: Duration = Duration::from_secs(1);
 
 /// How much unread output of a dead program is still written to its log.
-const LAST_WORDS_BYTES: usize = 1024 * 1024;
-
-/// How the program ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "reason", rename_all = "lowercase")]
-pub enum ExitReport {
-    /// The program exited. QEMU exits with code 0 when its guest powers off, reboots or panics.
-    Exited {
-        code: i32,
-    },
-    Signalled {
-        signal: i32,
-    },
-    /// The supervisor ended it because its deadline had passed.
-    Deadline,
-    /// The supervisor ended it because the caller died before it had recorded the machine.
-    Abandoned,
-}
+const UNREAD_OUTPUT_BYTES: usize = 1024 * 1024;
 
 pub(super) struct Supervisor {
     pub pid: Pid,
@@ -70,7 +53,7 @@ impl Supervisor {
     pub fn run(mut self) -> io::Result<()> {
         let mut killed_for = None;
         if !self.receives(SEEN) {
-            self.kill(&mut killed_for, ExitReport::Abandoned);
+            self.kill(&mut killed_for, Death::SupervisorLost);
         }
         let mut next_check = Instant::now();
         loop {
@@ -83,7 +66,7 @@ impl Supervisor {
                     Source::Output => forward(&mut self.output),
                     Source::Caller => {
                         if !self.receives(KEEP) {
-                            self.kill(&mut killed_for, ExitReport::Abandoned);
+                            self.kill(&mut killed_for, Death::SupervisorLost);
                         }
                         self.caller = None;
                     }
@@ -92,7 +75,7 @@ impl Supervisor {
             if Instant::now() >= next_check {
                 next_check = Instant::now() + TICK;
                 if self.deadline_has_passed() {
-                    self.kill(&mut killed_for, ExitReport::Deadline);
+                    self.kill(&mut killed_for, Death::Deadline);
                 }
             }
         }
@@ -124,7 +107,7 @@ impl Supervisor {
         received && word == *expected
     }
 
-    fn kill(&self, killed_for: &mut Option<ExitReport>, reason: ExitReport) {
+    fn kill(&self, killed_for: &mut Option<Death>, reason: Death) {
         // This fails if the program has just ended; the next wait reports that.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         killed_for.get_or_insert(reason);
@@ -146,22 +129,22 @@ impl Supervisor {
         text.trim().parse::<u64>().is_ok_and(|deadline| now >= u128::from(deadline))
     }
 
-    fn finish(mut self, killed_for: Option<ExitReport>) -> io::Result<()> {
+    fn finish(mut self, killed_for: Option<Death>) -> io::Result<()> {
         let status = waitid(rustix::process::WaitId::Pid(self.pid), WaitIdOptions::EXITED)?;
         for log in [&mut self.console, &mut self.output] {
-            for _ in 0..LAST_WORDS_BYTES / BUFFER_BYTES {
+            for _ in 0..UNREAD_OUTPUT_BYTES / BUFFER_BYTES {
                 forward(log);
             }
         }
         let seen = match status.as_ref().and_then(|status| status.terminating_signal()) {
-            Some(signal) => ExitReport::Signalled { signal },
-            None => ExitReport::Exited { code: status.and_then(|status| status.exit_status()).unwrap_or(-1) },
+            Some(signal) => Death::Signalled { signal },
+            None => Death::Exited { code: status.and_then(|status| status.exit_status()).unwrap_or(-1) },
         };
         self.write_report(&killed_for.unwrap_or(seen))
     }
 
     /// Writes the report atomically.
-    fn write_report(&self, report: &ExitReport) -> io::Result<()> {
+    fn write_report(&self, report: &Death) -> io::Result<()> {
         const FRESH: &str = "exit.json.new";
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let file = openat(&self.directory, FRESH, flags, Mode::from_raw_mode(0o644))?;

@@ -9,7 +9,7 @@ use super::control::remove_sockets;
 use super::death;
 use super::error::MachineError;
 use super::handle::Machine;
-use super::record::{Orphan, Record};
+use super::record::Record;
 use crate::cgroup::Cgroup;
 use crate::jail::{MachineDir, Processes};
 use crate::process::{Identity, Process};
@@ -31,13 +31,6 @@ impl Machine {
         let died = death::watch(processes.clone(), dir.clone());
         Ok(Some(Self { dir, qmp, processes, boundary: record.boundary, died }))
     }
-}
-
-/// The processes of the machine that runs in this directory, if there is one.
-pub fn find_orphan(dir: &MachineDir) -> Result<Option<Orphan>, MachineError> {
-    let Some(record) = Record::read(dir)? else { return Ok(None) };
-    let running = alive(&record.qemu)?.is_some() || alive(&record.supervisor)?.is_some();
-    Ok(running.then_some(Orphan { qemu_pid: record.qemu.pid, supervisor_pid: record.supervisor.pid }))
 }
 
 /// Ends the machine that an earlier caller left running in this directory, and returns whether there was one.

@@ -1,19 +1,18 @@
 //! The operations of a running machine.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::{Value, json};
 
+use super::blocking::blocking;
 use super::command_line::{CABLE_SOCKET, CONTROL_SOCKET, COPY_SOCKET, DISK, QMP_SOCKET};
 use super::config::MachineConfig;
-use super::death::Death;
 use super::error::MachineError;
 use super::handle::Machine;
-use crate::jail::{FILES, MachineDir};
+use crate::jail::{Death, FILES, MachineDir, is_plain_name};
 use crate::qmp::QmpError;
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
@@ -52,16 +51,15 @@ impl Machine {
         self.write_state(name).await?;
         let files = self.dir.files();
         let (state, memory) = (files.join(name), files.join(MachineConfig::MEMORY));
-        let synced = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             sync(&state)?;
             if memory.symlink_metadata().is_ok() { sync(&memory) } else { Ok(()) }
-        });
-        synced.await.map_err(|error| MachineError::Process(io::Error::other(error)))?
+        })
+        .await
     }
 
     pub(super) async fn write_state(&self, name: &str) -> Result<(), MachineError> {
-        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-        if !plain {
+        if !is_plain_name(name) {
             return Err(MachineError::NotAFileName { name: name.to_owned() });
         }
         self.command("xen-save-devices-state", json!({ "filename": format!("{FILES}/{name}") })).await.map(drop)
@@ -138,10 +136,7 @@ pub(super) fn write_deadline(dir: &MachineDir, deadline_ms: Option<u64>) -> Resu
     let path = dir.deadline();
     let written = match deadline_ms {
         Some(deadline) => MachineDir::replace(&path, &deadline.to_string()),
-        None => match fs::remove_file(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        },
+        None => MachineDir::remove(&path),
     };
     written.map_err(|source| MachineError::File { step: "write", path, source })
 }

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::death::Death;
-use crate::jail::LaunchError;
+use crate::jail::{Death, LaunchError};
 use crate::qmp::QmpError;
 
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,13 @@
 //! Saving a machine that continues: it is stopped while QEMU writes its device state, a new overlay is put on its disk
 //! and its process is copied. Its memory is read from the copy afterwards.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::json;
 
+use super::blocking::blocking;
 use super::command_line::{COPY_SOCKET, DISK};
 use super::connect::connect;
 use super::error::MachineError;
@@ -29,18 +31,9 @@ impl Machine {
     /// Writes device state to `state` and makes `overlay` the disk's new overlay. Both are plain names in
     /// [`crate::jail::MachineDir::files`]; the caller has created the overlay on top of the current disk. The machine
     /// must have been restored. It runs when this returns, unless `afterwards` is [`Afterwards::Stopped`].
+    ///
+    /// `copies` are files that are plugged in, and the paths where they are copied to while the machine is stopped.
     pub async fn freeze(
-        &self,
-        state: &str,
-        overlay: &str,
-        memory_bytes: u64,
-        afterwards: Afterwards,
-    ) -> Result<Frozen, FreezeError> {
-        self.freeze_with(state, overlay, memory_bytes, afterwards, Vec::new()).await
-    }
-
-    /// Does the same, and copies files that are plugged in while the machine is stopped.
-    pub async fn freeze_with(
         &self,
         state: &str,
         overlay: &str,
@@ -48,9 +41,7 @@ impl Machine {
         afterwards: Afterwards,
         copies: Vec<(PathBuf, PathBuf)>,
     ) -> Result<Frozen, FreezeError> {
-        let connection = connect(&self.dir.supervisor(), COPY_SOCKET).await.map_err(MachineError::Connect);
-        let connection = connection.and_then(|stream| connect_copy(stream).map_err(MachineError::Connect));
-        let connection = connection.map_err(FreezeError::Before)?;
+        let connection = self.connect_copy().await.map_err(FreezeError::Before)?;
         let begun = Instant::now();
         let mut times = FreezeTimes::default();
         let frozen = self.freeze_stopped(state, overlay, connection, memory_bytes, copies, &mut times).await;
@@ -73,23 +64,27 @@ impl Machine {
 
     /// Copies the process of a stopped machine, which stays stopped.
     pub async fn copy(&self, memory_bytes: u64) -> Result<Frozen, MachineError> {
-        let stream = connect(&self.dir.supervisor(), COPY_SOCKET).await.map_err(MachineError::Connect)?;
-        let connection = connect_copy(stream).map_err(MachineError::Connect)?;
-        let (original, record) = (self.pid(), self.is_emulated());
-        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, record));
-        copying.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(MachineError::Process)
+        let connection = self.connect_copy().await?;
+        self.copy_over(connection, memory_bytes).await
     }
 
-    /// Only an emulated machine's process has translated code that is worth caching.
-    fn is_emulated(&self) -> bool {
-        self.boundary.accelerator == Accelerator::Tcg
+    async fn connect_copy(&self) -> Result<UnixStream, MachineError> {
+        let stream = connect(&self.dir.supervisor(), COPY_SOCKET).await;
+        stream.and_then(connect_copy).map_err(MachineError::Connect)
+    }
+
+    async fn copy_over(&self, connection: UnixStream, memory_bytes: u64) -> Result<Frozen, MachineError> {
+        let original = self.pid();
+        // Only an emulated machine's process has translated code that is worth caching.
+        let record = self.boundary.accelerator == Accelerator::Tcg;
+        blocking(move || Frozen::take(connection, original, memory_bytes, record).map_err(MachineError::Process)).await
     }
 
     async fn freeze_stopped(
         &self,
         state: &str,
         overlay: &str,
-        connection: std::os::unix::net::UnixStream,
+        connection: UnixStream,
         memory_bytes: u64,
         copies: Vec<(PathBuf, PathBuf)>,
         times: &mut FreezeTimes,
@@ -99,30 +94,29 @@ impl Machine {
         times.stop = begun.elapsed();
         self.write_state(state).await.map_err(FreezeError::Before)?;
         times.state = begun.elapsed() - times.stop;
-        if !copies.is_empty() {
-            copy_all(copies).await.map_err(FreezeError::Before)?;
-        }
+        copy_all(copies).await.map_err(FreezeError::Before)?;
         let overlay = json!({
             "device": DISK, "snapshot-file": format!("{FILES}/{overlay}"), "format": "qcow2", "mode": "existing"
         });
         self.command("blockdev-snapshot-sync", overlay).await.map_err(FreezeError::Before)?;
         times.disk = begun.elapsed() - times.stop - times.state;
-        let (original, record) = (self.pid(), self.is_emulated());
-        let copying = tokio::task::spawn_blocking(move || Frozen::take(connection, original, memory_bytes, record));
-        let copied = copying.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        let copied = self.copy_over(connection, memory_bytes).await;
         times.copy = begun.elapsed() - times.stop - times.state - times.disk;
-        copied.map_err(|error| FreezeError::After(MachineError::Process(error)))
+        copied.map_err(FreezeError::After)
     }
 }
 
 async fn copy_all(copies: Vec<(PathBuf, PathBuf)>) -> Result<(), MachineError> {
-    let copying = tokio::task::spawn_blocking(move || {
+    if copies.is_empty() {
+        return Ok(());
+    }
+    blocking(move || {
         for (from, to) in copies {
             copy_sparse(&from, &to).map_err(|source| MachineError::File { step: "copy", path: from, source })?;
         }
         Ok(())
-    });
-    copying.await.unwrap_or_else(|error| Err(MachineError::Process(std::io::Error::other(error))))
+    })
+    .await
 }
 
 /// What the guest does after it has been saved.

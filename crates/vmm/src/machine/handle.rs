@@ -1,6 +1,5 @@
 //! The handle on a machine.
 
-use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +7,12 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
+use super::blocking::blocking;
 use super::command_line::{CABLE_SOCKET, CONTROL_SOCKET};
 use super::connect::connect;
-use super::death::Death;
 use super::error::MachineError;
 use crate::boundary::Boundary;
-use crate::jail::{MachineDir, Processes, receive_cable};
+use crate::jail::{Death, MachineDir, Processes, receive_cable};
 use crate::qmp::Qmp;
 
 /// The supervisor answers at once; if it takes this long, something is wrong.
@@ -61,13 +60,13 @@ impl Machine {
     /// socket, so only one should read from it.
     pub async fn connect_cable(&self) -> Result<UnixDatagram, MachineError> {
         let supervisor = connect(&self.dir.supervisor(), CABLE_SOCKET).await.map_err(MachineError::Connect)?;
-        let taking = tokio::task::spawn_blocking(move || {
+        let take = move || {
             let supervisor = supervisor.into_std()?;
             supervisor.set_nonblocking(false)?;
             supervisor.set_read_timeout(Some(CABLE_LIMIT))?;
             receive_cable(&supervisor)
-        });
-        taking.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(MachineError::Connect)
+        };
+        blocking(move || take().map_err(MachineError::Connect)).await
     }
 
     /// Holds `Some` from the moment the machine has ended.

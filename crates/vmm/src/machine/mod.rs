@@ -5,6 +5,7 @@
 //! that.
 
 mod adopt;
+mod blocking;
 mod command_line;
 mod config;
 mod connect;
@@ -20,15 +21,13 @@ mod record;
 mod start;
 mod usage;
 
-pub use adopt::{find_orphan, kill_leftover};
+pub use adopt::kill_leftover;
 pub use config::{Disk, Hardware, MachineConfig, Start};
-pub use death::Death;
 pub use emulator::{DEVICE_MODEL, emulator_fingerprint, emulator_version};
 pub use error::MachineError;
 pub use freeze::{Afterwards, FreezeError};
 pub use handle::Machine;
 pub use plug::{Plug, PlugAccess, PlugSource};
-pub use record::Orphan;
 pub use usage::{GuestPages, Usage};
 
-pub use crate::jail::{Layer, MachineDir};
+pub use crate::jail::{Death, Layer, MachineDir};

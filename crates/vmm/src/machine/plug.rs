@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
 use serde_json::{Value, json};
-use tokio::sync::broadcast;
 
 use super::error::MachineError;
 use super::handle::Machine;
 use crate::jail::Inherit;
-use crate::qmp::Event;
+use crate::qmp::{Event, find_event};
 
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 /// The guest's kernel releases a disk within moments, or never.
@@ -130,8 +129,9 @@ impl Machine {
     pub async fn unplug(&self, slot: u32) -> Result<(), MachineError> {
         let events = self.qmp.events();
         self.command("device_del", json!({ "id": name(slot) })).await?;
-        let released = tokio::time::timeout(RELEASE_LIMIT, deleted(events, &name(slot))).await;
-        if released.is_err() {
+        let is_released = |event: &Event| event.name == "DEVICE_DELETED" && event.data["device"] == name(slot);
+        let released = find_event(events, |event| is_released(event).then_some(()));
+        if tokio::time::timeout(RELEASE_LIMIT, released).await.is_err() {
             return Err(MachineError::NotReleased { slot });
         }
         self.forget(slot).await
@@ -142,17 +142,6 @@ impl Machine {
         // A disk that the machine was restored with, or that has no file, has no removable set.
         let _ = self.command("remove-fd", json!({ "fdset-id": descriptor_set(slot) })).await;
         node.map(drop)
-    }
-}
-
-/// Waits until QEMU reports that the device is gone, or closes the connection.
-async fn deleted(mut events: broadcast::Receiver<Event>, device: &str) {
-    loop {
-        match events.recv().await {
-            Ok(Event { name, data }) if name == "DEVICE_DELETED" && data["device"] == device => return,
-            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-            Err(broadcast::error::RecvError::Closed) => return,
-        }
     }
 }
 

@@ -20,13 +20,6 @@ pub(super) struct Record {
     pub boundary: Boundary,
 }
 
-/// A machine whose caller has died.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Orphan {
-    pub qemu_pid: i32,
-    pub supervisor_pid: i32,
-}
-
 impl Record {
     pub fn new(processes: &Processes, boundary: Boundary) -> Self {
         Self {

@@ -1,21 +1,21 @@
 //! Starting a machine: jail, connect, load, check the boundary, and only then let it outlive the caller.
 
-use std::io;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
+use super::blocking::blocking;
 use super::command_line::{self, QMP_SOCKET};
 use super::config::MachineConfig;
 use super::connect::connect;
-use super::death::{self, Death};
+use super::death;
 use super::error::MachineError;
 use super::handle::Machine;
 use super::record::Record;
 use crate::boundary::Boundary;
-use crate::jail::{self, Jailed, MachineDir, Processes};
-use crate::qmp::{Event, Qmp};
+use crate::jail::{self, Death, Jailed, MachineDir, Processes};
+use crate::qmp::{Event, Qmp, find_event};
 
 /// QEMU is up in some 50 ms; on a host where many machines start at once it takes longer.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
@@ -58,11 +58,11 @@ impl Starting {
         let program = command_line::program(&config);
         let (dir, jail) = (config.dir.clone(), config.jail.clone());
         let deadline = config.deadline_ms;
-        let launched = tokio::task::spawn_blocking(move || {
+        let launched = blocking(move || {
             prepare(&dir, deadline)?;
             jail::launch(&program, &dir, &jail).map_err(MachineError::Launch)
         });
-        let jailed = launched.await.map_err(|error| MachineError::Process(io::Error::other(error)))??;
+        let jailed = launched.await?;
         let died = death::watch(jailed.processes().clone(), config.dir.clone());
         Ok(Self { config, jailed, died })
     }
@@ -115,22 +115,13 @@ async fn await_loaded(qmp: &Qmp) -> Result<(), MachineError> {
     if answer.get("status").and_then(Value::as_str) != Some("inmigrate") {
         return Ok(());
     }
-    let loaded = tokio::time::timeout(LOAD_LIMIT, load_completed(events)).await;
-    loaded.unwrap_or_else(|_| Err(not_loaded("timed out")))
-}
-
-async fn load_completed(mut events: broadcast::Receiver<Event>) -> Result<(), MachineError> {
-    loop {
-        match events.recv().await {
-            Ok(Event { name, data }) if name == "MIGRATION" => match data.get("status").and_then(Value::as_str) {
-                Some("completed") => return Ok(()),
-                Some(status @ ("failed" | "cancelled")) => return Err(not_loaded(status)),
-                _ => {}
-            },
-            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-            Err(broadcast::error::RecvError::Closed) => return Err(not_loaded("QEMU closed the connection")),
-        }
-    }
+    let loaded = find_event(events, |Event { name, data }| match data["status"].as_str() {
+        Some("completed") if name == "MIGRATION" => Some(Ok(())),
+        Some(status @ ("failed" | "cancelled")) if name == "MIGRATION" => Some(Err(not_loaded(status))),
+        _ => None,
+    });
+    let loaded = tokio::time::timeout(LOAD_LIMIT, loaded).await.map_err(|_| not_loaded("timed out"))?;
+    loaded.unwrap_or_else(|| Err(not_loaded("QEMU closed the connection")))
 }
 
 fn not_loaded(status: &str) -> MachineError {

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use super::blocking::blocking;
 use super::error::MachineError;
 use super::handle::Machine;
 use crate::jail::MEMORY;
@@ -37,15 +38,13 @@ impl Machine {
     /// How much of its guest memory is its own by now.
     pub async fn guest_pages(&self) -> Result<GuestPages, MachineError> {
         let pid = self.pid();
-        let read = tokio::task::spawn_blocking(move || guest_pages(pid, MEMORY));
-        read.await.map_err(io::Error::other).flatten().map_err(MachineError::Process)
+        blocking(move || guest_pages(pid, MEMORY).map_err(MachineError::Process)).await
     }
 
     /// The machine's current usage.
     pub async fn usage(&self) -> Result<Usage, MachineError> {
         let (pid, files) = (self.pid(), self.dir().files());
-        let read = tokio::task::spawn_blocking(move || read(pid, &files));
-        read.await.map_err(io::Error::other).flatten().map_err(MachineError::Process)
+        blocking(move || read(pid, &files).map_err(MachineError::Process)).await
     }
 }
 

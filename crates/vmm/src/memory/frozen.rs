@@ -15,7 +15,7 @@ use rustix::net::sockopt::set_socket_passcred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::map::{Extent, MemoryMap};
-use super::pages::{PAGE, coalesced, push, union, written};
+use super::pages::{BUFFER_BYTES, PAGE, coalesced, copy_memory, push, union, written};
 use super::threads::recordable_threads;
 use crate::plan::MOST_THREADS;
 
@@ -27,7 +27,6 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 const MOST_EXTENTS: usize = 16_000;
 /// A machine on this many layers is saved on the base alone, because a restore has to open all of them.
 const FOLD_LAYERS: usize = if super::MOST_LAYERS < 12 { super::MOST_LAYERS } else { 12 };
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// How long the machine was stopped, and for what.
 #[derive(Debug, Clone, Copy, Default)]
@@ -111,31 +110,41 @@ impl Frozen {
         let [pagemap, memory] = [self.file("pagemap")?, self.file("mem")?];
         let own = written(&pagemap, self.address, self.bytes)?;
         let changed = coalesced(self.changed(&memory, &own, below, layers)?, MOST_EXTENTS / 2);
-        let map = below.under(&laid_out(&changed, layers.len() as u64));
+        let map = below.under(&extents_of(&changed, layers.len() as u64));
         let fits = layers.len() < FOLD_LAYERS && map.extents().len() <= MOST_EXTENTS;
         if !fits {
-            return self.store(&memory, union(own, below.ranges()), out);
+            return self.store_whole(&memory, union(own, below.ranges()), out);
         }
-        let stored_bytes = changed.iter().map(|range| range.end - range.start).sum();
-        self.copy_out(&memory, &changed, out)?;
-        Ok(SavedPages { map, layers: layers.len() + 1, stored_bytes })
+        self.store(&memory, &changed, map, layers.len() + 1, out)
     }
 
     /// Writes the pages in which the machine differs from the base alone.
     pub fn save_whole(&self, below: &MemoryMap, out: &mut impl Write) -> io::Result<SavedPages> {
         let own = written(&self.file("pagemap")?, self.address, self.bytes)?;
-        self.store(&self.file("mem")?, union(own, below.ranges()), out)
+        self.store_whole(&self.file("mem")?, union(own, below.ranges()), out)
     }
 
-    fn store(&self, memory: &File, ranges: Vec<Range<u64>>, out: &mut impl Write) -> io::Result<SavedPages> {
+    fn store_whole(&self, memory: &File, ranges: Vec<Range<u64>>, out: &mut impl Write) -> io::Result<SavedPages> {
         let all = coalesced(ranges, MOST_EXTENTS / 2);
-        let stored_bytes = all.iter().map(|range| range.end - range.start).sum();
-        self.copy_out(memory, &all, out)?;
-        Ok(SavedPages { map: MemoryMap::default().under(&laid_out(&all, 0)), layers: 1, stored_bytes })
+        self.store(memory, &all, MemoryMap::default().under(&extents_of(&all, 0)), 1, out)
+    }
+
+    fn store(
+        &self,
+        memory: &File,
+        ranges: &[Range<u64>],
+        map: MemoryMap,
+        layers: usize,
+        out: &mut impl Write,
+    ) -> io::Result<SavedPages> {
+        for range in ranges {
+            copy_memory(memory, self.address + range.start..self.address + range.end, false, out)?;
+        }
+        Ok(SavedPages { map, layers, stored_bytes: ranges.iter().map(|range| range.end - range.start).sum() })
     }
 
     /// Lets the copy end once its memory is no longer needed, so that a later drop has less to wait for.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         // This fails if the copy has ended already.
         let _ = self.connection.shutdown(Shutdown::Write);
     }
@@ -200,25 +209,11 @@ impl Frozen {
         }
         Ok(changed)
     }
-
-    fn copy_out(&self, memory: &File, ranges: &[Range<u64>], out: &mut impl Write) -> io::Result<()> {
-        let mut buffer = vec![0; BUFFER_BYTES];
-        for range in ranges {
-            let mut from = range.start;
-            while from < range.end {
-                let length = ((range.end - from) as usize).min(BUFFER_BYTES);
-                memory.read_exact_at(&mut buffer[..length], self.address + from)?;
-                out.write_all(&buffer[..length])?;
-                from += length as u64;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
         // If it takes longer, `Machine::cont` waits for the locks.
         let _ = self.connection.set_read_timeout(Some(END_LIMIT));
         let _ = self.connection.read(&mut [0]);
@@ -226,7 +221,7 @@ impl Drop for Frozen {
 }
 
 /// The ranges as extents, one after the other in a file.
-fn laid_out(ranges: &[Range<u64>], layer: u64) -> Vec<Extent> {
+fn extents_of(ranges: &[Range<u64>], layer: u64) -> Vec<Extent> {
     let mut at = 0;
     let extent = |range: &Range<u64>| {
         let extent = Extent { guest: range.start, bytes: range.end - range.start, layer, at };

@@ -1,7 +1,7 @@
 //! The pages that a process wrote, as ranges to be stored.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -13,6 +13,7 @@ const SWAPPED: u64 = 1 << 62;
 const OF_FILE: u64 = 1 << 61;
 
 const ENTRIES_AT_ONCE: usize = 1 << 15;
+pub(super) const BUFFER_BYTES: usize = 1 << 20;
 
 /// The ranges, relative to `address`, of the pages that the process has written.
 pub(crate) fn written(pagemap: &File, address: u64, bytes: u64) -> io::Result<Vec<Range<u64>>> {
@@ -33,6 +34,31 @@ pub(crate) fn written(pagemap: &File, address: u64, bytes: u64) -> io::Result<Ve
         }
     }
     Ok(ranges)
+}
+
+/// Copies a range of a process's memory to `out`. In a mapping of a file, pages behind its end cannot be read; they are
+/// stored as zeros.
+pub(crate) fn copy_memory(memory: &File, range: Range<u64>, of_file: bool, out: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES.min((range.end - range.start) as usize)];
+    let mut from = range.start;
+    while from < range.end {
+        let length = ((range.end - from) as usize).min(buffer.len());
+        match memory.read_exact_at(&mut buffer[..length], from) {
+            Err(_) if of_file => read_by_pages(memory, from, &mut buffer[..length]),
+            read => read?,
+        }
+        out.write_all(&buffer[..length])?;
+        from += length as u64;
+    }
+    Ok(())
+}
+
+fn read_by_pages(memory: &File, from: u64, buffer: &mut [u8]) {
+    for (page, number) in buffer.chunks_mut(PAGE as usize).zip(0u64..) {
+        if memory.read_exact_at(page, from + number * PAGE).is_err() {
+            page.fill(0);
+        }
+    }
 }
 
 pub(crate) fn push(ranges: &mut Vec<Range<u64>>, next: Range<u64>) {

@@ -9,7 +9,7 @@ use super::areas::{Area, READ, WRITE};
 use super::descriptors::{self, Renamed};
 use super::pages_name;
 use crate::jail::{LAYERS, MEMORY};
-use crate::memory::pages::{PAGE, push, written};
+use crate::memory::pages::{PAGE, copy_memory, push, written};
 use crate::memory::{Extent, Frozen, MemoryMap};
 use crate::plan::{self, RESERVED, SCRATCH_ADDRESS, Step};
 
@@ -17,7 +17,6 @@ use crate::plan::{self, RESERVED, SCRATCH_ADDRESS, Step};
 const STACK_BYTES: u64 = 8 << 20;
 /// Holes up to this size are stored along with their neighbours: every extent is a mapping.
 const CLOSE_BYTES: u64 = 16 * PAGE;
-const BUFFER_BYTES: usize = 1 << 20;
 /// Far more than QEMU has, guest memory aside. This bounds what a compromised QEMU can make us store and read.
 const MOST_STORED_BYTES: u64 = 1 << 30;
 const MOST_MAPPED_BYTES: u64 = 8 << 30;
@@ -60,7 +59,7 @@ pub fn capture(
             if at > MOST_STORED_BYTES {
                 return Err(too_large());
             }
-            store(&memory, range, area.inode != 0, out)?;
+            copy_memory(&memory, range, area.inode != 0, out)?;
             extents.push(extent);
         }
         below.extend(covered);
@@ -171,30 +170,6 @@ fn ranges_to_store(area: &Area, pagemap: &File, is_covered: bool) -> io::Result<
         }
     }
     Ok(ranges)
-}
-
-fn store(memory: &File, range: Range<u64>, of_file: bool, out: &mut impl Write) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES.min((range.end - range.start) as usize)];
-    let mut from = range.start;
-    while from < range.end {
-        let length = ((range.end - from) as usize).min(buffer.len());
-        match memory.read_exact_at(&mut buffer[..length], from) {
-            Err(_) if of_file => read_by_pages(memory, from, &mut buffer[..length]),
-            read => read?,
-        }
-        out.write_all(&buffer[..length])?;
-        from += length as u64;
-    }
-    Ok(())
-}
-
-/// Pages behind the end of a mapped file cannot be read; they are stored as zeros.
-fn read_by_pages(memory: &File, from: u64, buffer: &mut [u8]) {
-    for (page, number) in buffer.chunks_mut(PAGE as usize).zip(0u64..) {
-        if memory.read_exact_at(page, from + number * PAGE).is_err() {
-            page.fill(0);
-        }
-    }
 }
 
 fn too_large() -> io::Error {

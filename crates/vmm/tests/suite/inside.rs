@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use sandling_vmm::jail::{ExitReport, Inherit, Layer, Linkage, MachineDir, Program, launch};
+use sandling_vmm::jail::{Death, Inherit, Layer, Linkage, MachineDir, Program, launch};
 
 use crate::fixture::*;
 
-const REFUSED: ExitReport = ExitReport::Exited { code: 0 };
-const SUCCEEDED: ExitReport = ExitReport::Exited { code: 7 };
-const KILLED_BY_SECCOMP: ExitReport = ExitReport::Signalled { signal: 31 };
+const REFUSED: Death = Death::Exited { code: 0 };
+const SUCCEEDED: Death = Death::Exited { code: 7 };
+const KILLED_BY_SECCOMP: Death = Death::Signalled { signal: 31 };
 
 static PROBE: LazyLock<PathBuf> = LazyLock::new(|| compiled("probe"));
 
 /// Makes one attempt in a jail like QEMU's; returns how the program ended and its output.
-fn attempt(name: &str, argument: &str) -> (ExitReport, String) {
+fn attempt(name: &str, argument: &str) -> (Death, String) {
     let label: String =
         format!("{name}{argument}").chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let dir = MachineDir::new(WORK.join(format!("inside-{label}")));

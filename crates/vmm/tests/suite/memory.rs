@@ -43,7 +43,7 @@ async fn save(machine: &Machine, below: Option<&Saved>, name: &str) -> Saved {
     let fresh = files.join(&overlay);
     create_overlay(&fresh, &format!("/layers/{layer}"), DiskFormat::Qcow2, DISK_BYTES).await.unwrap();
     fs::set_permissions(&fresh, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-    let frozen = machine.freeze("saved-state", &overlay, MEMORY_BYTES, Afterwards::Running).await.unwrap();
+    let frozen = machine.freeze("saved-state", &overlay, MEMORY_BYTES, Afterwards::Running, Vec::new()).await.unwrap();
     let (below_map, mut layers) = below.map_or_else(Default::default, |b| (b.map.clone(), b.memory.layers.clone()));
     let pages = dir.join("pages");
     let files_below: Vec<_> = layers.iter().map(|path| fs::File::open(path).unwrap()).collect();

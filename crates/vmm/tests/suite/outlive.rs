@@ -53,26 +53,41 @@ fn die_with_machine(name: &str, deadline_ms: Option<u64>) -> MachineDir {
     MachineDir::new(WORK.join(name))
 }
 
+/// The processes of a machine whose caller has died.
+struct Orphan {
+    qemu: i32,
+    supervisor: i32,
+}
+
+/// Reads the machine's record, and checks that its processes still run.
+fn recorded(dir: &MachineDir) -> Orphan {
+    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.record()).unwrap()).unwrap();
+    let pid = |process: &str| record[process]["pid"].as_i64().unwrap() as i32;
+    let orphan = Orphan { qemu: pid("qemu"), supervisor: pid("keeper") };
+    assert!(is_alive(orphan.qemu) && is_alive(orphan.supervisor), "still running");
+    orphan
+}
+
 #[tokio::test]
 async fn a_machine_outlives_its_caller_and_is_adopted() {
     let dir = die_with_machine("adopted", None);
-    let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
+    let orphan = recorded(&dir);
     let machine = Machine::adopt(dir.clone()).await.unwrap().expect("still running");
-    assert_eq!((machine.pid(), machine.supervisor_pid()), (orphan.qemu_pid, orphan.supervisor_pid));
+    assert_eq!((machine.pid(), machine.supervisor_pid()), (orphan.qemu, orphan.supervisor));
     assert_eq!(machine.status().await.unwrap(), "running");
     assert!(machine.boundary().seccomp);
     assert_eq!(Guest::connect(&machine).await.ask("echo new master").await, "new master");
     assert_eq!(machine.end().await.unwrap(), Death::Signalled { signal: 9 });
-    assert_eq!(machine::find_orphan(&dir).unwrap(), None);
+    assert!(!is_alive(orphan.qemu) && !is_alive(orphan.supervisor));
     assert!(Machine::adopt(dir).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn a_deadline_holds_after_the_callers_death() {
     let dir = die_with_machine("deadline-alone", Some(now_ms() + 6000));
-    let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
-    eventually("QEMU ends", Duration::from_secs(20), || !is_alive(orphan.qemu_pid));
-    eventually("its supervisor, too", Duration::from_secs(5), || !is_alive(orphan.supervisor_pid));
+    let orphan = recorded(&dir);
+    eventually("QEMU ends", Duration::from_secs(20), || !is_alive(orphan.qemu));
+    eventually("its supervisor, too", Duration::from_secs(5), || !is_alive(orphan.supervisor));
     let report = std::fs::read_to_string(dir.exit_report()).unwrap();
     assert_eq!(report, r#"{"reason":"deadline"}"#);
     assert!(!machine::kill_leftover(&dir).await.unwrap(), "nothing was left to kill");
@@ -81,9 +96,9 @@ async fn a_deadline_holds_after_the_callers_death() {
 #[tokio::test]
 async fn a_dead_callers_machine_is_ended() {
     let dir = die_with_machine("leftover", None);
-    let orphan = machine::find_orphan(&dir).unwrap().expect("still running");
+    let orphan = recorded(&dir);
     assert!(machine::kill_leftover(&dir).await.unwrap());
-    assert!(!is_alive(orphan.qemu_pid) && !is_alive(orphan.supervisor_pid));
+    assert!(!is_alive(orphan.qemu) && !is_alive(orphan.supervisor));
     assert!(!machine::kill_leftover(&dir).await.unwrap());
 }
 
@@ -94,6 +109,5 @@ async fn a_caller_that_dies_in_the_middle_of_a_start_leaves_nothing() {
     let dir = MachineDir::new(WORK.join("middle"));
     let supervisor = dir.supervisor();
     eventually("no supervisor is left", Duration::from_secs(10), || !any_process_holds(&supervisor));
-    assert_eq!(machine::find_orphan(&dir).unwrap(), None);
     assert!(!machine::kill_leftover(&dir).await.unwrap());
 }

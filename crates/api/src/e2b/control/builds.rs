@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use sandling_service::{Build, BuildSpec, Level, Line, Principal, SaveAs, Scope, Stage, WorkspaceName};
@@ -20,7 +20,7 @@ use crate::e2b::plan::{From as Base, Recipe};
 use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
-use crate::preview::host;
+use crate::preview::host::Origin;
 use crate::service_refusals::explain;
 
 const MOST_LINES: usize = 100;
@@ -82,14 +82,13 @@ async fn link(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Parts((_, hash)): Parts<(String, String)>,
-    headers: HeaderMap,
+    origin: Origin,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let workspace = caller.workspace().as_str();
     let present = app.service.builds.has_files(workspace, &hash)?;
     let token = token::upload(&app, workspace, &hash);
     // The client uploads without an API key, so the URL contains a token.
-    let url =
-        format!("http://{}/templates/upload/files/{hash}?workspace={workspace}&token={token}", host::of(&headers));
+    let url = origin.api_url(&format!("/templates/upload/files/{hash}?workspace={workspace}&token={token}"));
     Ok((StatusCode::CREATED, Json(json!({ "present": present, "url": url }))))
 }
 

@@ -25,6 +25,7 @@ use crate::e2b::token;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Params, Parts};
 use crate::file_content::{body, send};
+use crate::request_limits::{self, Holder};
 
 const DEEPEST: u32 = 64;
 /// The `find` format: ten fields per entry, each ended by a NUL.
@@ -104,6 +105,7 @@ impl FromRequestParts<Arc<App>> for Named {
         if !token::same(&presented, &token::volume(app, workspace.as_str(), &id)) {
             return Err(refused());
         }
+        request_limits::admit(app, &parts.extensions, &workspace, Holder::Volume(&id))?;
         let name = find(app, workspace.as_str(), &id)?.info.name;
         let volume = app.service.volume_files.open(&workspace, &name).await?;
         came_from(parts, &volume.sandbox);

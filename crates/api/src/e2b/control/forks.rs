@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use sandling_engine::{ForkSpec, State as SandboxState};
@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::auth::{Caller, Run};
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
+use crate::preview::host::Origin;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/sandboxes/{id}/fork", post(fork))
@@ -35,7 +36,7 @@ async fn fork(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Parts(id): Parts<String>,
-    headers: HeaderMap,
+    origin: Origin,
     body: JsonBody<ForkRequest>,
 ) -> Result<(StatusCode, Json<Vec<Value>>), ApiError> {
     app.engine.settled().await;
@@ -55,6 +56,6 @@ async fn fork(
         ..ForkSpec::default()
     };
     let forks = app.service.sandboxes.fork(caller.workspace(), &parent, spec).await?;
-    let views = forks.iter().map(|fork| SandboxView::new(&app, &headers, &fork.sandbox.info()));
+    let views = forks.iter().map(|fork| SandboxView::new(&app, &origin, &fork.sandbox.info()));
     Ok((StatusCode::CREATED, Json(views.map(|view| json!({ "sandbox": view })).collect())))
 }

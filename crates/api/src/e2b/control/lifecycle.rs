@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use crate::auth::{Caller, Run};
 use crate::e2b::refusal::unsupported;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
+use crate::preview::host::Origin;
 
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new()
@@ -42,7 +43,7 @@ async fn connect(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Parts(id): Parts<String>,
-    headers: HeaderMap,
+    origin: Origin,
     body: JsonBody<Span>,
 ) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
     if body.value.memory == Some(false) {
@@ -56,7 +57,7 @@ async fn connect(
     }
     extend(&found, seconds).await?;
     let status = if asleep { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(SandboxView::new(&app, &headers, &found.info()))))
+    Ok((status, Json(SandboxView::new(&app, &origin, &found.info()))))
 }
 
 /// Used by clients before version 2.6.
@@ -64,7 +65,7 @@ async fn resume(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Parts(id): Parts<String>,
-    headers: HeaderMap,
+    origin: Origin,
     body: JsonBody<Span>,
 ) -> Result<(StatusCode, Json<SandboxView>), ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
@@ -73,7 +74,7 @@ async fn resume(
     }
     found.resume().await?;
     extend(&found, timeout(body.value.timeout)?.unwrap_or(DEFAULT_TIMEOUT)).await?;
-    Ok((StatusCode::CREATED, Json(SandboxView::new(&app, &headers, &found.info()))))
+    Ok((StatusCode::CREATED, Json(SandboxView::new(&app, &origin, &found.info()))))
 }
 
 async fn extend(sandbox: &Sandbox, seconds: u64) -> Result<(), ApiError> {

@@ -28,6 +28,7 @@ use crate::e2b::settings::Settings;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Parts};
 use crate::idempotency::{Answer, IdempotentRequest, Mark};
+use crate::preview::host::Origin;
 
 const DEFAULT_TEMPLATE: &str = "base";
 /// The default timeout of a sandbox, in seconds.
@@ -78,6 +79,7 @@ async fn create(
     State(app): State<Arc<App>>,
     caller: Caller<Run>,
     Extension(context): Extension<RequestContext>,
+    origin: Origin,
     headers: HeaderMap,
     body: JsonBody<NewSandbox>,
 ) -> Result<Response, ApiError> {
@@ -87,14 +89,14 @@ async fn create(
         IdempotentRequest { app: &app, context: &context, workspace, headers: &headers, route, body: &body.bytes };
     idempotent
         .answer(|mark| {
-            let (app, context, headers) = (&app, &context, &headers);
+            let (app, context, origin) = (&app, &context, &origin);
             async move {
                 let info = made(app, workspace, context, &mark, body.value).await.map_err(|mut error| {
                     // The error may be stored as the answer to a retry, which must have the same format.
                     error.shape = Some(CONTROL);
                     error
                 })?;
-                Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, headers, &info)))
+                Ok(Answer::json(StatusCode::CREATED, &SandboxView::new(app, origin, &info)))
             }
         })
         .await
@@ -210,10 +212,10 @@ async fn look(
     State(app): State<Arc<App>>,
     caller: Caller<Read>,
     Parts(id): Parts<String>,
-    headers: HeaderMap,
+    origin: Origin,
 ) -> Result<Json<Value>, ApiError> {
     let found = sandbox(&app, &caller, &id).await?;
-    Ok(Json(detail(&app, &caller.principal, &headers, &found.info())))
+    Ok(Json(detail(&app, &caller.principal, &origin, &found.info())))
 }
 
 async fn kill(

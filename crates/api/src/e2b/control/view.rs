@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
 use sandling_engine::{Attachment, FORK_INDEX, FORK_PARENT, FORK_TREE, Lifetime, SandboxInfo, State};
 use sandling_service::{Principal, Scope};
@@ -13,7 +12,7 @@ use super::network;
 use crate::app::App;
 use crate::e2b::settings::Settings;
 use crate::e2b::token;
-use crate::preview::host;
+use crate::preview::host::Origin;
 
 /// The version of E2B's agent whose behaviour this dialect follows.
 pub(in crate::e2b) const ENVD_VERSION: &str = "0.6.13";
@@ -41,7 +40,7 @@ pub(super) struct SandboxView {
 }
 
 impl SandboxView {
-    pub(super) fn new(app: &App, headers: &HeaderMap, info: &SandboxInfo) -> Self {
+    pub(super) fn new(app: &App, origin: &Origin, info: &SandboxInfo) -> Self {
         let settings = Settings::of(info);
         Self {
             template_id: template_of(info, &settings),
@@ -51,7 +50,7 @@ impl SandboxView {
             alias: info.template.clone(),
             envd_access_token: token::access(app, &info.id),
             traffic_access_token: (!settings.public_ports).then(|| token::traffic(app, &info.id)),
-            domain: host::domain(headers),
+            domain: origin.domain().to_owned(),
         }
     }
 }
@@ -84,10 +83,10 @@ fn mount(volume: &Attachment) -> Value {
 }
 
 /// The details of one sandbox. The token is included only for callers that may run code in it.
-pub(super) fn detail(app: &App, principal: &Principal, headers: &HeaderMap, info: &SandboxInfo) -> Value {
+pub(super) fn detail(app: &App, principal: &Principal, origin: &Origin, info: &SandboxInfo) -> Value {
     let settings = Settings::of(info);
     let mut view = listed(info);
-    view["domain"] = host::domain(headers).into();
+    view["domain"] = origin.domain().into();
     view["allowInternetAccess"] = settings.internet.into();
     view["network"] = network::view(&info.effective.policy, settings.public_ports);
     let on_timeout = if info.lifetime.sleep.at_the_end { "pause" } else { "kill" };

@@ -13,7 +13,10 @@ fn listening_beyond_loopback_needs_a_token() {
     let home = tempfile::TempDir::new().unwrap();
     let serve = |listen: &str, token: Option<&str>| {
         let mut command = std::process::Command::new(crate::SANDLING);
-        command.args(["serve", "--listen", listen]).env("SANDLING_HOME", home.path()).env_remove("SANDLING_TOKEN");
+        command
+            .args(["serve", "--insecure", "--listen", listen])
+            .env("SANDLING_HOME", home.path())
+            .env_remove("SANDLING_TOKEN");
         command.envs(token.map(|token| ("SANDLING_TOKEN", token))).output().unwrap()
     };
     for (listen, token) in [("0.0.0.0:0", None), ("[::]:0", None), ("192.0.2.1:0", None), ("0.0.0.0:0", Some(""))] {

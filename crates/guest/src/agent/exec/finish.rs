@@ -5,7 +5,8 @@ use std::time::Duration;
 use sandling_protocol::{Exit, ExitReason, Failure};
 
 use crate::agent::state::Agent;
-use crate::exec::{Exec, Pipe, Pipes};
+use crate::cgroup::Cgroup;
+use crate::exec::{BOTH, Exec};
 use crate::sys::children::{self, Ending};
 use crate::sys::poller::{Interest, Source};
 use crate::timers::Timer;
@@ -30,7 +31,7 @@ impl Agent {
             Some(pid) => {
                 let _ = children::signal_group(pid, libc::SIGKILL);
             }
-            None => self.give_up_waiting(key),
+            None => self.cancel_waiting(key),
         }
         // A fork bomb forks faster than a process group can be signalled; its control group catches it now or soon.
         if let Some(cgroup) = self.execs.get(key).and_then(|exec| exec.cgroup.as_mut()) {
@@ -40,7 +41,7 @@ impl Agent {
     }
 
     /// Ends a command that still waits for its interpreter, as if it had been killed.
-    fn give_up_waiting(&mut self, key: u64) {
+    fn cancel_waiting(&mut self, key: u64) {
         if let Some(interpreter) = self.execs.get(key).and_then(|exec| exec.interpreter.take()) {
             self.drop_interpreter(interpreter);
         }
@@ -54,7 +55,7 @@ impl Agent {
         };
         exec.ending = Some(ending);
         // A terminal delivers output with a delay, so the command finishes at the terminal's end or a little later.
-        if matches!(exec.pipes, Pipes::Terminal(Some(_))) {
+        if exec.pipes.terminal().is_some() {
             self.timers.set(TERMINAL_GRACE, Timer::TerminalGrace(key));
         } else {
             self.finish_exec(key);
@@ -74,9 +75,7 @@ impl Agent {
         exec.exit = Some(exit_of(exec, ending));
         exec.stdin.close();
         let interpreter = exec.interpreter.take();
-        if let Some(cgroup) = exec.cgroup.take() {
-            self.cgroups.give_back(cgroup);
-        }
+        self.cgroups.give_back(exec.cgroup.take());
         if let Some(interpreter) = interpreter {
             self.refill_soon(interpreter);
             self.forget_interpreter(interpreter);
@@ -96,9 +95,7 @@ impl Agent {
         for stream in exec.viewers {
             self.streams.end(stream, Err(failure.clone()));
         }
-        if let Some(cgroup) = exec.cgroup {
-            self.cgroups.give_back(cgroup);
-        }
+        self.cgroups.give_back(exec.cgroup);
     }
 
     /// Deletes a finished command's record. The agent still reads and discards the output of its background processes.
@@ -106,7 +103,7 @@ impl Agent {
         let Some(mut exec) = self.execs.remove(key) else {
             return;
         };
-        for fd in [Pipe::First, Pipe::Second].into_iter().filter_map(|pipe| exec.pipes.close(pipe)) {
+        for fd in BOTH.into_iter().filter_map(|pipe| exec.pipes.close(pipe)) {
             self.last_discarded += 1;
             let number = self.last_discarded;
             self.poller.remove(&fd);
@@ -123,7 +120,7 @@ fn exit_of(exec: &Exec, ending: Ending) -> Exit {
         Ending::Signal(signal) => (128 + signal, Some(signal)),
     };
     let killed = signal == Some(libc::SIGKILL);
-    let out_of_memory = || exec.cgroup.as_ref().is_some_and(|cgroup| cgroup.was_out_of_memory());
+    let out_of_memory = || exec.cgroup.as_ref().is_some_and(Cgroup::was_out_of_memory);
     let reason = match (exec.ended_by_us, signal) {
         (Some(reason), Some(_)) if killed => reason,
         (None, Some(_)) if killed && out_of_memory() => ExitReason::OutOfMemory,

@@ -3,11 +3,11 @@
 use sandling_protocol::{ExitReason, StreamId};
 
 use crate::agent::state::{Agent, READ_BYTES};
+use crate::exec::Pipe;
 use crate::exec::output::{Memory, Verdict};
-use crate::exec::{Exec, Pipe};
-use crate::streams::{Kind, Pumped};
+use crate::streams::Kind;
 use crate::sys::fds::{self, ReadResult};
-use crate::sys::poller::{Interest, Poller, Source};
+use crate::sys::poller::Source;
 
 /// From this size of a log on, the agent checks how much memory all commands use.
 const NOTABLE_BYTES: usize = 1024 * 1024;
@@ -59,21 +59,10 @@ impl Agent {
 
     /// Sends a stream the output that it has not been sent; ends it after the last byte of a finished command.
     pub fn pump_viewer(&mut self, stream: StreamId) {
-        let Some(Kind::Viewer { exec: key, position, .. }) = self.streams.get(stream).map(|open| &open.kind) else {
-            return;
-        };
-        let (key, position) = (*key, *position);
-        let Some(exec) = self.execs.get(key) else {
-            return;
-        };
-        let (pumped, now) = self.streams.pump(stream, &exec.output.log, position);
+        let Some(&mut Kind::Viewer { exec: key, .. }) = self.streams.kind(stream) else { return };
+        let Some(exec) = self.execs.get(key) else { return };
+        let Some(now) = self.streams.pump(stream, &exec.output.log) else { return };
         exec.output.sent = exec.output.sent.max(now);
-        if let Some(Kind::Viewer { position, .. }) = self.streams.get(stream).map(|open| &mut open.kind) {
-            *position = now;
-        }
-        if pumped == Pumped::NeedsRoom {
-            self.waiting_for_room.insert(stream);
-        }
         if let Some(exit) = exec.exit.as_ref().filter(|_| now >= exec.output_end) {
             let response = sandling_protocol::Response::Exited(exit.clone());
             exec.viewers.retain(|viewer| *viewer != stream);
@@ -97,15 +86,16 @@ impl Agent {
         let Some(exec) = self.execs.get(key) else {
             return;
         };
-        let slowest = exec.viewers.iter().filter_map(|viewer| match self.streams.get(*viewer)?.kind {
-            Kind::Viewer { position, .. } => Some(position),
-            _ => None,
-        });
+        let slowest = exec.viewers.iter().filter_map(|viewer| Some(self.streams.get(*viewer)?.position));
         let pause =
             slowest.min().is_some_and(|position| exec.output.should_wait_for(position, memory, READ_BYTES as u64));
         if pause != exec.paused {
             exec.paused = pause;
-            set_reading(&self.poller, exec);
+            if pause {
+                exec.pipes.unwatch(&self.poller);
+            } else if !exec.unread {
+                let _ = exec.watch(&self.poller);
+            }
         }
     }
 
@@ -142,20 +132,6 @@ impl Agent {
         };
         if fds::read(fd, &mut self.buffer) == ReadResult::End {
             self.discarded.remove(&key);
-        }
-    }
-}
-
-fn set_reading(poller: &Poller, exec: &Exec) {
-    for (pipe, source) in [(Pipe::First, Source::ExecStdout(exec.key)), (Pipe::Second, Source::ExecStderr(exec.key))] {
-        let Some((fd, _)) = exec.pipes.fd(pipe) else {
-            continue;
-        };
-        // Removed, because epoll reports a hang-up even for an empty interest.
-        if exec.paused {
-            poller.remove(fd);
-        } else if !exec.unread {
-            let _ = poller.add(fd, source, Interest::Read);
         }
     }
 }

@@ -9,12 +9,11 @@ use crate::agent::state::{Agent, Owner};
 use crate::cgroup::Cgroup;
 use crate::clock;
 use crate::exec::output::Output;
-use crate::exec::{AgentEnds, Exec, Pipe, Pipes, Plan, Setting, Started, check_id, describe, pipe_ends, terminal_ends};
+use crate::exec::{AgentStdio, Exec, Plan, Setting, Started, check_id, describe, open_pipes, open_terminal};
 use crate::failure::{io_failure, launch_failure};
 use crate::interpreters::Script;
 use crate::streams::Kind;
 use crate::sys::launch::launch;
-use crate::sys::poller::{Interest, Source};
 use crate::timers::Timer;
 
 /// How long a script runs in a warm interpreter before the agent reads its output. Most scripts end within that time, and
@@ -59,31 +58,34 @@ impl Agent {
         terminal: Option<TerminalSize>,
         stdin: StdinSpec,
     ) -> Result<Started, Failure> {
-        let (ends, theirs) = match terminal {
-            Some(size) => terminal_ends(size, setting),
-            None => pipe_ends(stdin),
+        let (ours, theirs) = match terminal {
+            Some(size) => open_terminal(size, setting),
+            None => open_pipes(stdin),
         }
         .map_err(|error| io_failure("a pipe for the command", &error))?;
         let cgroup = self.cgroups.take();
-        let stdin = theirs.stdin.as_ref().unwrap_or(&self.null).as_fd();
-        let mut ready = plan.launch(setting, [stdin, theirs.stdout.as_fd(), theirs.stderr.as_fd()])?;
-        ready.extra = plan.extra.as_ref().map(|fd| fd.as_fd());
+        let null = self.null.as_fd();
+        let stdio = match plan.is_silent {
+            true => [null; 3],
+            false => {
+                [theirs.stdin.as_ref().map_or(null, |fd| fd.as_fd()), theirs.stdout.as_fd(), theirs.stderr.as_fd()]
+            }
+        };
+        let mut ready = plan.launch(setting, stdio)?;
         ready.controls_terminal = terminal.is_some();
         ready.cgroup = cgroup.as_ref().map(Cgroup::procs);
         match launch(&ready) {
-            Ok(pid) => Ok(Started { pid: Some(pid), ends, cgroup, interpreter: None }),
+            Ok(pid) => Ok(Started { pid: Some(pid), stdio: ours, cgroup, interpreter: None }),
             Err(error) => {
-                if let Some(cgroup) = cgroup {
-                    self.cgroups.give_back(cgroup);
-                }
+                self.cgroups.give_back(cgroup);
                 Err(launch_failure(plan.name(), &setting.directory, &error))
             }
         }
     }
 
     fn record(&mut self, key: u64, spec: &ExecSpec, code: &[u8], started: Started) -> Result<(), Failure> {
-        let Started { pid, ends: AgentEnds { pipes, stdin }, cgroup, interpreter } = started;
-        let unread = interpreter.is_some() && matches!(pipes, Pipes::Apart { .. });
+        let Started { pid, stdio: AgentStdio { pipes, stdin }, cgroup, interpreter } = started;
+        let unread = interpreter.is_some() && pipes.terminal().is_none();
         let exec = Exec {
             key,
             id: spec.id.clone(),
@@ -104,7 +106,7 @@ impl Agent {
             paused: false,
             interpreter,
         };
-        let watched = if unread { Ok(()) } else { watch(&self.poller, &exec) };
+        let watched = if unread { Ok(()) } else { exec.watch(&self.poller) };
         self.execs.insert(exec);
         if unread {
             self.timers.set(READ_DELAY, Timer::ListenToExec(key));
@@ -124,28 +126,28 @@ impl Agent {
             return;
         };
         exec.viewers.push(stream);
-        let position = from.min(exec.output.log.end());
+        if let Some(open) = self.streams.get(stream) {
+            open.position = from.min(exec.output.log.end());
+            open.kind = Kind::Viewer { exec: key, existing };
+        }
         match exec.pid {
-            Some(pid) if exec.unread => self.streams.unhurried_event(stream, Event::Started { pid, existing }),
+            Some(pid) if exec.unread => self.streams.deferred_event(stream, Event::Started { pid, existing }),
             Some(pid) => self.streams.event(stream, Event::Started { pid, existing }),
             None => {}
-        }
-        if let Some(open) = self.streams.get(stream) {
-            open.kind = Kind::Viewer { exec: key, position, existing };
         }
         self.pump_viewer(stream);
     }
 
     /// A script has run longer than most: its output is read from now on.
     pub fn listen_to_exec(&mut self, key: u64) {
-        self.streams.outbox.hurry();
+        self.streams.outbox.mark_urgent();
         let Some(exec) = self.execs.get(key) else {
             return;
         };
         exec.unread = false;
         if !exec.paused {
             // Fails only without memory; the command's end is still noticed.
-            let _ = watch(&self.poller, exec);
+            let _ = exec.watch(&self.poller);
         }
     }
 
@@ -157,20 +159,8 @@ impl Agent {
         exec.pid = Some(pid);
         self.children.insert(pid, Owner::Exec(key));
         for stream in exec.viewers.clone() {
-            let Some(Kind::Viewer { existing, .. }) = self.streams.get(stream).map(|open| &open.kind) else {
-                continue;
-            };
-            let existing = *existing;
+            let Some(&mut Kind::Viewer { existing, .. }) = self.streams.kind(stream) else { continue };
             self.streams.event(stream, Event::Started { pid, existing });
         }
     }
-}
-
-fn watch(poller: &crate::sys::poller::Poller, exec: &Exec) -> std::io::Result<()> {
-    for (pipe, source) in [(Pipe::First, Source::ExecStdout(exec.key)), (Pipe::Second, Source::ExecStderr(exec.key))] {
-        if let Some((fd, _)) = exec.pipes.fd(pipe) {
-            poller.add(fd, source, Interest::Read)?;
-        }
-    }
-    Ok(())
 }

@@ -1,17 +1,16 @@
 //! Running a cell in a context's interpreter, and forwarding its output and results.
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use sandling_protocol::{CellSpec, CellStatus, Failure, FailureKind, OnLimit, Part, StreamId};
 
 use crate::agent::state::{Agent, READ_BYTES};
 use crate::exec::output::{Log, Memory, Output, Verdict};
+use crate::exec::{Pipe, text_of};
 use crate::failure::failure;
-use crate::interpreters::{Cell, Context, Message, Status, text_of};
-use crate::streams::{Kind, Pumped};
+use crate::interpreters::{Cell, Context, Message, Status};
+use crate::streams::Kind;
 use crate::sys::fds::{self, ReadResult};
-use crate::sys::poller::{Interest, Source};
 use crate::timers::Timer;
 
 /// How long a cell may take to stop after an interrupt.
@@ -54,9 +53,7 @@ impl Agent {
             paused: false,
         });
         let interpreter = context.interpreter;
-        if let Some(open) = self.streams.get(stream) {
-            open.kind = Kind::Cell { context: key, position: 0 };
-        }
+        self.streams.set_kind(stream, Kind::Cell { context: key });
         if let Some(timeout) = spec.timeout_ms {
             self.timers.set(Duration::from_millis(timeout), Timer::CellDeadline(key, number));
         }
@@ -112,18 +109,15 @@ impl Agent {
     }
 
     /// A context's pipe is readable.
-    pub fn context_readable(&mut self, key: u64, part: Part) {
-        let Some(context) = self.contexts.get(key) else {
-            return;
-        };
-        let Some(fd) = stream_of(context, part).as_ref() else {
-            return;
-        };
+    pub fn context_readable(&mut self, key: u64, pipe: Pipe) {
+        let Some(context) = self.contexts.get(key) else { return };
+        let Some((fd, part)) = context.pipes.fd(pipe) else { return };
         match fds::read(fd, &mut self.buffer) {
             ReadResult::NothingYet => {}
-            ReadResult::End => *stream_of(context, part) = None,
+            ReadResult::End => drop(context.pipes.close(pipe)),
             ReadResult::Bytes(length) => {
-                let verdict = take(context, part, &self.buffer[..length], Memory::Enough);
+                let verdict =
+                    take(&mut context.cell, &mut context.between, part, &self.buffer[..length], Memory::Enough);
                 if verdict == Verdict::OverLimit {
                     self.stop_cell(key, CellStatus::OutputLimit);
                 }
@@ -134,23 +128,9 @@ impl Agent {
 
     /// Reads everything that a context has printed so far.
     pub fn drain_context(&mut self, key: u64) {
-        let Some(context) = self.contexts.get(key) else {
-            return;
-        };
-        for part in [Part::Stdout, Part::Stderr] {
-            let mut left = stream_of(context, part).as_ref().map_or(0, fds::waiting);
-            while left > 0
-                && let Some(fd) = stream_of(context, part)
-            {
-                let most = left.min(self.buffer.len());
-                let ReadResult::Bytes(length) = fds::read(fd, &mut self.buffer[..most]) else {
-                    break;
-                };
-                // Output beyond the limit is dropped; the cell has ended, so it is not stopped for that.
-                take(context, part, &self.buffer[..length], Memory::LastBytes);
-                left = left.saturating_sub(length);
-            }
-        }
+        let Some(Context { pipes, cell, between, .. }) = self.contexts.get(key) else { return };
+        // Output beyond the limit is dropped; the cell has ended, so it is not stopped for that.
+        pipes.drain(&mut self.buffer, |part, bytes| drop(take(cell, between, part, bytes, Memory::LastBytes)));
     }
 
     /// Sends the running cell's stream the output that it has not been sent.
@@ -161,18 +141,8 @@ impl Agent {
         let Some(stream) = cell.stream else {
             return self.pause_or_resume_cell(key, None);
         };
-        let Some(Kind::Cell { position, .. }) = self.streams.get(stream).map(|open| &open.kind) else {
-            return;
-        };
-        let position = *position;
-        let (pumped, now) = self.streams.pump(stream, &cell.output.log, position);
+        let Some(now) = self.streams.pump(stream, &cell.output.log) else { return };
         cell.output.sent = cell.output.sent.max(now);
-        if let Some(Kind::Cell { position, .. }) = self.streams.get(stream).map(|open| &mut open.kind) {
-            *position = now;
-        }
-        if pumped == Pumped::NeedsRoom {
-            self.waiting_for_room.insert(stream);
-        }
         self.pause_or_resume_cell(key, Some(now));
     }
 
@@ -197,7 +167,11 @@ impl Agent {
         if pause == std::mem::replace(&mut cell.paused, pause) {
             return;
         }
-        set_reading(&self.poller, context, !pause);
+        if pause {
+            context.pipes.unwatch(&self.poller);
+        } else {
+            let _ = context.watch(&self.poller);
+        }
     }
 
     /// Interrupts a cell, and kills its interpreter if that does not stop it.
@@ -239,31 +213,12 @@ impl Agent {
     }
 }
 
-/// Starts or stops reading a context's pipes.
-pub fn set_reading(poller: &crate::sys::poller::Poller, context: &Context, read: bool) {
-    let key = context.key;
-    for (fd, source) in [(&context.stdout, Source::ContextStdout(key)), (&context.stderr, Source::ContextStderr(key))] {
-        match fd {
-            Some(fd) if read => drop(poller.add(fd, source, Interest::Read)),
-            Some(fd) => poller.remove(fd),
-            None => {}
-        }
-    }
-}
-
-fn stream_of(context: &mut Context, part: Part) -> &mut Option<OwnedFd> {
-    match part {
-        Part::Stderr => &mut context.stderr,
-        _ => &mut context.stdout,
-    }
-}
-
-fn take(context: &mut Context, part: Part, bytes: &[u8], memory: Memory) -> Verdict {
-    match &mut context.cell {
+fn take(cell: &mut Option<Cell>, between: &mut Log, part: Part, bytes: &[u8], memory: Memory) -> Verdict {
+    match cell {
         Some(cell) => cell.output.take(part, bytes, memory),
         None => {
-            context.between.append(part, bytes);
-            context.between.trim(BETWEEN_BYTES);
+            between.append(part, bytes);
+            between.trim(BETWEEN_BYTES);
             Verdict::Within
         }
     }

@@ -3,7 +3,7 @@
 use sandling_protocol::{CellReport, CellStatus, Response, StreamId, Traceback};
 
 use crate::agent::state::Agent;
-use crate::streams::{Kind, Pumped};
+use crate::streams::Kind;
 
 impl Agent {
     /// Ends the running cell, if there is one. The context is free at once; the stream ends when everything is sent.
@@ -16,7 +16,7 @@ impl Agent {
             return;
         };
         if cell.paused {
-            super::cell::set_reading(&self.poller, context, true);
+            let _ = context.watch(&self.poller);
         }
         let Some(stream) = cell.stream else {
             return;
@@ -29,34 +29,19 @@ impl Agent {
             dropped_bytes: cell.output.dropped_bytes,
             restarted,
         };
-        let Some(open) = self.streams.get(stream) else {
-            return;
-        };
-        let Kind::Cell { position, .. } = open.kind else {
-            return;
-        };
-        open.kind = Kind::Ended { output: Box::new(cell.output), position, response: Response::Cell(report) };
+        let response = Response::Cell(report);
+        self.streams.set_kind(stream, Kind::Ended { output: Box::new(cell.output), response });
         self.pump_ended(stream);
     }
 
     /// Sends the rest of an ended cell's output, then its report.
     pub fn pump_ended(&mut self, stream: StreamId) {
-        let Some(open) = self.streams.get(stream) else {
-            return;
-        };
         // Taken out, because sending from it borrows the table.
-        let Kind::Ended { output, position, response } = std::mem::replace(&mut open.kind, Kind::Waiting) else {
-            return;
-        };
-        let (pumped, position) = self.streams.pump(stream, &output.log, position);
-        if pumped == Pumped::Everything {
+        let Some(open) = self.streams.kind(stream) else { return };
+        let Kind::Ended { output, response } = std::mem::replace(open, Kind::Waiting) else { return };
+        if self.streams.pump(stream, &output.log).is_none_or(|position| position >= output.log.end()) {
             return self.streams.end(stream, Ok(response));
         }
-        if pumped == Pumped::NeedsRoom {
-            self.waiting_for_room.insert(stream);
-        }
-        if let Some(open) = self.streams.get(stream) {
-            open.kind = Kind::Ended { output, position, response };
-        }
+        self.streams.set_kind(stream, Kind::Ended { output, response });
     }
 }

@@ -1,17 +1,13 @@
 //! Requests about contexts: create, list, interrupt, restart, close.
 
-use sandling_protocol::{
-    CellStatus, ContextInfo, ContextSpec, Failure, FailureKind, Language, Response, Stdin as StdinSpec, StreamId,
-};
+use sandling_protocol::{CellStatus, ContextInfo, ContextSpec, Failure, FailureKind, Language, Response, StreamId};
 
-use super::script::unsupported_if_missing;
-use crate::agent::state::{Agent, Owner};
+use crate::agent::state::Agent;
 use crate::exec::output::Log;
-use crate::exec::{AgentEnds, Pipes, Setting, Started, check_id};
+use crate::exec::{Pipes, Setting, check_id};
 use crate::failure::{failure, io_failure};
-use crate::interpreters::{Context, Mode, Role, context_activation, needs_fresh_start};
-use crate::sys::poller::{Interest, Source};
-use crate::sys::{children, socket};
+use crate::interpreters::{Context, Role, context_activation, needs_fresh_start};
+use crate::sys::children;
 
 const MOST_CONTEXTS: usize = 16;
 
@@ -39,8 +35,7 @@ impl Agent {
             key,
             spec,
             interpreter: None,
-            stdout: None,
-            stderr: None,
+            pipes: Pipes::default(),
             cells: 0,
             restarts: 0,
             cell: None,
@@ -62,57 +57,21 @@ impl Agent {
         let setting = Setting::new(&self.variables, spec.user.as_deref(), &spec.env, spec.cwd.as_deref())?;
         setting.check_directory()?;
         let warm = if needs_fresh_start(&setting.variables) { None } else { self.claim(spec.language) };
+        let role = Role::Context { context: key };
+        let gone = || failure(FailureKind::Other, "the interpreter could not be started");
         let interpreter = match warm {
-            Some(interpreter) => self.take_over(key, interpreter)?,
-            None => self.start_cold_context(key, spec.language, &setting)?,
+            Some(interpreter) => interpreter,
+            None => self.start_driver(spec.language, role, &setting.variables)?,
         };
+        let found = self.interpreters.get(interpreter).ok_or_else(gone)?;
+        found.role = role;
+        // The agent's end of stdin is closed, so that a read finds the end.
+        let pipes = found.stdio.take().ok_or_else(gone)?.pipes;
         let prepared = self.prepared(interpreter, &setting);
         self.send_line(interpreter, &context_activation(&setting, &prepared));
-        if let Some(context) = self.contexts.get(key) {
-            context.interpreter = Some(interpreter);
-            context.cwd = setting.directory.clone();
-            for (fd, source) in
-                [(&context.stdout, Source::ContextStdout(key)), (&context.stderr, Source::ContextStderr(key))]
-            {
-                if let Some(fd) = fd {
-                    let added = self.poller.add(fd, source, Interest::Read);
-                    added.map_err(|error| io_failure("waiting for the interpreter", &error))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn take_over(&mut self, key: u64, interpreter: u64) -> Result<u64, Failure> {
-        let gone = || failure(FailureKind::Other, "the interpreter could not be started");
-        let found = self.interpreters.get(interpreter).ok_or_else(gone)?;
-        found.role = Role::Context { context: key };
-        let streams = found.streams.take().ok_or_else(gone)?;
-        let context = self.contexts.get(key).ok_or_else(gone)?;
-        // The agent's end of stdin is closed, so that a read finds the end.
-        (context.stdout, context.stderr) = (Some(streams.stdout), Some(streams.stderr));
-        Ok(interpreter)
-    }
-
-    fn start_cold_context(&mut self, key: u64, language: Language, setting: &Setting) -> Result<u64, Failure> {
-        let (ours, theirs) = socket::pair().map_err(|error| io_failure("an interpreter", &error))?;
-        let ours_setting = Setting::ours(setting.variables.clone());
-        let plan = self.cold_plan(language, Mode::Context, &ours_setting, theirs)?;
-        let started = self
-            .start_program(&plan, &ours_setting, None, StdinSpec::Closed)
-            .map_err(|failure| unsupported_if_missing(failure, &plan))?;
-        let Started { pid, ends: AgentEnds { pipes, .. }, cgroup, .. } = started;
-        let interpreter = self.add_cold(language, Role::Context { context: key }, pid, ours)?;
-        if let Some(found) = self.interpreters.get(interpreter) {
-            found.cgroup = cgroup;
-        }
-        if let Some(pid) = pid {
-            self.children.insert(pid, Owner::Interpreter(interpreter));
-        }
-        if let (Some(context), Pipes::Apart { stdout, stderr }) = (self.contexts.get(key), pipes) {
-            (context.stdout, context.stderr) = (stdout, stderr);
-        }
-        Ok(interpreter)
+        let Some(context) = self.contexts.get(key) else { return Ok(()) };
+        (context.interpreter, context.pipes, context.cwd) = (Some(interpreter), pipes, setting.directory);
+        context.watch(&self.poller).map_err(|error| io_failure("waiting for the interpreter", &error))
     }
 
     /// The interpreter is ready for cells.
@@ -230,7 +189,7 @@ impl Agent {
         self.drain_context(key);
         self.end_cell(key, CellStatus::Died, None, true);
         if let Some(context) = self.contexts.get(key) {
-            (context.stdout, context.stderr) = (None, None);
+            context.pipes = Pipes::default();
         }
     }
 
@@ -241,7 +200,7 @@ impl Agent {
             return;
         };
         context.interpreter = None;
-        (context.stdout, context.stderr) = (None, None);
+        context.pipes = Pipes::default();
         if !context.made || context.waiting.is_some() {
             return self.context_refused(key, "the interpreter ended while it was starting");
         }

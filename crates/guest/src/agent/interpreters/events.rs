@@ -3,6 +3,7 @@
 use sandling_protocol::FailureKind;
 
 use crate::agent::state::Agent;
+use crate::cgroup::Cgroup;
 use crate::failure::failure;
 use crate::interpreters::{Interpreter, Lines, Message, Role};
 use crate::sys::children::{self, Ending};
@@ -87,7 +88,7 @@ impl Agent {
         };
         self.poller.remove(interpreter.control.fd());
         match (interpreter.role, interpreter.pid) {
-            (_, None) => self.interpreter_lost(key),
+            (_, None) => self.interpreter_lost(key, false),
             (Role::Script { .. }, Some(_)) => self.forget_interpreter(key),
             (_, Some(pid)) => drop(children::signal_group(pid, libc::SIGKILL)),
         }
@@ -106,37 +107,22 @@ impl Agent {
                 Lines::Some(_) => break,
             }
         }
-        let Some(Interpreter { role, language, cgroup, .. }) = self.interpreters.remove(key) else {
-            return;
-        };
-        let out_of_memory = cgroup.as_ref().is_some_and(|cgroup| cgroup.was_out_of_memory());
-        if let Some(cgroup) = cgroup {
-            self.cgroups.give_back(cgroup);
-        }
-        match role {
-            Role::Zygote | Role::Spare => self.pool_lost(key, language),
-            Role::Context { context } => {
-                let killed = ending == Ending::Signal(libc::SIGKILL);
-                self.context_lost_interpreter(context, killed && out_of_memory);
-            }
-            Role::Script { .. } => {}
-        }
+        self.interpreter_lost(key, ending == Ending::Signal(libc::SIGKILL));
     }
 
-    /// An interpreter could not be forked, so it never gets a process.
-    pub fn interpreter_lost(&mut self, key: u64) {
-        let Some(Interpreter { role, language, cgroup, .. }) = self.interpreters.remove(key) else {
-            return;
-        };
-        if let Some(cgroup) = cgroup {
-            self.cgroups.give_back(cgroup);
-        }
+    /// An interpreter has ended, or could not be forked and never gets a process.
+    pub fn interpreter_lost(&mut self, key: u64, killed: bool) {
+        let Some(Interpreter { role, language, pid, cgroup, .. }) = self.interpreters.remove(key) else { return };
+        let out_of_memory = killed && cgroup.as_ref().is_some_and(Cgroup::was_out_of_memory);
+        self.cgroups.give_back(cgroup);
         match role {
             Role::Zygote | Role::Spare => self.pool_lost(key, language),
-            Role::Script { exec } => {
+            Role::Context { context } => self.context_lost_interpreter(context, out_of_memory),
+            Role::Script { exec } if pid.is_none() => {
                 self.exec_failed(exec, &failure(FailureKind::Other, "the interpreter could not be started"));
             }
-            Role::Context { context } => self.context_lost_interpreter(context, false),
+            // The end of its process is the end of its command.
+            Role::Script { .. } => {}
         }
     }
 
@@ -149,15 +135,11 @@ impl Agent {
             self.children.remove(&pid);
             let _ = children::signal_group(pid, libc::SIGKILL);
         }
-        if let Some(cgroup) = cgroup {
-            self.cgroups.give_back(cgroup);
-        }
+        self.cgroups.give_back(cgroup);
     }
 
     /// Closes an interpreter's control socket. Its process belongs to a command.
     pub fn forget_interpreter(&mut self, key: u64) {
-        if let Some(Interpreter { cgroup: Some(cgroup), .. }) = self.interpreters.remove(key) {
-            self.cgroups.give_back(cgroup);
-        }
+        self.cgroups.give_back(self.interpreters.remove(key).and_then(|interpreter| interpreter.cgroup));
     }
 }

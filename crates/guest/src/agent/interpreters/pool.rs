@@ -13,7 +13,7 @@ use crate::agent::state::Agent;
 use crate::exec::Setting;
 use crate::failure::{failure, io_failure};
 use crate::identity::reseed_line;
-use crate::interpreters::{Message, Mode, Packages, Pool, Prepared, Role};
+use crate::interpreters::{Message, Packages, Pool, Prepared, Role};
 use crate::timers::Timer;
 
 /// How long after a spare's script has ended the next spare is made.
@@ -33,7 +33,7 @@ impl Agent {
             self.streams.end(stream, Ok(Response::Done));
             return Ok(());
         }
-        self.cool(language);
+        self.stop_pool(language);
         self.interpreters.pools.insert(language, Pool { imports, ..Pool::default() });
         if let Err(error) = self.refill(language) {
             self.interpreters.pools.remove(&language);
@@ -60,7 +60,7 @@ impl Agent {
     }
 
     /// Ends a language's zygote and spares.
-    fn cool(&mut self, language: Language) {
+    fn stop_pool(&mut self, language: Language) {
         let Some(pool) = self.interpreters.pools.remove(&language) else {
             return;
         };
@@ -127,13 +127,13 @@ impl Agent {
         };
         let environment = interpreter.rehearsed.clone();
         let pool = interpreter.language;
-        let packages = self.interpreters.pools.get(&pool).is_some_and(|pool| pool.packages.are_as_noted(setting));
+        let packages = self.interpreters.pools.get(&pool).is_some_and(|pool| pool.packages.are_unchanged(setting));
         Prepared { environment, packages }
     }
 
     fn make_spare(&mut self, language: Language, purpose: Purpose) -> Result<u64, Failure> {
         match language {
-            Language::Node => self.start_driver(language, Mode::Spare, Role::Spare),
+            Language::Node => self.start_driver(language, Role::Spare, &self.driver_variables()),
             _ => self.fork_spare(language, purpose).map_err(|error| io_failure("a warm interpreter", &error)),
         }
     }
@@ -164,7 +164,7 @@ impl Agent {
                 self.send_line(key, reseed_line().as_bytes());
                 self.check_spare(language);
             }
-            (Some(key), None) => self.interpreter_lost(key),
+            (Some(key), None) => self.interpreter_lost(key, false),
             (None, _) => {}
         }
     }
@@ -249,7 +249,7 @@ impl Agent {
             }
         }
         for orphan in orphans {
-            self.interpreter_lost(orphan);
+            self.interpreter_lost(orphan, false);
         }
         self.refill_after(RETRY_AFTER, language);
     }

@@ -1,19 +1,18 @@
 //! Starting drivers and forking spares.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use rustix::process::Pid;
-use sandling_protocol::{Failure, FailureKind, Language};
+use sandling_protocol::{Failure, FailureKind, Language, Stdin as StdinSpec, TerminalSize};
 
 use crate::agent::state::{Agent, Owner};
 use crate::environment::{Variables, compose};
-use crate::exec::{Plan, Setting};
-use crate::failure::{failure, io_failure, launch_failure};
-use crate::interpreters::{Control, Interpreter, Mode, Role, Streams};
-use crate::sys::launch::{LaunchError, launch};
+use crate::exec::{Plan, Setting, Started, open_pipes};
+use crate::failure::{failure, io_failure};
+use crate::interpreters::{Control, Interpreter, Role};
 use crate::sys::poller::{Interest, Source};
-use crate::sys::{children, fds, socket};
+use crate::sys::{children, socket};
 use crate::users::User;
 
 /// The niceness of processes that make spares.
@@ -30,7 +29,7 @@ pub enum Purpose {
 
 impl Agent {
     pub fn start_zygote(&mut self, language: Language) -> Result<(), Failure> {
-        let key = self.start_driver(language, Mode::Zygote, Role::Zygote)?;
+        let key = self.start_driver(language, Role::Zygote, &self.driver_variables())?;
         let Some(pool) = self.interpreters.pools.get_mut(&language) else {
             return Ok(());
         };
@@ -41,64 +40,81 @@ impl Agent {
         Ok(())
     }
 
-    /// Starts a driver in the background. It reports over its control socket.
-    pub fn start_driver(&mut self, language: Language, mode: Mode, role: Role) -> Result<u64, Failure> {
-        let unusable = |error: &io::Error| io_failure("an interpreter", error);
-        let (streams, theirs) = stream_pairs().map_err(|error| unusable(&error))?;
-        let (ours, their_control) = socket::pair().map_err(|error| unusable(&error))?;
-        let setting = Setting::ours(compose(&self.variables, &User::ourselves(), &Variables::new()));
-        let plan = Plan::argv(&self.drivers.command(language, mode), &setting.variables)?;
-        let cgroup = self.cgroups.take();
-        // The output of a zygote, which it prints while it imports, is dropped.
-        let (stdin, stdout, stderr) = match role {
-            Role::Zygote => (&self.null, &self.null, &self.null),
-            _ => (&theirs.stdin, &theirs.stdout, &theirs.stderr),
-        };
-        let mut ready = plan.launch(&setting, [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
-        ready.extra = Some(their_control.as_fd());
-        ready.niceness = LOW_PRIORITY;
-        ready.cgroup = cgroup.as_ref().map(|cgroup| cgroup.procs());
-        let pid = launch(&ready).map_err(|error| interpreter_failure(&plan, &error))?;
+    /// Starts a driver that keeps its standard streams until a script or a context takes them.
+    pub fn start_driver(&mut self, language: Language, role: Role, variables: &Variables) -> Result<u64, Failure> {
+        let (key, started) = self.start_cold(language, role, variables, None, StdinSpec::Open)?;
+        if let Some(interpreter) = self.interpreters.get(key) {
+            (interpreter.stdio, interpreter.cgroup) = (Some(started.stdio), started.cgroup);
+        }
+        Ok(key)
+    }
+
+    /// The environment of a driver that is started before its user is known.
+    pub fn driver_variables(&self) -> Variables {
+        compose(&self.variables, &User::ourselves(), &Variables::new())
+    }
+
+    /// Starts a new interpreter as root; it changes its user when it is activated.
+    pub fn start_cold(
+        &mut self,
+        language: Language,
+        role: Role,
+        variables: &Variables,
+        terminal: Option<TerminalSize>,
+        stdin: StdinSpec,
+    ) -> Result<(u64, Started), Failure> {
+        let unusable = |error: io::Error| io_failure("an interpreter", &error);
+        let (ours, theirs) = socket::pair().map_err(unusable)?;
+        let setting = Setting::ours(variables.clone());
+        let mut plan = Plan::argv(&self.drivers.command(language, role), variables)?;
+        plan.extra = Some(theirs);
+        // What a zygote prints while it imports is dropped.
+        plan.is_silent = role == Role::Zygote;
+        plan.niceness = if matches!(role, Role::Zygote | Role::Spare) { LOW_PRIORITY } else { 0 };
+        let started = self.start_program(&plan, &setting, terminal, stdin);
+        let mut started = started.map_err(|failure| unsupported_if_missing(failure, &plan))?;
+        let interpreter = Interpreter { pid: started.pid, ..Interpreter::new(language, role, Control::new(ours)) };
+        let key = self.add_interpreter(interpreter).map_err(unusable)?;
+        started.interpreter = Some(key);
+        Ok((key, started))
+    }
+
+    /// Waits for the interpreter's messages and its end, and returns its key.
+    fn add_interpreter(&mut self, mut interpreter: Interpreter) -> io::Result<u64> {
         let key = self.interpreters.next_key();
-        let control = Control::new(ours);
-        self.poller.add(control.fd(), Source::Control(key), Interest::Read).map_err(|error| unusable(&error))?;
-        self.children.insert(pid, Owner::Interpreter(key));
-        let streams = Some(streams);
-        let rehearsed = None;
-        let interpreter = Interpreter { key, language, role, pid: Some(pid), control, streams, cgroup, rehearsed };
+        self.poller.add(interpreter.control.fd(), Source::Control(key), Interest::Read)?;
+        if let Some(pid) = interpreter.pid {
+            self.children.insert(pid, Owner::Interpreter(key));
+        }
+        interpreter.key = key;
         self.interpreters.insert(interpreter);
         Ok(key)
     }
 
     /// Asks a zygote for a spare. It can be claimed at once; lines to it are held until its process is known.
     pub fn fork_spare(&mut self, language: Language, purpose: Purpose) -> io::Result<u64> {
-        let gone = || io::Error::from(io::ErrorKind::NotFound);
-        let rehearse = (purpose == Purpose::Ahead).then(|| self.usual_variables());
-        let line = format!("{}\n", serde_json::json!({ "fork": true, "rehearse": rehearse }));
-        let (streams, theirs) = stream_pairs()?;
+        let rehearsed = (purpose == Purpose::Ahead).then(|| self.usual_variables());
+        let line = format!("{}\n", serde_json::json!({ "fork": true, "rehearse": rehearsed }));
+        let zygote = self.interpreters.pools.get(&language).and_then(|pool| pool.zygote);
+        let zygote = zygote.ok_or(io::ErrorKind::NotFound)?;
+        let (stdio, theirs) = open_pipes(StdinSpec::Open)?;
         let (ours, their_control) = socket::pair()?;
-        let key = self.interpreters.next_key();
-        self.poller.add(&ours, Source::Control(key), Interest::Read)?;
-        let pool = self.interpreters.pools.get_mut(&language).ok_or_else(gone)?;
-        let zygote = pool.zygote.ok_or_else(gone)?;
-        pool.forking.push_back(key);
-        if pool.forking.len() == 1 {
-            self.unclaimed_endings.clear();
-        }
-        let fds = [theirs.stdin.as_fd(), theirs.stdout.as_fd(), theirs.stderr.as_fd(), their_control.as_fd()];
-        let zygote = self.interpreters.get(zygote).ok_or_else(gone)?;
-        if let Err(error) = zygote.control.send_with_fds(line.as_bytes(), fds) {
-            if let Some(pool) = self.interpreters.pools.get_mut(&language) {
-                pool.forking.pop_back();
-            }
-            return Err(error);
-        }
+        let spare = Interpreter::new(language, Role::Spare, Control::held(ours));
         let cgroup = self.cgroups.take();
-        let control = Control::held(ours);
-        let streams = Some(streams);
-        let role = Role::Spare;
-        let interpreter = Interpreter { key, language, role, pid: None, control, streams, cgroup, rehearsed: rehearse };
-        self.interpreters.insert(interpreter);
+        let key = self.add_interpreter(Interpreter { stdio: Some(stdio), cgroup, rehearsed, ..spare })?;
+        let stdin = theirs.stdin.as_ref().unwrap_or(&self.null);
+        let fds = [stdin.as_fd(), theirs.stdout.as_fd(), theirs.stderr.as_fd(), their_control.as_fd()];
+        let sent = match self.interpreters.get(zygote) {
+            Some(zygote) => zygote.control.send_with_fds(line.as_bytes(), fds),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        sent.inspect_err(|_| self.forget_interpreter(key))?;
+        if let Some(pool) = self.interpreters.pools.get_mut(&language) {
+            if pool.forking.is_empty() {
+                self.unclaimed_endings.clear();
+            }
+            pool.forking.push_back(key);
+        }
         Ok(key)
     }
 
@@ -139,23 +155,11 @@ impl Agent {
     }
 }
 
-/// The agent's ends, which do not block, and the interpreter's ends, which do.
-fn stream_pairs() -> io::Result<(Streams, Streams)> {
-    let (their_stdin, stdin): (OwnedFd, OwnedFd) = fds::pipe()?;
-    let (stdout, their_stdout) = fds::pipe()?;
-    let (stderr, their_stderr) = fds::pipe()?;
-    for ours in [&stdin, &stdout, &stderr] {
-        fds::set_nonblocking(ours)?;
-    }
-    Ok((Streams { stdin, stdout, stderr }, Streams { stdin: their_stdin, stdout: their_stdout, stderr: their_stderr }))
-}
-
-fn interpreter_failure(plan: &Plan, error: &LaunchError) -> Failure {
-    match error {
-        LaunchError::Execute(source) if source.kind() == io::ErrorKind::NotFound => {
-            failure(FailureKind::Unsupported, format!("this template has no {}", plan.name()))
-        }
-        _ => launch_failure(plan.name(), "/", error),
+/// Reports a missing interpreter as a property of the template, not as a missing command.
+fn unsupported_if_missing(found: Failure, plan: &Plan) -> Failure {
+    match found.kind {
+        FailureKind::NotFound => failure(FailureKind::Unsupported, format!("this template has no {}", plan.name())),
+        _ => found,
     }
 }
 

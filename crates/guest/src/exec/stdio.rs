@@ -4,20 +4,20 @@ use std::os::fd::OwnedFd;
 
 use sandling_protocol::{Stdin as StdinSpec, TerminalSize};
 
+use super::pipes::Pipes;
 use super::plan::Setting;
-use super::record::Pipes;
 use super::stdin::Stdin;
 use crate::cgroup::Cgroup;
 use crate::sys::fds;
 
 /// The agent's ends of a command's descriptors.
-pub struct AgentEnds {
+pub struct AgentStdio {
     pub pipes: Pipes,
     pub stdin: Stdin,
 }
 
 /// The command's ends, which the agent closes once the command runs.
-pub struct CommandEnds {
+pub struct CommandStdio {
     /// `None`: the command has no input.
     pub stdin: Option<OwnedFd>,
     pub stdout: OwnedFd,
@@ -27,12 +27,12 @@ pub struct CommandEnds {
 /// A process that runs, or that will run as soon as its interpreter is ready.
 pub struct Started {
     pub pid: Option<u32>,
-    pub ends: AgentEnds,
+    pub stdio: AgentStdio,
     pub cgroup: Option<Cgroup>,
     pub interpreter: Option<u64>,
 }
 
-pub fn pipe_ends(stdin: StdinSpec) -> std::io::Result<(AgentEnds, CommandEnds)> {
+pub fn open_pipes(stdin: StdinSpec) -> std::io::Result<(AgentStdio, CommandStdio)> {
     let (stdout, their_stdout) = fds::pipe()?;
     let (stderr, their_stderr) = fds::pipe()?;
     fds::set_nonblocking(&stdout)?;
@@ -45,11 +45,11 @@ pub fn pipe_ends(stdin: StdinSpec) -> std::io::Result<(AgentEnds, CommandEnds)> 
             (Stdin::pipe(ours), Some(theirs))
         }
     };
-    let pipes = Pipes::Apart { stdout: Some(stdout), stderr: Some(stderr) };
-    Ok((AgentEnds { pipes, stdin }, CommandEnds { stdin: their_stdin, stdout: their_stdout, stderr: their_stderr }))
+    let pipes = Pipes::new(stdout, stderr);
+    Ok((AgentStdio { pipes, stdin }, CommandStdio { stdin: their_stdin, stdout: their_stdout, stderr: their_stderr }))
 }
 
-pub fn terminal_ends(size: TerminalSize, setting: &Setting) -> std::io::Result<(AgentEnds, CommandEnds)> {
+pub fn open_terminal(size: TerminalSize, setting: &Setting) -> std::io::Result<(AgentStdio, CommandStdio)> {
     let (ours, theirs) = fds::terminal(size)?;
     if let Some(ids) = setting.user.change() {
         // The user must be able to open the terminal by its name.
@@ -57,6 +57,6 @@ pub fn terminal_ends(size: TerminalSize, setting: &Setting) -> std::io::Result<(
     }
     fds::set_nonblocking(&ours)?;
     let writer = ours.try_clone()?;
-    let theirs = CommandEnds { stdin: Some(theirs.try_clone()?), stdout: theirs.try_clone()?, stderr: theirs };
-    Ok((AgentEnds { pipes: Pipes::Terminal(Some(ours)), stdin: Stdin::terminal(writer) }, theirs))
+    let theirs = CommandStdio { stdin: Some(theirs.try_clone()?), stdout: theirs.try_clone()?, stderr: theirs };
+    Ok((AgentStdio { pipes: Pipes::of_terminal(ours), stdin: Stdin::terminal(writer) }, theirs))
 }

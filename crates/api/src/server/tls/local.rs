@@ -1,0 +1,173 @@
+//! A certificate authority of this home, for servers without a public name.
+//!
+//! The authority stays the same, so clients trust it once. Each start makes a new certificate, because the domain or
+//! the address may have changed.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType, date_time_ymd,
+};
+
+use super::acceptor::Tls;
+use super::files::TlsError;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+/// Clocks of clients differ.
+const BEFORE_DAYS: i32 = 2;
+const AUTHORITY_DAYS: i32 = 3650;
+/// Some systems accept no certificate that is valid for longer than 825 days.
+const CERTIFICATE_DAYS: i32 = 800;
+
+/// The files of the authority and of the server's certificate.
+#[derive(Debug, Clone)]
+pub struct LocalCertificate {
+    directory: PathBuf,
+}
+
+impl LocalCertificate {
+    /// Creates a certificate for `domain`, all names below it, `localhost` and `addresses`. The first call creates
+    /// the authority.
+    pub fn create(directory: &Path, domain: &str, addresses: &[IpAddr]) -> Result<Self, TlsError> {
+        let local = Self { directory: directory.to_owned() };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|source| TlsError::Write { path: directory.to_owned(), source })?;
+        let issuer = local.authority()?;
+        local.certify(&issuer, domain, addresses)?;
+        local.write(&local.trust(), &local.trusted_certificates()?)?;
+        Ok(local)
+    }
+
+    /// The authority's certificate.
+    pub fn authority_certificate(&self) -> PathBuf {
+        self.directory.join("ca.pem")
+    }
+
+    /// The authority's certificate and those that this system trusts, for clients that read a single file.
+    pub fn trust(&self) -> PathBuf {
+        self.directory.join("trust.pem")
+    }
+
+    pub fn tls(&self) -> Result<Tls, TlsError> {
+        Tls::from_files(&self.certificate(), &self.key())
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.directory.join("server.pem")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.directory.join("server.key")
+    }
+
+    fn authority(&self) -> Result<Issuer<'static, KeyPair>, TlsError> {
+        let (path, key_path) = (self.authority_certificate(), self.directory.join("ca.key"));
+        let failed = |source| TlsError::Authority { path: path.clone(), source };
+        if let (Ok(certificate), Ok(key)) = (fs::read_to_string(&path), fs::read_to_string(&key_path)) {
+            let key = KeyPair::from_pem(&key).map_err(failed)?;
+            return Issuer::from_ca_cert_pem(&certificate, key).map_err(failed);
+        }
+        let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, "Sandling local authority");
+        set_validity(&mut params, AUTHORITY_DAYS);
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.self_signed(&key).map_err(failed)?;
+        self.write(&key_path, &key.serialize_pem())?;
+        self.write(&path, &certificate.pem())?;
+        Ok(Issuer::new(params, key))
+    }
+
+    fn certify(&self, issuer: &Issuer<'static, KeyPair>, domain: &str, addresses: &[IpAddr]) -> Result<(), TlsError> {
+        let failed = |source| TlsError::Authority { path: self.authority_certificate(), source };
+        let names = vec![domain.to_owned(), format!("*.{domain}"), "localhost".to_owned()];
+        let mut params = CertificateParams::new(names).map_err(failed)?;
+        params.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
+        params.distinguished_name.push(DnType::CommonName, domain);
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        set_validity(&mut params, CERTIFICATE_DAYS);
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.signed_by(&key, issuer).map_err(failed)?;
+        self.write(&self.key(), &key.serialize_pem())?;
+        self.write(&self.certificate(), &certificate.pem())
+    }
+
+    fn trusted_certificates(&self) -> Result<String, TlsError> {
+        let path = self.authority_certificate();
+        let own = fs::read_to_string(&path).map_err(|source| TlsError::Write { path, source })?;
+        let system = rustls_native_certs::load_native_certs().certs;
+        Ok(system.iter().map(|certificate| pem(certificate)).fold(own, |all, next| all + &next))
+    }
+
+    /// Replaces a file that only its owner may read.
+    fn write(&self, path: &Path, text: &str) -> Result<(), TlsError> {
+        let new = path.with_extension("new");
+        let replace = || -> io::Result<()> {
+            let _ = fs::remove_file(&new);
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, path)
+        };
+        replace().map_err(|source| TlsError::Write { path: path.to_owned(), source })
+    }
+}
+
+fn pem(certificate: &[u8]) -> String {
+    let text = STANDARD.encode(certificate);
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for line in text.as_bytes().chunks(64) {
+        pem.extend(line.iter().map(|byte| char::from(*byte)));
+        pem.push('\n');
+    }
+    pem + "-----END CERTIFICATE-----\n"
+}
+
+fn set_validity(params: &mut CertificateParams, days: i32) {
+    let day = |at: Timestamp| {
+        let date = at.to_zoned(jiff::tz::TimeZone::UTC).date();
+        date_time_ymd(date.year().into(), date.month() as u8, date.day() as u8)
+    };
+    let now = Timestamp::now();
+    params.not_before = day(now - DAY * BEFORE_DAYS);
+    params.not_after = day(now + DAY * days);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_authority_stays_and_only_the_owner_reads_the_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().join("tls");
+        let first = LocalCertificate::create(&directory, "a.localhost", &[]).unwrap();
+        let authority = fs::read(first.authority_certificate()).unwrap();
+        let certificate = fs::read(first.certificate()).unwrap();
+        let second = LocalCertificate::create(&directory, "b.localhost", &[[127, 0, 0, 1].into()]).unwrap();
+        assert_eq!(fs::read(second.authority_certificate()).unwrap(), authority);
+        assert_ne!(fs::read(second.certificate()).unwrap(), certificate);
+        assert!(fs::read(second.trust()).unwrap().starts_with(&authority));
+        second.tls().unwrap();
+        for file in fs::read_dir(&directory).unwrap() {
+            let file = file.unwrap();
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.path());
+        }
+    }
+}

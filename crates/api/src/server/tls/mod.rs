@@ -1,0 +1,9 @@
+//! TLS of the server: certificates from files, and a local authority for machines without one.
+
+mod acceptor;
+mod files;
+mod local;
+
+pub use acceptor::Tls;
+pub use files::TlsError;
+pub use local::LocalCertificate;

@@ -1,0 +1,69 @@
+//! How clients reach `sandling serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+#[derive(Debug, Args)]
+pub struct Listening {
+    /// Address to listen on. Any address except loopback requires SANDLING_TOKEN to be set, and TLS or --insecure
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    /// Serve HTTPS with a certificate that Sandling creates; `serve` prints how clients trust it
+    #[arg(long, value_name = "self", conflicts_with_all = ["tls_cert", "tls_key"])]
+    pub tls: Option<TlsChoice>,
+    /// Serve HTTPS with this certificate chain (PEM); a changed file is loaded without a restart
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Domain of the server: the API is at D and api.D, and ports of sandboxes are at PORT-ID.D [default with --tls
+    /// self: sandling.localhost]
+    #[arg(long, value_name = "D", value_parser = domain)]
+    pub domain: Option<String>,
+    /// Allow plain HTTP on an address that other machines can reach, for example behind a proxy with TLS
+    #[arg(long)]
+    pub insecure: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TlsChoice {
+    #[value(name = "self")]
+    SelfMade,
+}
+
+impl Listening {
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some() || self.tls_cert.is_some()
+    }
+}
+
+/// Parses a domain name. A port in it belongs to `--listen`.
+fn domain(text: &str) -> Result<String, String> {
+    let name = text.trim_end_matches('.').to_ascii_lowercase();
+    let is_label = |label: &str| {
+        let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=63).contains(&label.len()) && label.bytes().all(inside) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    // A port's host name has another label of up to 42 bytes in front.
+    if name.len() <= 200 && name.contains('.') && name.split('.').all(is_label) {
+        Ok(name)
+    } else {
+        Err("write a domain name with at least one period and without a port, such as sandling.example.org".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_is_a_name_below_which_ports_get_names() {
+        assert_eq!(domain("Sandling.Example.org.").unwrap(), "sandling.example.org");
+        for bad in ["", "localhost", "a.b:8443", "https://a.b", "*.a.b", "-a.b", "a..b", "a_b.c"] {
+            assert!(domain(bad).is_err(), "{bad}");
+        }
+    }
+}
