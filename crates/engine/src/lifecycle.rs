@@ -1,9 +1,11 @@
-//! What may happen to a sandbox when: one pure function, and the only way to change a sandbox's state.
+//! What may happen to a sandbox in which state: one pure function, and the only way to change a sandbox's state.
+//!
+//! Callers, clocks, machines and starting engines all send requests, and the sandbox's task asks [`decide`] about each.
 
-use crate::model::State;
+use crate::model::{EndReason, State};
 
-/// What a caller wants of a sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a sandbox is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Run something in it, or touch its files.
     Use,
@@ -11,9 +13,17 @@ pub enum Request {
     Save,
     Pause,
     Resume,
+    /// By a caller, after it was idle, or instead of its end.
     Hibernate,
     Wake,
-    End,
+    /// Its machine cannot write, because the host's disk is full.
+    Stall,
+    /// Its machine can write again.
+    Unstall,
+    /// Continue what a dead engine left, in the state that its row names.
+    TakeOver(State),
+    /// By a caller, because its time is over, or because its guest died.
+    End(EndReason),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +34,7 @@ pub enum Verdict {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    #[error("the sandbox is still being created")]
+    #[error("the server is still taking the sandbox over; try again in a moment")]
     NotReadyYet,
     #[error("the sandbox is paused; resume it first")]
     Paused,
@@ -38,70 +48,51 @@ pub enum Refused {
     Unreadable,
 }
 
-pub fn decide(state: State, request: Request) -> Result<Verdict, Refused> {
-    use Request::{End, Hibernate, Pause, Resume, Save, Use, Wake};
-    use State::{Creating, Ended, Hibernated, Paused, Running, Unreadable};
+pub fn decide(state: State, request: &Request) -> Result<Verdict, Refused> {
+    use Request::{End, Hibernate, Pause, Resume, Save, Stall, TakeOver, Unstall, Use, Wake};
+    use State::{Ended, Hibernated, Orphaned, Paused, Running, Stalled, Unreadable};
     use Verdict::{Go, NothingToDo};
     match (state, request) {
-        (Creating | Running | Paused | Hibernated, End) => Ok(Go(Ended)),
-        (Ended, End) => Ok(NothingToDo),
+        (Ended, End(_)) => Ok(NothingToDo),
         (Ended, _) => Err(Refused::Ended),
         (Unreadable, _) => Err(Refused::Unreadable),
-        (Creating, _) => Err(Refused::NotReadyYet),
-        (Running, Use | Resume | Wake) | (Running | Paused, Save) => Ok(NothingToDo),
-        (Running | Paused, Hibernate) => Ok(Go(Hibernated)),
-        (Paused, Wake) => Err(Refused::Paused),
-        (Hibernated, Wake | Resume) => Ok(Go(Running)),
-        (Hibernated, Hibernate) => Ok(NothingToDo),
+        // The guest that died is that of the machine before.
+        (Hibernated, End(EndReason::GuestDied(_))) => Ok(NothingToDo),
+        (_, End(_)) => Ok(Go(Ended)),
+        (Orphaned, TakeOver(row @ (Running | Paused | Hibernated))) => Ok(Go(*row)),
+        (Orphaned, _) => Err(Refused::NotReadyYet),
+        (Running | Stalled | Paused, Hibernate) => Ok(Go(Hibernated)),
+        (Running | Stalled, Pause) => Ok(Go(Paused)),
+        (Paused, Resume) | (Hibernated, Wake | Resume) | (Stalled, Unstall) => Ok(Go(Running)),
+        (Running, Stall) => Ok(Go(Stalled)),
+        (Stalled, Use) => Err(Refused::DiskFull),
+        (Paused, Use | Wake) => Err(Refused::Paused),
         (Hibernated, Use | Save | Pause) => Err(Refused::Hibernated),
-        (Running, Pause) => Ok(Go(Paused)),
-        (Paused, Use) => Err(Refused::Paused),
-        (Paused, Pause) => Ok(NothingToDo),
-        (Paused, Resume) => Ok(Go(Running)),
+        (Running, Use | Resume | Wake)
+        | (Stalled, Resume | Wake)
+        | (Running | Stalled | Paused, Save)
+        | (Paused, Pause)
+        | (Hibernated, Hibernate)
+        | (_, Stall | Unstall | TakeOver(_)) => Ok(NothingToDo),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    fn any_request() -> impl Strategy<Value = Request> {
-        prop_oneof![
-            Just(Request::Use),
-            Just(Request::Save),
-            Just(Request::Hibernate),
-            Just(Request::Wake),
-            Just(Request::Pause),
-            Just(Request::Resume),
-            Just(Request::End)
-        ]
+    #[test]
+    fn a_sandbox_that_nobody_has_taken_over_can_only_be_taken_over_or_end() {
+        assert_eq!(decide(State::Orphaned, &Request::Pause), Err(Refused::NotReadyYet));
+        assert_eq!(decide(State::Orphaned, &Request::TakeOver(State::Ended)), Err(Refused::NotReadyYet));
+        let paused = Request::TakeOver(State::Paused);
+        assert_eq!(decide(State::Orphaned, &paused), Ok(Verdict::Go(State::Paused)));
+        assert_eq!(decide(State::Orphaned, &Request::End(EndReason::Ttl)), Ok(Verdict::Go(State::Ended)));
     }
 
     #[test]
-    fn pause_while_creating_is_refused() {
-        assert_eq!(decide(State::Creating, Request::Pause), Err(Refused::NotReadyYet));
-    }
-
-    #[test]
-    fn asking_twice_changes_nothing() {
-        assert_eq!(decide(State::Paused, Request::Pause), Ok(Verdict::NothingToDo));
-        assert_eq!(decide(State::Ended, Request::End), Ok(Verdict::NothingToDo));
-    }
-
-    proptest! {
-        #[test]
-        fn an_ended_sandbox_stays_ended(requests in proptest::collection::vec(any_request(), 0..50)) {
-            let mut state = State::Creating;
-            let mut ended = false;
-            for request in requests {
-                if let Ok(Verdict::Go(next)) = decide(state, request) {
-                    prop_assert!(!ended, "left the end by {request:?}");
-                    prop_assert_ne!(state, next, "a move that goes nowhere");
-                    state = next;
-                    ended |= state == State::Ended;
-                }
-            }
-        }
+    fn a_request_that_is_made_twice_changes_nothing() {
+        assert_eq!(decide(State::Paused, &Request::Pause), Ok(Verdict::NothingToDo));
+        assert_eq!(decide(State::Ended, &Request::End(EndReason::Requested)), Ok(Verdict::NothingToDo));
     }
 }

@@ -1,9 +1,7 @@
-//! The sandboxes of one engine that live, and those of dead engines that are about to.
+//! The sandboxes of one engine that live, also those that it has not taken over yet.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::watch;
 
 use crate::model::SandboxId;
 use crate::sandbox::Sandbox;
@@ -11,8 +9,6 @@ use crate::sandbox::Sandbox;
 #[derive(Default)]
 pub(crate) struct Registry {
     sandboxes: Mutex<Sandboxes>,
-    /// Sandboxes of dead engines of which it is not yet known whether this engine can take them over.
-    unsettled: watch::Sender<BTreeSet<SandboxId>>,
 }
 
 #[derive(Default)]
@@ -52,20 +48,6 @@ impl Registry {
 
     pub(crate) fn unregister(&self, id: &SandboxId) {
         self.sandboxes().living.remove(id);
-    }
-
-    pub(crate) fn unsettle(&self, id: &SandboxId) {
-        self.unsettled.send_if_modified(|unsettled| unsettled.insert(id.clone()));
-    }
-
-    pub(crate) fn settle(&self, id: &SandboxId) {
-        self.unsettled.send_if_modified(|unsettled| unsettled.remove(id));
-    }
-
-    /// Waits until the set of unsettled sandboxes fulfils a condition.
-    pub(crate) async fn wait_until(&self, known: impl FnMut(&BTreeSet<SandboxId>) -> bool) {
-        // The sender is ours, so it cannot be gone.
-        let _ = self.unsettled.subscribe().wait_for(known).await;
     }
 
     fn sandboxes(&self) -> MutexGuard<'_, Sandboxes> {

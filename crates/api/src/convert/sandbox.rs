@@ -53,8 +53,8 @@ impl IntoWire for SandboxInfo {
 
 pub(crate) fn status(state: State) -> &'static str {
     match state {
-        State::Creating => "creating",
-        State::Running => "running",
+        State::Orphaned => "creating",
+        State::Running | State::Stalled => "running",
         State::Paused => "paused",
         State::Hibernated => "hibernated",
         State::Ended => "deleted",

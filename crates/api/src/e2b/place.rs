@@ -132,10 +132,10 @@ async fn health(app: &App, place: &Place, headers: &HeaderMap) -> Result<Respons
         return Err(gone(&place.id.compact()));
     }
     match (info.state, place.port) {
-        (SandboxState::Running, ENVD) => Ok(StatusCode::NO_CONTENT.into_response()),
-        (SandboxState::Running, _) => Ok("OK".into_response()),
+        (SandboxState::Running | SandboxState::Stalled, ENVD) => Ok(StatusCode::NO_CONTENT.into_response()),
+        (SandboxState::Running | SandboxState::Stalled, _) => Ok("OK".into_response()),
         (SandboxState::Hibernated | SandboxState::Paused, _) => Err(asleep(&place.id)),
-        (SandboxState::Creating | SandboxState::Ended | SandboxState::Unreadable, _) => {
+        (SandboxState::Orphaned | SandboxState::Ended | SandboxState::Unreadable, _) => {
             Err(ended(app, headers, &place.id))
         }
     }
@@ -147,13 +147,13 @@ async fn awake(app: &App, headers: &HeaderMap, id: &SandboxId) -> Result<Arc<San
     let sandbox = app.engine.get(id).ok_or_else(|| ended(app, headers, id))?;
     let info = sandbox.info();
     match info.state {
-        SandboxState::Running => Ok(sandbox),
+        SandboxState::Running | SandboxState::Stalled => Ok(sandbox),
         SandboxState::Hibernated | SandboxState::Paused if Settings::of(&info).auto_resume => {
             sandbox.resume().await?;
             Ok(sandbox)
         }
         SandboxState::Hibernated | SandboxState::Paused => Err(asleep(id)),
-        SandboxState::Creating | SandboxState::Ended | SandboxState::Unreadable => Err(ended(app, headers, id)),
+        SandboxState::Orphaned | SandboxState::Ended | SandboxState::Unreadable => Err(ended(app, headers, id)),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The engine itself: its parts, and the sandboxes that live in it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sandling_vmm::accelerator::Probe;
@@ -68,7 +67,7 @@ impl Engine {
 
     /// A sandbox of this workspace. Sandboxes of other workspaces are not found.
     pub async fn find(&self, workspace: &str, id: &SandboxId) -> Option<Arc<Sandbox>> {
-        self.registry.wait_until(|unsettled| !unsettled.contains(id)).await;
+        self.get(id)?.settled().await;
         self.get(id).filter(|sandbox| sandbox.info.workspace == workspace)
     }
 
@@ -79,8 +78,8 @@ impl Engine {
         infos
     }
 
-    /// The sandboxes of one workspace, oldest first. Before the engine has [`settled`](Self::settled), some of those
-    /// that a dead engine left may be missing.
+    /// The sandboxes of one workspace, oldest first. Before the engine has [`settled`](Self::settled), some may be
+    /// [`State::Orphaned`](crate::State::Orphaned).
     pub fn list_of(&self, workspace: &str) -> Vec<SandboxInfo> {
         let mut infos = self.list();
         infos.retain(|info| info.workspace == workspace);
@@ -105,7 +104,9 @@ impl Engine {
 
     /// Waits until it is known of every sandbox that a dead engine left whether this engine has taken it over.
     pub async fn settled(&self) {
-        self.registry.wait_until(BTreeSet::is_empty).await;
+        for sandbox in self.registry.living() {
+            sandbox.settled().await;
+        }
     }
 
     /// Ends every sandbox and standby. Nothing can be created afterwards.

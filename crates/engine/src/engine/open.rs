@@ -70,7 +70,8 @@ impl Engine {
         let parts = Parts { store, events, machines, volumes, snapshots: Arc::new(snapshots), networks };
         let registry = Arc::new(Registry::default());
         let hibernate_after = config.hibernate_after;
-        let host = Host { parts: parts.clone(), registry: registry.clone(), hibernate_after };
+        let hibernation = Arc::new(parts.clone());
+        let host = Host { parts: parts.clone(), registry: registry.clone(), hibernate_after, hibernation };
         let engine = Arc::new(Self { config, probe, owner, parts, registry, host, set_aside: Default::default() });
         recover(&engine).await?;
         engine.parts.snapshots.sweep_unfinished()?;

@@ -11,7 +11,7 @@ use crate::model::{
     Timeline,
 };
 use crate::network::Prepared;
-use crate::sandbox::{CreateError, Sandbox};
+use crate::sandbox::{CreateError, Phase, Sandbox};
 use crate::volume::Claimed;
 
 /// What a restored sandbox has that its snapshot does not say.
@@ -106,7 +106,7 @@ impl Engine {
         let detail =
             serde_json::json!({ "template": info.template, "boot_mode": info.boot_mode, "boot_ms": info.boot_ms });
         self.parts.events.note(&info.id, &info.workspace, "created", detail);
-        self.host.start(Some(made.into_live()), info).ok_or(CreateError::Closing)
+        self.host.start(Phase::Running(Arc::new(made.into_live())), info).ok_or(CreateError::Closing)
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::error::{ChangeError, CheckpointError};
 use crate::lifecycle;
-use crate::model::{Checkpoint, EndReason, LifetimeChange, Mark, NetworkSettings, OnVolumes, SnapshotId, Visibility};
+use crate::model::{Checkpoint, LifetimeChange, Mark, NetworkSettings, OnVolumes, SnapshotId, Visibility};
 use crate::network::{NetworkChange, NetworkChangeError};
 use crate::snapshot::{Saving, SnapshotError};
 use crate::store::StoreError;
@@ -16,7 +16,6 @@ use crate::volume::VolumeError;
 pub(crate) enum Command {
     Change {
         request: lifecycle::Request,
-        reason: EndReason,
         answer: oneshot::Sender<Result<(), ChangeError>>,
     },
     SetLifetime {

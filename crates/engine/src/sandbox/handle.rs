@@ -41,8 +41,6 @@ pub struct Sandbox {
     pub(crate) info: SandboxInfo,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) lifetime: watch::Receiver<Lifetime>,
-    /// It stands still because the host's disk is full.
-    pub(crate) stalled: watch::Receiver<bool>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) standing: watch::Receiver<Standing>,
@@ -60,7 +58,7 @@ impl Sandbox {
 
     pub fn info(&self) -> SandboxInfo {
         SandboxInfo {
-            state: self.phase.borrow().state(),
+            state: self.phase.borrow().state().shown(),
             lifetime: *self.lifetime.borrow(),
             standing: self.standing.borrow().clone(),
             timeline: self.timeline.borrow().clone(),
@@ -72,25 +70,15 @@ impl Sandbox {
 
     /// The machine, if it can be used right now. Holds the sandbox busy, i.e. not idle, while the guard lives.
     pub(crate) fn live(&self) -> Result<(Arc<Live>, InUse), UseError> {
-        let phase = self.phase.borrow().clone();
-        if let Phase::Ended(reason) = &phase {
-            return Err(UseError::Ended(reason.clone()));
-        }
-        lifecycle::decide(phase.state(), lifecycle::Request::Use)?;
-        if *self.stalled.borrow() {
-            return Err(Refused::DiskFull.into());
-        }
-        match phase {
-            Phase::Running(live) => Ok((live, self.activity.begin())),
-            Phase::Paused(_) => Err(Refused::Paused.into()),
-            Phase::Hibernated => Err(Refused::Hibernated.into()),
-            Phase::Ended(reason) => Err(UseError::Ended(reason)),
-        }
+        let phase = self.phase.borrow();
+        let live = phase.live()?;
+        lifecycle::decide(phase.state(), &lifecycle::Request::Use)?;
+        Ok((live.clone(), self.activity.begin()))
     }
 
     /// Stops the virtual CPUs; memory stays.
     pub async fn pause(&self) -> Result<(), ChangeError> {
-        self.change(lifecycle::Request::Pause, EndReason::Requested).await
+        self.change(lifecycle::Request::Pause).await
     }
 
     pub async fn resume(&self) -> Result<(), ChangeError> {
@@ -101,7 +89,7 @@ impl Sandbox {
     pub async fn hibernate(&self) -> Result<(), ChangeError> {
         // The copies that are being written end with the machine.
         let _nothing_pending = self.saves.quiet().await;
-        self.change(lifecycle::Request::Hibernate, EndReason::Requested).await
+        self.change(lifecycle::Request::Hibernate).await
     }
 
     /// Goes on where it hibernated. However many ask for it, it happens once; one that runs is left alone.
@@ -111,7 +99,7 @@ impl Sandbox {
 
     async fn set_going(&self, request: lifecycle::Request) -> Result<(), ChangeError> {
         let runs = matches!(*self.phase.borrow(), Phase::Running(_));
-        self.change(request, EndReason::Requested).await?;
+        self.change(request).await?;
         if !runs {
             self.guest_told().await;
         }
@@ -130,7 +118,18 @@ impl Sandbox {
 
     /// Ends it: the machine, its memory and its disk are gone when this returns.
     pub async fn end(&self, reason: EndReason) -> Result<(), ChangeError> {
-        self.change(lifecycle::Request::End, reason).await
+        self.change(lifecycle::Request::End(reason)).await
+    }
+
+    /// Continues it as its dead engine left it. If that fails, it ends.
+    pub(crate) async fn take_over(&self) -> Result<(), ChangeError> {
+        self.change(lifecycle::Request::TakeOver(self.info.state)).await
+    }
+
+    /// Waits until it is known whether this engine could take it over.
+    pub(crate) async fn settled(&self) {
+        // A task that has ended has settled it.
+        let _ = self.phase.clone().wait_for(|phase| !matches!(phase, Phase::Orphaned)).await;
     }
 
     /// Leaves the machine to itself, for another engine to take over.
@@ -164,13 +163,13 @@ impl Sandbox {
         self.commands.send(command).await.map_err(|_| Refused::Ended.into())
     }
 
-    async fn change(&self, request: lifecycle::Request, reason: EndReason) -> Result<(), ChangeError> {
+    async fn change(&self, request: lifecycle::Request) -> Result<(), ChangeError> {
         let (answer, answered) = oneshot::channel();
-        let gone = || lifecycle::decide(State::Ended, request).map(|_| ()).map_err(ChangeError::from);
-        if self.commands.send(Command::Change { request, reason, answer }).await.is_err() {
-            return gone();
+        let gone = lifecycle::decide(State::Ended, &request).map(drop).map_err(ChangeError::from);
+        if self.commands.send(Command::Change { request, answer }).await.is_err() {
+            return gone;
         }
-        answered.await.unwrap_or_else(|_| gone())
+        answered.await.unwrap_or(gone)
     }
 
     /// Waits until it has ended, and says why.
@@ -188,7 +187,7 @@ impl Sandbox {
 
     /// What it has used so far, seen from the host and from within.
     pub async fn usage(&self) -> Result<SandboxUsage, UseError> {
-        let runs = matches!(*self.phase.borrow(), Phase::Running(_)) && !*self.stalled.borrow();
+        let runs = matches!(*self.phase.borrow(), Phase::Running(_));
         let live = self.in_memory()?;
         let host = live.machine.usage().await.map_err(|error| LinkError::Closed(error.to_string()))?;
         let (pid, network) = (live.machine.pid(), self.network_counts());
@@ -207,13 +206,8 @@ impl Sandbox {
         pages.map_err(|error| LinkError::Closed(error.to_string()).into())
     }
 
-    /// Its machine, also while that stands still.
     fn in_memory(&self) -> Result<Arc<Live>, UseError> {
-        match &*self.phase.borrow() {
-            Phase::Running(live) | Phase::Paused(live) => Ok(live.clone()),
-            Phase::Hibernated => Err(Refused::Hibernated.into()),
-            Phase::Ended(reason) => Err(UseError::Ended(reason.clone())),
-        }
+        self.phase.borrow().live().cloned()
     }
 
     /// How long it has been idle.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use sandling_vmm::qmp::Event;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use crate::lifecycle::Request;
 use crate::machine::Live;
 use crate::sandbox::Phase;
 
@@ -18,23 +19,19 @@ const RETRY_EVERY: Duration = Duration::from_secs(2);
 /// One that still cannot write is stopped again within this time.
 const STOPPED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Looks after a machine until it ends, and says in `stalled` whether it stands still. `note` is told of each change.
-pub(crate) fn watch(
-    live: &Arc<Live>,
-    phase: watch::Receiver<Phase>,
-    stalled: Arc<watch::Sender<bool>>,
-    note: impl Fn(&str) + Send + 'static,
-) {
-    stalled.send_replace(false);
+/// Looks after a machine until it ends, and requests that its sandbox stalls or no longer does.
+pub(super) fn watch(live: &Arc<Live>, phase: watch::Receiver<Phase>) -> mpsc::Receiver<Request> {
+    let (requests, requested) = mpsc::channel(1);
     let events = live.machine.qmp().events();
-    tokio::spawn(Watcher { live: Arc::downgrade(live), phase, events, stalled }.run(note));
+    tokio::spawn(Watcher { live: Arc::downgrade(live), phase, events, requests }.run());
+    requested
 }
 
 struct Watcher {
     live: Weak<Live>,
     phase: watch::Receiver<Phase>,
     events: Receiver<Event>,
-    stalled: Arc<watch::Sender<bool>>,
+    requests: mpsc::Sender<Request>,
 }
 
 /// What another try came to.
@@ -45,29 +42,28 @@ enum Tried {
 }
 
 impl Watcher {
-    async fn run(mut self, note: impl Fn(&str)) {
-        while self.stopped().await {
-            self.stalled.send_replace(true);
-            note("disk_full");
-            loop {
-                match self.retry().await {
-                    Tried::StandsStill => {}
-                    Tried::GoesOn => break,
-                    Tried::Gone => return,
-                }
+    async fn run(mut self) {
+        let mut stands_still = false;
+        loop {
+            stands_still = match if stands_still { self.retry().await } else { self.stopped().await } {
+                Tried::StandsStill => true,
+                Tried::GoesOn => false,
+                Tried::Gone => return,
+            };
+            // Also after every try: the sandbox may have been paused and resumed since.
+            if self.requests.send(if stands_still { Request::Stall } else { Request::Unstall }).await.is_err() {
+                return;
             }
-            self.stalled.send_replace(false);
-            note("disk_free");
         }
     }
 
-    /// Waits until QEMU stops the machine because it cannot write. False when the machine is gone.
-    async fn stopped(&mut self) -> bool {
+    /// Waits until QEMU stops the machine because it cannot write.
+    async fn stopped(&mut self) -> Tried {
         loop {
             match self.events.recv().await {
                 Ok(event) if is_stop(&event) => return self.hold(true),
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return false,
+                Err(RecvError::Closed) => return Tried::Gone,
             }
         }
     }
@@ -87,16 +83,15 @@ impl Watcher {
         }
         drop(live);
         match tokio::time::timeout(STOPPED_WITHIN, self.stopped()).await {
-            Ok(true) => Tried::StandsStill,
-            Ok(false) => Tried::Gone,
-            Err(_) if self.hold(false) => Tried::GoesOn,
-            Err(_) => Tried::Gone,
+            Ok(stopped) => stopped,
+            Err(_) => self.hold(false),
         }
     }
 
-    fn hold(&self, held: bool) -> bool {
-        let live = self.live.upgrade();
-        live.inspect(|live| live.link.hold(held)).is_some()
+    fn hold(&self, held: bool) -> Tried {
+        let Some(live) = self.live.upgrade() else { return Tried::Gone };
+        live.link.hold(held);
+        if held { Tried::StandsStill } else { Tried::GoesOn }
     }
 }
 

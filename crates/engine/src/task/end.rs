@@ -1,30 +1,28 @@
 //! Ending a sandbox: first the machine and its directory, then the row, and only then is the end announced.
 
 use super::start::SandboxTask;
-use crate::machine::{Live, end_and_remove};
+use crate::machine::{Live, end_and_remove, remove_leftover};
 use crate::model::{EndReason, Standing, State};
-use crate::sandbox::Phase;
-use crate::store::StoreError;
+use crate::sandbox::{ChangeError, Phase};
 
 impl SandboxTask {
-    /// Ends the row of a hibernating sandbox, which is all that is left of it. If that fails, the sandbox stays: the
-    /// next engine would find it again.
-    pub(super) fn end_hibernated(&self, reason: &EndReason) -> Result<(), StoreError> {
-        match self.live {
-            None => self.parts.store.end_sandbox(self.info.id.as_str(), &reason.to_string()),
-            Some(_) => Ok(()),
+    pub(super) async fn end(&mut self, reason: EndReason) -> Result<(), ChangeError> {
+        let phase = self.phase.borrow().clone();
+        let registry = self.registry.upgrade();
+        if phase.state() == State::Hibernated && registry.is_some() {
+            // The row is all that is left. If it cannot be ended, the sandbox stays: the next engine would find it again.
+            self.parts.store.end_sandbox(self.info.id.as_str(), &reason.to_string())?;
         }
-    }
-
-    pub(super) async fn finish(&mut self, reason: EndReason) {
         self.network.detach();
-        if let Some(live) = self.live.take() {
-            self.unmount_volumes(&live, &reason).await;
+        if let Ok(live) = phase.live() {
+            self.unmount_volumes(live, &reason).await;
             end_and_remove(&live.machine, &self.dir).await;
+        } else if phase.state() == State::Orphaned {
+            remove_leftover(&self.dir).await;
         }
         self.parts.networks.close(&self.info.id);
         // An engine that was dropped without being closed leaves its rows to the next engine.
-        if let Some(registry) = self.registry.upgrade() {
+        if let Some(registry) = registry {
             if let Err(error) = self.parts.store.end_sandbox(self.info.id.as_str(), &reason.to_string()) {
                 tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "could not record the end of the sandbox");
             }
@@ -33,6 +31,7 @@ impl SandboxTask {
             self.record("ended", serde_json::json!({ "why": reason.to_string() }));
         }
         self.phase.send_replace(Phase::Ended(reason));
+        Ok(())
     }
 
     /// Removes what only this sandbox needed.
@@ -53,7 +52,7 @@ impl SandboxTask {
         if self.info.volumes.is_empty() || matches!(reason, EndReason::GuestDied(_)) {
             return;
         }
-        if self.phase.borrow().state() == State::Paused {
+        if self.info.state == State::Paused {
             // A guest that does not resume cannot unmount either; then `unmount` logs that.
             let _ = live.machine.cont().await;
             live.link.hold(false);

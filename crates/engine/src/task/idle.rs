@@ -3,21 +3,31 @@
 use std::time::{Duration, Instant};
 
 use super::start::SandboxTask;
-use crate::model::EndReason;
+use crate::lifecycle::Request;
+use crate::model::{EndReason, State};
 
-/// The pause after a sandbox could not hibernate.
-const RETRY_HIBERNATION: Duration = Duration::from_secs(60);
+/// The pause after a sandbox could not hibernate or end.
+const RETRY: Duration = Duration::from_secs(60);
 /// The pause while another save is under way.
 const RETRY_AFTER_SAVE: Duration = Duration::from_millis(200);
 /// No save takes longer.
 const LONGEST_SAVE: Duration = Duration::from_secs(600);
 
 impl SandboxTask {
-    /// How long until a persistent sandbox hibernates, or `None` if it does not by itself.
-    pub(super) fn hibernates_in(&self) -> Option<Duration> {
-        let after = self.hibernate_after?;
-        let may = self.lifetime.borrow().persistent && self.live.is_some();
-        may.then(|| after.saturating_sub(self.idle_for()).max(self.stays_awake()))
+    /// What the passing of time asks for next, and in how long. A time to live may stand still while the sandbox
+    /// hibernates.
+    pub(super) fn next_due(&mut self) -> Option<(Duration, Request)> {
+        let (lifetime, idle, state) = (*self.lifetime.borrow(), self.idle_for(), self.phase.borrow().state());
+        let retry = self.retry_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+        let asleep = state == State::Hibernated;
+        let stands_still = state == State::Orphaned || asleep && lifetime.sleep.is_free;
+        let over = lifetime.left(idle).filter(|_| !stands_still).map(|(left, reason)| {
+            let hibernates = !asleep && lifetime.sleep.at_the_end && reason == EndReason::Ttl;
+            (left.max(retry), if hibernates { Request::Hibernate } else { Request::End(reason) })
+        });
+        self.set_deadline(over.as_ref().map(|(left, _)| *left));
+        let idles = self.hibernate_after.filter(|_| lifetime.persistent && self.live().is_some());
+        over.or(idles.map(|after| (after.saturating_sub(idle).max(retry), Request::Hibernate)))
     }
 
     /// How long the sandbox has been idle. Use by others of its group counts.
@@ -28,43 +38,23 @@ impl SandboxTask {
         self.activity.idle_for()
     }
 
-    /// How long until it may try again to hibernate.
-    fn stays_awake(&self) -> Duration {
-        self.awake_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
-    }
-
-    pub(super) async fn hibernate_if_quiet(&mut self) {
-        let Some(live) = self.live.clone() else { return };
+    /// Carries out a request that nobody waits for. If that fails, time asks for it again later.
+    pub(super) async fn change_or_retry(&mut self, request: Request) {
         // Copies that are being written would end with the machine.
-        let Some(_nothing_pending) = self.saves.quiet_now() else {
-            self.awake_until = Some(Instant::now() + RETRY_AFTER_SAVE);
-            return;
-        };
-        if let Err(error) = self.hibernate(&live).await {
-            self.awake_until = Some(Instant::now() + RETRY_HIBERNATION);
-            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "could not hibernate an idle sandbox; retrying in a minute");
+        let nothing_pending = self.saves.quiet_now();
+        if request == Request::Hibernate {
+            if nothing_pending.is_none() {
+                self.retry_at = Some(Instant::now() + RETRY_AFTER_SAVE);
+                return;
+            }
+            if self.deadline.is_some() {
+                // The machine's own deadline must not pass in the middle of the save.
+                self.set_deadline(Some(LONGEST_SAVE));
+            }
         }
-    }
-
-    /// How long until the sandbox's time is over, and why. A time to live may stand still while it hibernates.
-    pub(super) fn time_left(&self) -> Option<(Duration, EndReason)> {
-        let lifetime = *self.lifetime.borrow();
-        if self.live.is_none() && lifetime.sleep.is_free {
-            return None;
+        if let Err(error) = self.change(request).await {
+            self.retry_at = Some(Instant::now() + RETRY);
+            tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "could not hibernate or end a sandbox when it was time; retrying in a minute");
         }
-        let (left, reason) = lifetime.left(self.idle_for())?;
-        // Ending it now would lose its work; it tries to hibernate again a little later.
-        let left = if lifetime.sleep.at_the_end { left.max(self.stays_awake()) } else { left };
-        Some((left, reason))
-    }
-
-    pub(super) fn hibernates_at_the_end(&self) -> bool {
-        self.lifetime.borrow().sleep.at_the_end && self.live.is_some()
-    }
-
-    pub(super) async fn hibernate_instead_of_ending(&mut self) {
-        // The machine's own deadline must not pass in the middle of the save.
-        self.set_deadline(Some(LONGEST_SAVE));
-        self.hibernate_if_quiet().await;
     }
 }

@@ -5,6 +5,7 @@
 mod disk_full;
 mod end;
 mod hibernate;
+mod hibernation;
 mod idle;
 mod network;
 mod notices;
@@ -13,7 +14,11 @@ mod run;
 mod save;
 mod start;
 mod state;
+mod take_over;
 mod tell_guest;
 mod wake;
 
 pub(crate) use start::Host;
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use sandling_network::{Authority, Flow};
 
+use super::disk_full;
 use super::start::SandboxTask;
+use crate::machine::Live;
 use crate::model::{NetworkSettings, SandboxInfo};
 use crate::network::{Granted, NetworkChange, NetworkError};
 
@@ -12,9 +14,11 @@ use crate::network::{Granted, NetworkChange, NetworkError};
 const MOST_CUT: usize = 4096;
 
 impl SandboxTask {
-    /// Starts a gateway at the other end of the machine's network card. If that fails, the sandbox has no network.
-    pub(super) async fn plug_in(&self) {
-        let Some(live) = &self.live else { return };
+    /// Watches the disk of a new machine, and starts a gateway at the other end of its network card. If the gateway
+    /// does not start, the sandbox has no network.
+    pub(super) async fn connect(&mut self, live: &Arc<Live>) {
+        self.stalls = disk_full::watch(live, self.phase.subscribe());
+        self.deadline = None;
         if let Err(error) = self.network.attach(&live.machine, self.inherited()).await {
             tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "could not start the sandbox's gateway; it has no network");
             self.record("network_failed", serde_json::json!({ "why": error.to_string() }));

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::start::SandboxTask;
-use crate::lifecycle::{self, Verdict};
+use crate::lifecycle::Request;
 use crate::machine::Live;
-use crate::model::{EndReason, SandboxInfo, State};
-use crate::sandbox::Command;
+use crate::model::{EndReason, SandboxInfo};
+use crate::sandbox::{Command, Phase};
 
 /// How far the machine's own deadline may lag behind while a sandbox with an idle limit is in use.
 pub(super) const REFRESH: Duration = Duration::from_secs(10);
@@ -16,63 +16,51 @@ const FAR_AWAY: Duration = Duration::from_secs(86_400);
 
 impl SandboxTask {
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
-        self.plug_in().await;
-        self.tell_authority();
-        loop {
-            let (live, network) = (self.live.clone(), self.network.clone());
-            let over = self.time_left();
-            self.set_deadline(over.as_ref().map(|(left, _)| *left));
-            let pause = match over {
-                Some((Duration::ZERO, EndReason::Ttl)) if self.hibernates_at_the_end() => {
-                    self.hibernate_instead_of_ending().await;
+        if let Some(live) = self.live() {
+            self.connect(&live).await;
+            self.tell_authority();
+        }
+        while !matches!(*self.phase.borrow(), Phase::Ended(_)) {
+            let (live, network) = (self.live(), self.network.clone());
+            let pause = match self.next_due() {
+                Some((Duration::ZERO, request)) => {
+                    self.change_or_retry(request).await;
                     continue;
                 }
-                Some((Duration::ZERO, reason)) => return self.finish(reason).await,
                 Some((left, _)) => left.min(REFRESH),
                 None => FAR_AWAY,
             };
-            let idle = self.hibernates_in();
-            if idle == Some(Duration::ZERO) {
-                self.hibernate_if_quiet().await;
-                continue;
-            }
-            let pause = idle.map_or(pause, |idle| pause.min(idle));
             tokio::select! {
                 command = inbox.recv() => match command {
-                    Some(command) => if self.carry_out(command).await { return },
-                    None => return self.finish(EndReason::EngineClosed).await,
+                    Some(Command::LetGo) => return self.unplug(),
+                    Some(command) => self.carry_out(command).await,
+                    None => return drop(self.change(Request::End(EndReason::EngineClosed)).await),
                 },
+                why = lost(live.as_deref()) => self.change_or_retry(Request::End(EndReason::GuestDied(why))).await,
+                Some(request) = self.stalls.recv() => self.change_or_retry(request).await,
                 Some(told) = self.notices.next() => self.told(told),
                 () = network.authority_wanted() => self.tell_authority(),
-                why = lost(live.as_deref()) => return self.finish(EndReason::GuestDied(why)).await,
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// Carries out a command. Returns whether the task is over.
-    async fn carry_out(&mut self, command: Command) -> bool {
+    async fn carry_out(&mut self, command: Command) {
         match command {
             Command::SetLifetime { change, answer } => {
                 let lifetime = self.info.lifetime.changed(change);
                 let _ = answer.send(self.commit(SandboxInfo { lifetime, ..self.info.clone() }));
-                false
             }
-            Command::SetNetwork { change, answer } => {
-                match self.change_network(change) {
-                    Ok(granted) => self.tell_granted(granted, answer),
-                    Err(error) => drop(answer.send(Err(error.into()))),
-                }
-                false
-            }
+            Command::SetNetwork { change, answer } => match self.change_network(change) {
+                Ok(granted) => self.tell_granted(granted, answer),
+                Err(error) => drop(answer.send(Err(error.into()))),
+            },
             Command::Freeze { name, visibility, mark, volumes, answer } => {
                 // If the caller has gone, the copy of the machine is dropped, and ends.
                 let _ = answer.send(self.freeze(name, visibility, mark, volumes).await);
-                false
             }
             Command::CopyVolume { from, to, answer } => {
                 let _ = answer.send(self.copy_volume(&from, &to).await);
-                false
             }
             Command::Saved { snapshot, checkpoint, spared, answer } => {
                 let mut info = self.info.clone();
@@ -81,46 +69,24 @@ impl SandboxTask {
                 }
                 info.standing.saved = Some(snapshot);
                 let _ = answer.send(self.commit(info));
-                false
             }
             Command::Rewind { to, answer } => {
                 // The caller may have gone; the change stands.
                 let _ = answer.send(self.rewind(&to).await);
-                false
             }
             Command::Folded { layers, answer } => {
                 let mut info = self.info.clone();
                 info.standing.disk.retain(|layer| !layers.contains(layer));
                 self.note(info);
                 let _ = answer.send(());
-                false
             }
             Command::NameCheckpoint { which, name, answer } => {
                 let _ = answer.send(self.name_checkpoint(&which, name));
-                false
             }
-            Command::LetGo => {
-                self.unplug();
-                true
-            }
-            Command::Change { request, reason, answer } => {
-                let verdict = lifecycle::decide(self.phase.borrow().state(), request);
-                let (result, ended) = match verdict {
-                    Err(refused) => (Err(refused.into()), false),
-                    Ok(Verdict::NothingToDo) => (Ok(()), false),
-                    Ok(Verdict::Go(State::Ended)) => match self.end_hibernated(&reason) {
-                        Ok(()) => {
-                            self.finish(reason).await;
-                            (Ok(()), true)
-                        }
-                        Err(error) => (Err(error.into()), false),
-                    },
-                    Ok(Verdict::Go(_)) => (self.switch(request).await, false),
-                };
-                // The caller may have gone; the change stands.
-                let _ = answer.send(result);
-                ended
-            }
+            // The caller may have gone; the change stands.
+            Command::Change { request, answer } => drop(answer.send(self.change(request).await)),
+            // The loop has returned.
+            Command::LetGo => {}
         }
     }
 }

@@ -25,7 +25,7 @@ impl SandboxTask {
         volumes: Option<OnVolumes>,
     ) -> Result<(Saving, Option<Checkpoint>), SnapshotError> {
         let state = self.phase.borrow().state();
-        lifecycle::decide(state, Request::Save)?;
+        lifecycle::decide(state, &Request::Save)?;
         let volumes = match volumes {
             None if self.info.volumes.is_empty() => Vec::new(),
             None if mark.is_some() => return Err(VolumeError::NoCheckpoints.into()),
@@ -33,7 +33,7 @@ impl SandboxTask {
             Some(then) => volume::copies(&self.info.volumes, then, visibility),
         };
         let afterwards = if state == State::Paused { Afterwards::Stopped } else { Afterwards::Running };
-        let live = self.live.clone().ok_or(Refused::Hibernated)?;
+        let live = self.live().ok_or(Refused::Hibernated)?;
         let id = self.intend()?;
         live.link.hold(true);
         let connections = self.network.flows();
@@ -44,7 +44,7 @@ impl SandboxTask {
         let (snapshots, machine) = (&self.parts.snapshots, &live.machine);
         let save = Save { snapshots, machine, info, id, name, visibility, afterwards, volumes, process, lasting };
         let saving = save.freeze().await;
-        live.link.hold(state == State::Paused);
+        live.link.hold(state != State::Running);
         let mut saving = saving?;
         saving.had(connections, self.network.flows());
         let mut info = self.info.clone();
@@ -72,7 +72,7 @@ impl SandboxTask {
     pub(super) async fn copy_volume(&mut self, from: &Path, to: &Path) -> Result<(), VolumeError> {
         let copy = || volume::copy_file(from, to);
         let state = self.phase.borrow().state();
-        let Some(live) = self.live.clone().filter(|_| state == State::Running) else { return copy().await };
+        let Some(live) = self.live().filter(|_| state == State::Running) else { return copy().await };
         self.write_out(&live).await;
         live.link.hold(true);
         live.machine.stop().await?;

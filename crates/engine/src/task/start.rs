@@ -6,10 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 
-use super::disk_full;
+use super::hibernation::Hibernation;
 use super::notices::Notices;
-use crate::events::Events;
-use crate::machine::Live;
+use crate::lifecycle::Request;
 use crate::model::{Lifetime, SandboxInfo, Standing, Timeline};
 use crate::network::SandboxNetwork;
 use crate::parts::Parts;
@@ -32,15 +31,15 @@ pub(super) struct SandboxTask {
     pub(super) network: Arc<SandboxNetwork>,
     pub(super) telling_guest: watch::Sender<bool>,
     pub(super) notices: Notices,
-    /// Absent while the sandbox hibernates.
-    pub(super) live: Option<Arc<Live>>,
     pub(super) activity: Arc<Activity>,
-    pub(super) stalled: Arc<watch::Sender<bool>>,
+    /// What its machine requests when the host's disk is full, or no longer is.
+    pub(super) stalls: mpsc::Receiver<Request>,
+    pub(super) hibernation: Arc<dyn Hibernation>,
     /// The deadline that the machine was last given.
     pub(super) deadline: Option<SystemTime>,
     pub(super) saves: Saves,
-    /// After a failed hibernation, the next attempt waits until then.
-    pub(super) awake_until: Option<Instant>,
+    /// If it could not hibernate or end when it was time, the next attempt waits until then.
+    pub(super) retry_at: Option<Instant>,
 }
 
 /// What an engine gives to the tasks of its sandboxes.
@@ -48,14 +47,13 @@ pub(crate) struct Host {
     pub(crate) parts: Parts,
     pub(crate) registry: Arc<Registry>,
     pub(crate) hibernate_after: Option<Duration>,
+    pub(crate) hibernation: Arc<dyn Hibernation>,
 }
 
 impl Host {
-    /// Registers a sandbox and starts its task. Without a machine, the sandbox hibernates. Returns `None` if the engine
-    /// is closing.
-    pub(crate) fn start(&self, live: Option<Live>, info: SandboxInfo) -> Option<Arc<Sandbox>> {
-        let live = live.map(Arc::new);
-        let (phase, observed) = watch::channel(live.clone().map_or(Phase::Hibernated, Phase::Running));
+    /// Registers a sandbox and starts its task. Returns `None` if the engine is closing.
+    pub(crate) fn start(&self, phase: Phase, info: SandboxInfo) -> Option<Arc<Sandbox>> {
+        let (phase, observed) = watch::channel(phase);
         let (lifetime, lifetime_seen) = watch::channel(info.lifetime);
         let (standing, standing_seen) = watch::channel(info.standing.clone());
         let (timeline, timeline_seen) = watch::channel(info.timeline.clone());
@@ -64,15 +62,10 @@ impl Host {
         let (commands, inbox) = mpsc::channel(64);
         let activity = Activity::new();
         let saves = Saves::default();
-        let stalled = Arc::new(watch::Sender::new(false));
-        if let Some(live) = &live {
-            disk_full::watch(live, observed.clone(), stalled.clone(), note(&self.parts.events, &info));
-        }
         let sandbox = Arc::new(Sandbox {
             info: info.clone(),
             phase: observed,
             lifetime: lifetime_seen,
-            stalled: stalled.subscribe(),
             commands,
             activity: activity.clone(),
             standing: standing_seen,
@@ -96,12 +89,12 @@ impl Host {
             network,
             telling_guest,
             notices: Notices::default(),
-            live,
             activity,
-            stalled,
+            stalls: mpsc::channel(1).1,
+            hibernation: self.hibernation.clone(),
             deadline: None,
             saves,
-            awake_until: None,
+            retry_at: None,
         };
         // Before the sandbox is registered: its time ends even if this process dies now.
         task.set_deadline(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));
@@ -110,15 +103,5 @@ impl Host {
         tokio::spawn(task.run(inbox));
         // If it is not registered, the only handle is dropped here, and the task ends the machine.
         registered.then_some(sandbox)
-    }
-}
-
-/// Records that a sandbox stands still because the disk is full, or no longer does.
-pub(super) fn note(events: &Arc<Events>, info: &SandboxInfo) -> impl Fn(&str) + Send + 'static {
-    let (events, id, workspace) = (events.clone(), info.id.clone(), info.workspace.clone());
-    move |kind| {
-        tracing::warn!(sandbox = %id, kind, "the host's disk is full or has room again");
-        // On a full disk this fails, too; then the log has it.
-        let _ = events.record(&id, &workspace, kind, serde_json::json!({}));
     }
 }

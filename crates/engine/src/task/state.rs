@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::run::REFRESH;
 use super::start::SandboxTask;
-use crate::lifecycle::Request;
+use crate::lifecycle::{self, Request, Verdict};
 use crate::machine::Live;
 use crate::model::{Checkpoint, SandboxInfo, State};
 use crate::sandbox::{ChangeError, CheckpointError, Phase};
@@ -51,13 +51,31 @@ impl SandboxTask {
         Ok(named)
     }
 
-    pub(super) async fn switch(&mut self, request: Request) -> Result<(), ChangeError> {
-        match (request, self.live.clone()) {
-            (Request::Hibernate, Some(live)) => self.hibernate(&live).await,
-            (_, None) => self.wake().await,
-            (Request::Pause, Some(live)) => self.pause(live).await,
-            (_, Some(live)) => self.resume(live).await,
+    /// Carries out a request if the lifecycle allows it. Nothing else leads to another phase.
+    pub(super) async fn change(&mut self, request: Request) -> Result<(), ChangeError> {
+        let phase = self.phase.borrow().clone();
+        let Verdict::Go(next) = lifecycle::decide(phase.state(), &request)? else { return Ok(()) };
+        match (phase, next, request) {
+            (_, _, Request::End(reason)) => self.end(reason).await?,
+            (Phase::Orphaned, row, _) => self.take_over(row).await?,
+            (Phase::Hibernated, ..) => self.wake().await?,
+            (Phase::Ended(_), ..) => {}
+            (Phase::Running(live) | Phase::Stalled(live) | Phase::Paused(live), State::Hibernated, _) => {
+                self.hibernate(&live).await?;
+            }
+            (Phase::Paused(live), ..) => self.resume(live).await?,
+            (Phase::Running(live) | Phase::Stalled(live), State::Paused, _) => self.pause(live).await?,
+            (Phase::Running(live), ..) => self.enter(Phase::Stalled(live), "disk_full"),
+            (Phase::Stalled(live), ..) => {
+                self.enter(Phase::Running(live), "disk_free");
+                self.tell_authority();
+            }
         }
+        Ok(())
+    }
+
+    pub(super) fn live(&self) -> Option<Arc<Live>> {
+        self.phase.borrow().live().ok().cloned()
     }
 
     async fn pause(&mut self, live: Arc<Live>) -> Result<(), ChangeError> {
@@ -101,6 +119,7 @@ impl SandboxTask {
 
     /// Moves the machine's own deadline, which holds if this process dies.
     pub(super) fn set_deadline(&mut self, left: Option<Duration>) {
+        let Some(live) = self.live() else { return };
         let deadline = left.map(|left| SystemTime::now() + left + BACKSTOP);
         let changed = match (self.deadline, deadline) {
             (Some(set), Some(deadline)) => deadline > set + REFRESH || deadline + REFRESH < set,
@@ -113,7 +132,6 @@ impl SandboxTask {
         let unix_ms = deadline
             .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())
             .map(|since| since.as_millis() as u64);
-        let Some(live) = &self.live else { return };
         if let Err(error) = live.machine.set_deadline(unix_ms) {
             tracing::warn!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "could not set the machine's own deadline");
         }

@@ -49,8 +49,7 @@ impl SandboxTask {
         while let Some(Notice { granted, .. }) = self.notices.queue.front() {
             let lacks = !granted.secrets.is_empty() || self.network.lacks_authority();
             let needs_authority = lacks && !self.info.network.has_authority;
-            let runs = self.runs();
-            if let Some(live) = self.live.as_ref().filter(|_| lacks && runs) {
+            if let Some(live) = self.live().filter(|_| lacks && self.runs()) {
                 let (granted, link) = (granted.clone(), live.link.clone());
                 self.notices.telling.spawn(async move {
                     let telling = granted.tell(&link, needs_authority);

@@ -565,9 +565,9 @@ def test_the_next_answer_is_never_longer_than_what_is_left() -> None:
     assert spent.next_answer(55) == 25, "15 more were added since"
     spent.lose(30, 5)
     assert spent.next_answer(40) == 5
-    with pytest.raises(Exhausted, match="tokens"):
+    with pytest.raises(Exhausted, match="token budget"):
         spent.next_answer(45)
     spent = Spent(Budget(cost=0.001, prices=(1.0, 10.0)))
     assert spent.next_answer(100) in (89, 90)
-    with pytest.raises(Exhausted, match="money"):
+    with pytest.raises(Exhausted, match="cost budget"):
         spent.next_answer(1000)

@@ -103,7 +103,7 @@ pub(super) fn detail(app: &App, principal: &Principal, origin: &Origin, info: &S
 
 pub(super) fn state_of(info: &SandboxInfo) -> &'static str {
     match info.state {
-        State::Creating | State::Running | State::Ended | State::Unreadable => "running",
+        State::Orphaned | State::Running | State::Stalled | State::Ended | State::Unreadable => "running",
         State::Paused | State::Hibernated => "paused",
     }
 }
