@@ -14,11 +14,15 @@ use crate::network::{Granted, NetworkChange, NetworkError};
 const MOST_CUT: usize = 4096;
 
 impl SandboxTask {
-    /// Watches the disk of a new machine, and starts a gateway at the other end of its network card. If the gateway
-    /// does not start, the sandbox has no network.
+    /// Watches the disk of another machine, and plugs it in.
     pub(super) async fn connect(&mut self, live: &Arc<Live>) {
         self.stalls = disk_full::watch(live, self.phase.subscribe());
         self.deadline = None;
+        self.plug_in(live).await;
+    }
+
+    /// Starts a gateway at the other end of the machine's network card. If that fails, the sandbox has no network.
+    pub(super) async fn plug_in(&self, live: &Live) {
         if let Err(error) = self.network.attach(&live.machine, self.inherited()).await {
             tracing::error!(sandbox = %self.info.id, error = &error as &dyn std::error::Error, "could not start the sandbox's gateway; it has no network");
             self.record("network_failed", serde_json::json!({ "why": error.to_string() }));

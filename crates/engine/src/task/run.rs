@@ -17,7 +17,7 @@ const FAR_AWAY: Duration = Duration::from_secs(86_400);
 impl SandboxTask {
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
         if let Some(live) = self.live() {
-            self.connect(&live).await;
+            self.plug_in(&live).await;
             self.tell_authority();
         }
         while !matches!(*self.phase.borrow(), Phase::Ended(_)) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 
+use super::disk_full;
 use super::hibernation::Hibernation;
 use super::notices::Notices;
 use crate::lifecycle::Request;
@@ -96,6 +97,10 @@ impl Host {
             saves,
             retry_at: None,
         };
+        if let Some(live) = task.live() {
+            // At once: QEMU reports only once that it cannot write.
+            task.stalls = disk_full::watch(&live, task.phase.subscribe());
+        }
         // Before the sandbox is registered: its time ends even if this process dies now.
         task.set_deadline(sandbox.lifetime.borrow().left(Duration::ZERO).map(|(left, _)| left));
         let registered = self.registry.register(sandbox.clone());
