@@ -24,8 +24,8 @@ def test_code_runs_for_those_who_have_the_token(interpreter):
     assert b'"text":"42"' in execute(**own).body.replace(b" ", b"")
     # A URL with a slash at the end.
     assert execute("//execute", **own).status == 200
-    # The clients send no token here.
-    assert wire.send("GET", "/contexts", wire.place(interpreter.sandbox_id, INTERPRETER)).status == 200
+    # The clients send the other token here.
+    assert wire.send("GET", "/contexts", wire.place(interpreter.sandbox_id, INTERPRETER, **own)).status == 200
 
 
 def test_health_wakes_nothing_and_tells_strangers_of_no_other_dialects_sandbox(make):
