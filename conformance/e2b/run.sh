@@ -67,9 +67,8 @@ run_python() { run_pytest python; }
 run_older() { run_pytest older; }
 run_older_code() { run_pytest older_code; }
 run_frameworks() (
-  # Sets the three variables of docs/e2b.md.
+  # With the three variables of `sandling token show --for e2b`, as docs/e2b.md says.
   unset E2B_VOLUME_API_URL
-  eval "$(grep --max-count=3 '^export E2B_' "$here/../../docs/e2b.md" | sed "s|http://127.0.0.1:8080|$SANDLING_API|")"
   run_pytest frameworks
 )
 

@@ -145,5 +145,5 @@ def test_a_token_that_may_only_look_wakes_nothing(make):
     path = f"/v1/sandboxes/{made.sandbox_id}/fs?path=/"
     answer = wire.send("GET", path, {"Authorization": f"Bearer {token}"})
     assert answer.status == 409, answer
-    assert native.call("GET", f"/v1/sandboxes/{made.sandbox_id}")["state"] == "hibernated"
+    assert native.call("GET", f"/v1/sandboxes/{made.sandbox_id}")["status"] == "hibernated"
     native.call("DELETE", f"/v1/me/tokens/{token[:12]}")

@@ -57,7 +57,7 @@ impl DerivedTokens {
     pub fn is_one(text: &str) -> bool {
         let mut parts = text.split('.').rev();
         let signed = parts.next().is_some_and(|signature| signature.len() == 64 && unhex(signature).is_some());
-        signed && parts.last().is_some_and(Tokens::is_prefix)
+        signed && parts.next_back().is_some_and(Tokens::is_prefix)
     }
 
     /// All tokens for this purpose that work now and come from a token of the workspace that may run code. A client signs

@@ -56,7 +56,9 @@ impl Exec {
     /// Reads the rest of its output.
     pub fn drain(&mut self, buffer: &mut [u8]) {
         let Self { pipes, output, .. } = self;
-        pipes.drain(buffer, |part, bytes| drop(output.take(part, bytes, Memory::LastBytes)));
+        pipes.drain(buffer, |part, bytes| {
+            let _ = output.take(part, bytes, Memory::LastBytes);
+        });
     }
 
     /// Waits for its output from now on.

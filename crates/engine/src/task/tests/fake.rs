@@ -55,6 +55,7 @@ impl FakeMachines {
     }
 
     /// Starts a machine, and adopts it as an engine does with one that it did not start.
+    #[expect(clippy::zombie_processes, reason = "the adopting machine watches the supervisor by its id")]
     pub(super) async fn start(&self, info: &SandboxInfo) -> Live {
         let path = self.dir(info);
         let dir = MachineDir::new(&path);

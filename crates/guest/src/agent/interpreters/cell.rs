@@ -130,7 +130,9 @@ impl Agent {
     pub fn drain_context(&mut self, key: u64) {
         let Some(Context { pipes, cell, between, .. }) = self.contexts.get(key) else { return };
         // Output beyond the limit is dropped; the cell has ended, so it is not stopped for that.
-        pipes.drain(&mut self.buffer, |part, bytes| drop(take(cell, between, part, bytes, Memory::LastBytes)));
+        pipes.drain(&mut self.buffer, |part, bytes| {
+            let _ = take(cell, between, part, bytes, Memory::LastBytes);
+        });
     }
 
     /// Sends the running cell's stream the output that it has not been sent.
