@@ -51,7 +51,7 @@ impl LiveRequests {
             let works = match request.credential.get() {
                 None => true,
                 Some(Credential::Token(prefix)) => {
-                    *known.entry(prefix).or_insert_with(|| service.tokens.is_valid(prefix))
+                    *known.entry(prefix).or_insert_with(|| !service.tokens.has_ended(prefix))
                 }
                 Some(Credential::Preview(token)) => service.previews.is_valid(token),
             };

@@ -77,8 +77,13 @@ impl Tokens {
     }
 
     /// Whether the token with this prefix still works.
-    pub fn is_valid(&self, prefix: &str) -> bool {
+    pub(crate) fn is_valid(&self, prefix: &str) -> bool {
         self.origin(prefix).is_ok()
+    }
+
+    /// Whether the token with this prefix is known not to work any more. While the store cannot be read, nothing is known.
+    pub fn has_ended(&self, prefix: &str) -> bool {
+        matches!(self.origin(prefix), Err(AuthError::Unknown | AuthError::Expired | AuthError::Revoked))
     }
 
     /// The valid tokens of a workspace that may run code in its sandboxes.
